@@ -1,0 +1,84 @@
+"""Finding the run that a person means: a run id, a job id, a name, or ``last``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hpcrun.errors import NotFoundError, UsageError, nearest
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import DamagedRunError, RunStore
+
+LAST = "last"
+_RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}")
+_JOB_ID = re.compile(r"(local-)?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run, and what to say where the word could have meant an older one too."""
+
+    run: Run
+    note: str | None = None
+
+
+def run_name(run_id: str) -> str:
+    """Return the name in a run id."""
+    match = _RUN_ID.fullmatch(run_id)
+    return match["name"] if match else run_id
+
+
+def find_run(word: str, store: RunStore) -> Found:
+    """Find one run.
+
+    Args:
+        word: a run id or the beginning of one, a job id, a name (the newest wins, said so), or ``last``.
+
+    Raises:
+        NotFoundError: none is meant; the nearest name is shown.
+        UsageError: several could be meant; they are listed.
+    """
+    ids = store.run_ids()
+    if not ids:
+        raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit makes one")
+    if word == LAST:
+        return Found(store.load(ids[-1]))
+    if word in ids:
+        return Found(store.load(word))
+    if _JOB_ID.fullmatch(word):
+        return _by_job_id(word, ids, store)
+    named = [run_id for run_id in ids if run_name(run_id) == word]
+    if named:
+        older = len(named) - 1
+        note = f"{word}: the newest of {len(named)} runs of that name, {named[-1]}" if older else None
+        return Found(store.load(named[-1]), note)
+    begun = [run_id for run_id in ids if run_id.startswith(word) or run_id.endswith(f"-{word}")]
+    if len(begun) == 1:
+        return Found(store.load(begun[0]))
+    if begun:
+        listed = "\n".join(f"  {item}" for item in begun[-10:])
+        raise UsageError(f"{word!r} could be any of {len(begun)} runs:\n{listed}", hint="write more of the run's id")
+    close = nearest(word, sorted({run_name(run_id) for run_id in ids}))
+    raise NotFoundError(
+        f"there is no run {word!r}",
+        hint=f"did you mean {close!r}?" if close else "hpcrun status --all lists them",
+    )
+
+
+def _by_job_id(word: str, ids: list[str], store: RunStore) -> Found:
+    found = []
+    for run_id in reversed(ids):
+        try:
+            run = store.load(run_id)
+        except DamagedRunError:
+            continue
+        if run.job_id == word:
+            found.append(run)
+    if not found:
+        raise NotFoundError(
+            f"there is no run with job id {word}", hint="hpcrun status --all lists those hpcrun submitted"
+        )
+    if len(found) > 1:
+        lines = "\n".join(f"  {run.run_id} ({run.cluster or run.host})" for run in found)
+        raise UsageError(f"job id {word} belongs to {len(found)} runs:\n{lines}", hint="name the run by its id")
+    return Found(found[0])

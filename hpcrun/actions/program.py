@@ -1,0 +1,89 @@
+"""The program of a job: whether it can run at all, and with which Python."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from hpcrun.actions.surroundings import Surroundings
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+
+_DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)
+_HEAD_BYTES = 65536
+
+
+def check_program(request: JobRequest, surroundings: Surroundings, *, path_may_change: bool) -> JobRequest:
+    """Return the request with its script as the job will call it.
+
+    Args:
+        path_may_change: modules or set-up commands may bring the program, so that it need not be on PATH here.
+
+    Raises:
+        UsageError: there is no such script, it cannot be executed, or it is a batch script of its own.
+    """
+    if request.module:
+        return request
+    script = request.script
+    path = Path(request.workdir or surroundings.cwd, script)
+    if path.is_dir():
+        raise UsageError(
+            f"{script} is a folder",
+            hint=f"name the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
+        )
+    if path.is_file():
+        _refuse_batch_script(script, path)
+        if script.endswith(".py"):
+            return request
+        if not path.stat().st_mode & 0o111:
+            raise UsageError(f"{script} is not executable", hint=f"chmod +x {script}, or name its interpreter: "
+                             f"hpcrun submit ... bash {script}")  # fmt: skip
+        # as sbatch takes it: a program in this folder needs no ./
+        return request if "/" in script else request.model_copy(update={"script": f"./{script}"})
+    if script.endswith(".py") or "/" in script:
+        raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
+    if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
+        raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=_other_script(path))
+    return request
+
+
+def _where(path: Path, surroundings: Surroundings) -> str:
+    return "" if path.is_absolute() and path.parent == surroundings.cwd else f" (looked for {path})"
+
+
+def _other_script(path: Path) -> str | None:
+    try:
+        beside = [entry.name for entry in path.parent.iterdir() if entry.suffix in (".py", ".sh")]
+    except OSError:
+        return None
+    close = nearest(path.name, beside)
+    return f"did you mean {close}?" if close else None
+
+
+def _refuse_batch_script(script: str, path: Path) -> None:
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(b"#!") and not script.endswith(".py") and _DIRECTIVE.search(head):
+        raise UsageError(
+            f"{script} has #SBATCH lines of its own, which would be obeyed by nobody: hpcrun writes the batch script",
+            hint=f"submit it as it is with `sbatch {script}`, or remove them and give hpcrun the options",
+        )
+
+
+def find_python(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:
+    """Return the Python of a job: the one asked for, the active environment's, the profile's, or one with torch."""
+    env = surroundings.env
+    if request.python:
+        return PythonEnvironment(request.python, "--python")
+    for variable, kind in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
+        prefix = env.get(variable)
+        if prefix and Path(prefix, "bin/python").exists():
+            return PythonEnvironment(f"{prefix}/bin/python", kind, prefix, variable)  # type: ignore[arg-type]
+    if profile.python:
+        return PythonEnvironment(profile.python, f"profile {profile.name}")
+    if surroundings.own_python:
+        return PythonEnvironment(surroundings.own_python, "hpcrun's own, which has torch")
+    return PythonEnvironment("python3", "the first on the job's PATH")

@@ -1,0 +1,1 @@
+"""The command line: parse, call one action, show the result. The only room that prints and exits."""

@@ -1,0 +1,177 @@
+"""The options of a job, each declared once, for every command that takes a job: submit, render."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+_SIZE, _JOB, _SHELL = "How large", "Where it runs", "How the ranks start"
+
+
+def _option(*names: str, help: str, panel: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+class JobOptions:
+    """One attribute per field of ``JobRequest``; the annotations are the command line."""
+
+    nodes: Annotated[int | None, _option("--nodes", "-N", help="Nodes.", panel=_SIZE)] = None
+    gpus_per_node: Annotated[
+        str | None, _option("--gpus-per-node", metavar="[TYPE:]N", help="GPUs of each node.", panel=_SIZE)
+    ] = None
+    nproc_per_node: Annotated[
+        int | None,
+        _option("--nproc-per-node", panel=_SIZE, help="Ranks on each node; by default one per GPU."),
+    ] = None
+    cpus: Annotated[int | None, _option("--cpus", help="CPUs of each node.", panel=_SIZE)] = None
+    cpus_per_task: Annotated[
+        int | None,
+        _option(
+            "--cpus-per-task",
+            "-c",
+            panel=_SIZE,
+            help="CPUs of each Slurm task: of a node, or of a rank with --launcher srun.",
+        ),
+    ] = None
+    cpus_per_gpu: Annotated[int | None, _option("--cpus-per-gpu", help="CPUs with each GPU.", panel=_SIZE)] = None
+    memory_mb: Annotated[
+        str | None,
+        _option("--mem", metavar="SIZE", panel=_SIZE, help="Memory of each node: 64G, 500M; 0 is all of it."),
+    ] = None
+    walltime_s: Annotated[
+        str | None,
+        _option(
+            "--time",
+            "-t",
+            metavar="TIME",
+            panel=_SIZE,
+            help="Time limit: 90 (minutes), 1:30:00, 1-12:00:00, 36h, 90m.",
+        ),
+    ] = None
+
+    profile: Annotated[str | None, _option("--profile", "-P", help="Cluster profile, by name or path.", panel=_JOB)] = (
+        None
+    )
+    gpus: Annotated[
+        str | None,
+        _option(
+            "--gpus",
+            "-G",
+            metavar="[TYPE:]N",
+            panel=_SIZE,
+            help="GPUs of the whole job, as Slurm's --gpus: --gpus 4 --nodes 2 is 2 on each. 0 is a CPU job.",
+        ),
+    ] = None
+    partition: Annotated[str | None, _option("--partition", "-p", help="Partition.", panel=_JOB)] = None
+    account: Annotated[str | None, _option("--account", "-A", help="Account to charge.", panel=_JOB)] = None
+    qos: Annotated[str | None, _option("--qos", "-q", help="Quality of service.", panel=_JOB)] = None
+    constraint: Annotated[str | None, _option("--constraint", "-C", help="Node features.", panel=_JOB)] = None
+    reservation: Annotated[str | None, _option("--reservation", help="Reservation.", panel=_JOB)] = None
+    exclude: Annotated[str | None, _option("--exclude", "-x", help="Nodes not to use.", panel=_JOB)] = None
+    nodelist: Annotated[str | None, _option("--nodelist", "-w", help="Nodes to use.", panel=_JOB)] = None
+    mail_user: Annotated[str | None, _option("--mail-user", help="Who is told by mail.", panel=_JOB)] = None
+    mail_type: Annotated[str | None, _option("--mail-type", help="Of what: END, FAIL, ...", panel=_JOB)] = None
+    sbatch: Annotated[
+        list[str] | None,
+        _option("--sbatch", metavar="KEY[=VALUE]", panel=_JOB, help="Any other sbatch directive. Repeatable."),
+    ] = None
+    no_sbatch: Annotated[
+        list[str] | None,
+        _option(
+            "--no-sbatch",
+            metavar="KEY",
+            panel=_JOB,
+            help="Leave out a directive the profile sets. Repeatable.",
+        ),
+    ] = None
+    name: Annotated[str | None, _option("--name", "-J", help="Name; by default the script's.", panel=_JOB)] = None
+
+    launcher: Annotated[
+        str | None,
+        _option(
+            "--launcher",
+            metavar="torchrun|srun|python",
+            panel=_SHELL,
+            help="How ranks start: torchrun; srun, one task per GPU (Lightning, MPI); python, one process per node. "
+            "By default torchrun, and python without GPUs.",
+        ),
+    ] = None
+    python: Annotated[
+        str | None,
+        _option(
+            "--python",
+            metavar="PATH",
+            panel=_SHELL,
+            help="Python of the job; by default the active virtual or conda environment's.",
+        ),
+    ] = None
+    load: Annotated[
+        list[str] | None,
+        _option("--load", metavar="MODULE", panel=_SHELL, help="Environment module to load. Repeatable."),
+    ] = None
+    setup: Annotated[
+        list[str] | None,
+        _option(
+            "--setup",
+            metavar="CMD",
+            panel=_SHELL,
+            help="Shell command to run before the ranks start. Repeatable.",
+        ),
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        _option("--env", metavar="NAME=VALUE", panel=_SHELL, help="Variable to set. Repeatable."),
+    ] = None
+    workdir: Annotated[
+        str | None,
+        _option("--workdir", metavar="DIR", panel=_SHELL, help="Folder the job starts in; by default this one."),
+    ] = None
+    module: Annotated[
+        bool, _option("--module", "-m", panel=_SHELL, help="SCRIPT is a Python module, as torchrun's -m.")
+    ] = False
+
+
+def takes_job(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all of ``JobOptions``; it receives them as one dict ``asked``, with ``script`` and ``args``.
+
+    The command's own parameters come first; typer reads the joined signature.
+    """
+    hints = get_type_hints(JobOptions, include_extras=True)
+    fields = {
+        "script": (
+            Annotated[
+                str,
+                typer.Argument(
+                    metavar="SCRIPT", help="A .py file, a module with -m, or any program.", show_default=False
+                ),
+            ],
+            inspect.Parameter.empty,
+        ),
+        "args": (
+            Annotated[
+                list[str] | None,
+                typer.Argument(metavar="[ARGS]...", help="The script's own, untouched.", show_default=False),
+            ],
+            None,
+        ),
+        **{name: (hint, getattr(JobOptions, name)) for name, hint in hints.items()},
+    }
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        asked = {name: given.pop(name) for name in fields}
+        command(asked, **given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    joined = [
+        inspect.Parameter(name, keyword, annotation=hint, default=default) for name, (hint, default) in fields.items()
+    ]
+    joined += [parameter.replace(kind=keyword) for parameter in own]
+    wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}
+    return wrapped

@@ -1,0 +1,86 @@
+"""Printing results and failures: text for people on the right stream, or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hpcrun.errors import HpcrunError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+JSON_SCHEMA = 1
+_PIPE_WIDTH = 400
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines on stdout."""
+    _print(sys.stdout, "\n".join(lines))
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print lines on stderr: what a person should see and a pipe should not."""
+    _print(sys.stderr, "\n".join(lines))
+
+
+def show_json(document: dict[str, Any]) -> None:
+    """Print one JSON document, with the number of its schema."""
+    _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **document}, indent=2, default=str))
+
+
+def show_rich(renderable: RenderableType) -> None:
+    """Print a table: as wide as the terminal, or as wide as it needs for a pipe; colours by NO_COLOR and isatty."""
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else _PIPE_WIDTH, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    _print(sys.stdout, "\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def clear_screen() -> None:
+    """Begin the screen again; a pipe or file gets one table after the other."""
+    if sys.stdout.isatty():
+        write("\x1b[H\x1b[2J")
+
+
+def write(text: str) -> None:
+    """Write text to stdout as it is, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+class _Wanted:
+    """Whether the command asked for JSON: a failure anywhere behind that answers in JSON too."""
+
+    json = False
+
+
+def _want_json(wanted: bool) -> bool:
+    _Wanted.json = _Wanted.json or wanted
+    return wanted
+
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", callback=_want_json, is_eager=True)
+]
+
+
+def show_error(error: HpcrunError) -> None:
+    """Print a failure: on stderr, or with ``--json`` as a document on stdout."""
+    if _Wanted.json:
+        show_json({"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}})
+        return
+    tell([f"hpcrun: {error.message}", *([f"hint: {error.hint}"] if error.hint else [])])
+
+
+def _print(stream: Any, text: str) -> None:
+    if text:
+        stream.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+        stream.flush()

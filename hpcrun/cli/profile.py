@@ -1,0 +1,60 @@
+"""hpcrun profile list, show and path."""
+
+from __future__ import annotations
+
+import io
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+
+app = typer.Typer(help="Show the cluster profiles.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the profiles; * marks the default."""
+    from hpcrun.actions.profiles import list_profiles
+    from hpcrun.views.profiles import profiles_json, profiles_table
+
+    context = make_context()
+    tell(context.surroundings.warnings)
+    rows = list_profiles(context.surroundings)
+    if as_json:
+        show_json(profiles_json(rows))
+    else:
+        show_rich(profiles_table(rows))
+        tell(f"hpcrun: {row.problem}" for row in rows if row.problem)
+
+
+@app.command("show")
+def show_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or a path.", show_default=False)],
+    as_json: JsonOption = False,
+) -> None:
+    """Show a profile as it is used, everything it extends merged in."""
+    from ruamel.yaml import YAML
+
+    from hpcrun.actions.profiles import show_profile
+    from hpcrun.views.profiles import profile_values
+
+    path, values = show_profile(name, make_context().surroundings)
+    if as_json:
+        show_json({"kind": "profile", "path": str(path), "profile": values})
+        return
+    yaml, text = YAML(typ="safe", pure=True), io.StringIO()
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(profile_values(values), text)
+    show([f"# {path}", text.getvalue().rstrip()])
+
+
+@app.command("path")
+def path() -> None:
+    """List the folders that profiles and templates come from, most important first."""
+    surroundings = make_context().surroundings
+    folders = [("profiles", folder) for folder in surroundings.profile_folders]
+    folders += [("templates", folder) for folder in surroundings.template_folders]
+    show(f"{kind:<10} {folder}{'' if folder.is_dir() else '  (not there)'}" for kind, folder in folders)

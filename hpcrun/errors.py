@@ -1,0 +1,76 @@
+"""The exception tree: one class per exit code, every message with what to do next.
+
+Only ``hpcrun.cli`` prints these and exits with ``exit_code``.
+"""
+
+from __future__ import annotations
+
+
+class HpcrunError(Exception):
+    """Something a person can put right: what was wrong and where, and one thing to try.
+
+    Args:
+        message: what was wrong and where (file and key, or the command and its own words).
+        hint: one thing to do about it, printed on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(HpcrunError):
+    """The request contradicts itself or cannot be read."""
+
+    exit_code = 2
+
+
+class ProfileError(HpcrunError):
+    """A profile, configuration or template file is wrong."""
+
+    exit_code = 3
+
+
+class PlanError(HpcrunError):
+    """The request is clear, but it cannot run with this profile or on this machine."""
+
+    exit_code = 4
+
+
+class SchedulerError(HpcrunError):
+    """The scheduler refused, or is away."""
+
+    exit_code = 5
+
+
+class SubmissionUncertainError(SchedulerError):
+    """The scheduler did not answer: the job may have been submitted all the same."""
+
+
+class NotFoundError(HpcrunError):
+    """No such run, job or log."""
+
+    exit_code = 6
+
+
+class JobFailedError(HpcrunError):
+    """The job that was waited for did not end well."""
+
+    exit_code = 7
+
+
+class InterruptedByUser(HpcrunError):
+    """Ctrl-C, with what is still going on and how to come back."""
+
+    exit_code = 130
+
+
+def nearest(word: str, known: list[str]) -> str | None:
+    """Return the known word closest to a misspelt one, or None where none is close."""
+    import difflib
+
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return found[0] if found else None

@@ -1,0 +1,1 @@
+"""What a job is: request, profile, plan, script, state. Pure functions and records, no I/O."""

@@ -1,0 +1,149 @@
+"""The directives of sbatch: which ones hpcrun owns, which it knows, how a line is written.
+
+Names are those of sbatch(1) of Slurm 22.05 to 25.05, without the leading dashes.
+"""
+
+from __future__ import annotations
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.quoting import quote_directive
+
+# Directives that hpcrun decides itself, and what a person uses instead.
+OWNED: dict[str, str] = {
+    "array": "submit once per element; hpcrun keeps one run per job",
+    "batch": "hpcrun runs the batch script on the first node",
+    "chdir": "--workdir",
+    "cpus-per-gpu": "--cpus-per-gpu",
+    "cpus-per-task": "--cpus-per-task",
+    "error": "--output-dir (every rank has its own log there)",
+    "exclude": "--exclude",
+    "export": "--env NAME=VALUE",
+    "export-file": "--env NAME=VALUE",
+    "gpus": "--gpus",
+    "gpus-per-node": "--gpus-per-node",
+    "gpus-per-task": "--gpus with --launcher srun (per-task binding hides a rank's peers)",
+    "gres": "--gpus",
+    "het-group": "one job for each group",
+    "input": "an argument of the script",
+    "job-name": "--name",
+    "nodelist": "--nodelist",
+    "nodes": "--nodes",
+    "ntasks": "--gpus or --nproc-per-node",
+    "ntasks-per-gpu": "--gpus or --nproc-per-node",
+    "ntasks-per-node": "--gpus or --nproc-per-node",
+    "no-requeue": "nothing: every hpcrun job is submitted with --no-requeue",
+    "open-mode": "nothing: hpcrun appends",
+    "output": "--output-dir",
+    "parsable": "--json",
+    "quiet": "--json",
+    "requeue": "nothing yet: hpcrun submits with --no-requeue",
+    "signal": "a shorter --time: hpcrun's script handles SIGTERM itself",
+    "test-only": "--dry-run",
+    "wait": "--wait",
+    "wrap": "the program and its arguments, as they are",
+}
+
+# Directives with an option of their own that --sbatch may set as well.
+OPTIONS: dict[str, str] = {
+    "account": "account",
+    "constraint": "constraint",
+    "mail-type": "mail_type",
+    "mail-user": "mail_user",
+    "mem": "memory_mb",
+    "partition": "partition",
+    "qos": "qos",
+    "reservation": "reservation",
+    "time": "walltime_s",
+}
+
+# The rest of sbatch's long options, for the nearest name of a misspelt one.
+KNOWN: tuple[str, ...] = tuple(
+    """
+    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment container container-id
+    contiguous core-spec cores-per-socket cpu-freq deadline delay-boot dependency distribution exclusive extra
+    extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep
+    licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mincpus network nice no-kill ntasks-per-core ntasks-per-
+    socket overcommit oversubscribe power prefer priority profile propagate reboot segment sockets-per-node spread-
+    job stepmgr switches thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid use-min-nodes verbose
+    wait-all-nodes wckey
+    """.split()
+)
+
+# What sbatch takes as one choice of several: setting one removes the others (sbatch(1): --mem, --mem-per-cpu
+# and --mem-per-gpu are mutually exclusive).
+EXCLUSIVE: tuple[frozenset[str], ...] = (frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),)
+
+# Without these the script could not find its nodes or its log.
+ESSENTIAL = frozenset({"job-name", "nodes", "ntasks-per-node", "no-requeue", "open-mode"})
+
+Directives = dict[str, str | None]
+
+
+def normalise_key(key: str) -> str:
+    """Return a directive's name as sbatch lists it: no dashes in front, dashes inside."""
+    return key.strip().lstrip("-").replace("_", "-")
+
+
+def check_free_key(key: str, where: str) -> str:
+    """Return the normalised name of a directive that a person or a profile may set.
+
+    Raises:
+        UsageError: hpcrun owns it, or it cannot be a directive's name.
+    """
+    name = normalise_key(key)
+    if name in OWNED:
+        raise UsageError(f"{where}: hpcrun owns the directive {name!r}", hint=f"use {OWNED[name]}")
+    if not name or not all(char.isascii() and (char.isalnum() or char == "-") for char in name):
+        raise UsageError(f"{where}: {key!r} cannot be an sbatch option", hint="write KEY=VALUE or KEY")
+    return name
+
+
+def unknown_note(name: str) -> str | None:
+    """Return what to say of a directive hpcrun does not know, or None where it does."""
+    known = sorted({*KNOWN, *OPTIONS, *OWNED})
+    if name in known:
+        return None
+    close = nearest(name, known)
+    return f"sbatch option {name!r} is not one hpcrun knows" + (f"; did you mean {close!r}?" if close else "")
+
+
+def set_directive(directives: Directives, key: str, value: str | None) -> None:
+    """Set one directive, dropping those that exclude it."""
+    for group in EXCLUSIVE:
+        if key in group:
+            for other in group - {key}:
+                directives.pop(other, None)
+    directives[key] = value
+
+
+def remove_directive(directives: Directives, key: str) -> None:
+    """Remove one directive by name.
+
+    Raises:
+        UsageError: the script cannot do without it, or nothing sets it.
+    """
+    name = normalise_key(key)
+    if name in ESSENTIAL:
+        raise UsageError(f"--no-sbatch {name}: the script cannot do without it")
+    if name not in directives:
+        free = sorted(set(directives) - ESSENTIAL)
+        close = nearest(name, free)
+        raise UsageError(
+            f"--no-sbatch {name}: nothing sets it",
+            hint=f"did you mean {close!r}?" if close else f"set are: {', '.join(free)}",
+        )
+    del directives[name]
+
+
+def directive_line(key: str, value: str | None) -> str:
+    """Return ``--key`` or ``--key=value`` as it stands behind ``#SBATCH``.
+
+    Raises:
+        UsageError: sbatch cannot read such a value.
+    """
+    if value is None:
+        return f"--{key}"
+    try:
+        return f"--{key}={quote_directive(value)}"
+    except ValueError as error:
+        raise UsageError(f"directive {key!r}, value {value!r}: {error}") from None

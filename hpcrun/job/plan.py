@@ -1,0 +1,197 @@
+"""Every number of a job, decided: request + profile → Plan. Pure arithmetic and choice, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from hpcrun.job import directives as sbatch
+from hpcrun.job.directives import Directives
+from hpcrun.job.profile import Profile
+from hpcrun.job.quoting import check_job_name, job_name_from
+from hpcrun.job.request import JobRequest
+from hpcrun.job.resources import Machine, decide_cpus, decide_memory, decide_walltime, share_gpus
+from hpcrun.job.secrets import is_secret
+from hpcrun.job.shape import Shape, decide_shape
+from hpcrun.job.units import format_memory, format_time
+
+
+@dataclass(frozen=True, slots=True)
+class PythonEnvironment:
+    """The Python a job runs with.
+
+    Attributes:
+        executable: path or name of the interpreter.
+        kind: where it was found, in words for a person.
+        prefix: the environment's folder, put on PATH by the script; None for a bare interpreter.
+        variable: the variable that names an active environment of this kind.
+    """
+
+    executable: str
+    kind: str
+    prefix: str | None = None
+    variable: Literal["VIRTUAL_ENV", "CONDA_PREFIX"] = "VIRTUAL_ENV"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will run: every number and word of the script, and nothing that depends on when or where.
+
+    Attributes:
+        cpus_per_node: CPUs of each node; a rank's share of them sets OMP_NUM_THREADS.
+        memory_mb: host memory per node, None where the site decides, 0 for all of it.
+        walltime_s: time limit in seconds, None where the site decides.
+        directives: the #SBATCH lines in order, name → value (None for a bare flag).
+        env: variables of the job; None stands for a secret, whose value goes through the environment alone.
+        command: program and arguments of one rank, undecodable bytes kept as surrogates.
+        local_gpus: GPU ids of each local node; empty where ranks run on the CPU.
+        notes: what a person should be told before it runs.
+    """
+
+    name: str
+    profile: str
+    scheduler: Literal["slurm", "local"]
+    shape: Shape
+    cpus_per_node: int
+    memory_mb: int | None
+    walltime_s: int | None
+    directives: tuple[tuple[str, str | None], ...]
+    modules: tuple[str, ...]
+    setup: tuple[str, ...]
+    env: tuple[tuple[str, str | None], ...]
+    python: PythonEnvironment
+    command: tuple[str, ...]
+    workdir: str | None
+    local_gpus: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cpus_per_rank(self) -> int:
+        """CPUs of one rank, at least one."""
+        return max(1, self.cpus_per_node // self.shape.procs_per_node)
+
+    def directive(self, name: str) -> str | None:
+        """Return a directive's value, or None where it is not set."""
+        return dict(self.directives).get(name)
+
+
+def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironment, machine: Machine) -> Plan:
+    """Decide every number of a job.
+
+    Args:
+        request: what was asked for; anything not said is taken from the profile.
+        profile: the cluster.
+        python: the interpreter of the job.
+        machine: the machine the local scheduler shares out; not looked at for Slurm.
+
+    Raises:
+        UsageError: the request contradicts itself; the message shows the arithmetic.
+        PlanError: more than the profile allows, or a launcher that cannot run there.
+    """
+    shape = decide_shape(request, profile)
+    cpus = decide_cpus(request, profile, shape, machine)
+    memory_mb = decide_memory(request, profile, shape)
+    walltime_s = decide_walltime(request, profile)
+    local_gpus, gpu_note = share_gpus(profile, shape, machine)
+    name = check_job_name(request.name) if request.name else job_name_from(_stem(request))
+    directives: Directives = {}
+    if profile.scheduler == "slurm":
+        directives = {
+            "job-name": name,
+            **_asked_directives(request, profile),
+            **_size_directives(shape, profile, cpus, memory_mb, walltime_s),
+            # Slurm starting a job again by itself is not hpcrun's to hide; appending loses no line
+            "no-requeue": None,
+            "open-mode": "append",
+        }
+        _apply_free_directives(directives, request, profile)
+    unknown = (sbatch.unknown_note(key) for key in directives)
+    return Plan(
+        name=name,
+        profile=profile.name,
+        scheduler=profile.scheduler,
+        shape=shape,
+        cpus_per_node=cpus,
+        memory_mb=memory_mb,
+        walltime_s=walltime_s,
+        directives=tuple(directives.items()),
+        modules=(*profile.modules, *request.load),
+        setup=(*profile.setup, *request.setup),
+        env=tuple((name, None if is_secret(name) else value) for name, value in job_env(request, profile).items()),
+        python=python,
+        command=_command(request, python),
+        workdir=request.workdir,
+        local_gpus=local_gpus,
+        notes=tuple(note for note in (gpu_note, *unknown) if note),
+    )
+
+
+def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
+    """Return the variables that profile and request set, secrets with their values."""
+    return {**profile.env, **dict(request.env)}
+
+
+def _stem(request: JobRequest) -> str:
+    return request.script.rpartition(".")[2] if request.module else PurePath(request.script).stem
+
+
+def _command(request: JobRequest, python: PythonEnvironment) -> tuple[str, ...]:
+    # -u: a rank's log shows a line when it is printed, not when a buffer fills
+    if request.module:
+        return (python.executable, "-u", "-m", request.script, *request.args)
+    if request.script.endswith(".py"):
+        return (python.executable, "-u", request.script, *request.args)
+    return (request.script, *request.args)
+
+
+def _asked_directives(request: JobRequest, profile: Profile) -> Directives:
+    wanted = {
+        "partition": request.partition or profile.partition,
+        "account": request.account or profile.account,
+        "qos": request.qos or profile.qos,
+        "constraint": request.constraint or profile.constraint,
+        "reservation": request.reservation,
+        "nodelist": request.nodelist,
+        "exclude": request.exclude,
+        "mail-user": request.mail_user,
+        "mail-type": request.mail_type,
+        "chdir": request.workdir,
+    }
+    return {key: value for key, value in wanted.items() if value is not None}
+
+
+def _size_directives(
+    shape: Shape, profile: Profile, cpus: int, memory_mb: int | None, walltime_s: int | None
+) -> Directives:
+    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
+    gpu_forms: dict[str, Directives] = {
+        "gres": {"gres": f"gpu:{prefix}{shape.gpus_per_node}"},
+        "gpus-per-node": {"gpus-per-node": f"{prefix}{shape.gpus_per_node}"},
+        "gpus": {"gpus": f"{prefix}{shape.gpus}"},
+    }
+    size: Directives = {
+        "nodes": str(shape.nodes),
+        "ntasks-per-node": str(shape.tasks_per_node),
+        "cpus-per-task": str(cpus // shape.tasks_per_node),
+    }
+    if shape.gpus_per_node:
+        size |= gpu_forms[profile.gpu.directive]
+    if memory_mb is not None:
+        size["mem"] = format_memory(memory_mb)
+    if walltime_s is not None:
+        size["time"] = format_time(walltime_s)
+    return size
+
+
+def _apply_free_directives(directives: Directives, request: JobRequest, profile: Profile) -> None:
+    """Add what the profile and --sbatch set, then take away what --no-sbatch names."""
+    for key, value in profile.sbatch.items():
+        free = sbatch.check_free_key(key, f"profile {profile.name!r}, sbatch")
+        sbatch.set_directive(directives, free, None if value is True else value)
+    for item in request.sbatch:
+        key, equals, text = item.partition("=")
+        free = sbatch.check_free_key(key, f"--sbatch {item}")
+        sbatch.set_directive(directives, free, text if equals else None)
+    for key in request.no_sbatch:
+        sbatch.remove_directive(directives, key)

@@ -1,0 +1,99 @@
+"""Making hostile text safe: for bash, for ``#SBATCH`` lines, for job names.
+
+Scripts are pure ASCII, so that neither a locale nor an editor can change what a rank receives.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+_BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
+_NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# sbatch takes these words on an #SBATCH line for the separator of heterogeneous jobs, wherever they stand
+# (Slurm src/common/parse_..., seen in esm-tools/esm_tools#934).
+_HETJOB_WORDS = ("hetjob", "packjob")
+# sbatch copies a directive's value into a buffer of BUFSIZ (8192) bytes: src/sbatch/opt.c.
+_DIRECTIVE_MAX = 4096
+
+
+def quote_bash(text: str) -> str:
+    """Return one bash word, in printable ASCII, that expands to exactly ``text``.
+
+    ``text`` may hold any character but NUL; undecodable bytes come as surrogates, as in ``sys.argv``.
+
+    Raises:
+        ValueError: ``text`` holds a NUL, which no argument or variable can.
+    """
+    raw = os.fsencode(text)
+    if b"\0" in raw:
+        raise ValueError("a NUL character cannot stand in an argument or a variable")
+    if _BASH_SAFE.fullmatch(text):
+        return text
+    if all(0x20 <= byte < 0x7F for byte in raw):
+        return "'" + text.replace("'", "'\\''") + "'"
+    return "$'" + "".join(_ansi_c(byte) for byte in raw) + "'"
+
+
+def _ansi_c(byte: int) -> str:
+    if byte in b"\\'":
+        return "\\" + chr(byte)
+    # always two digits: bash reads at most two, so the next character is never swallowed
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+
+
+def quote_directive(value: str) -> str:
+    """Return ``value`` as it must stand behind ``#SBATCH --key=`` for sbatch to read exactly ``value``.
+
+    Raises:
+        ValueError: sbatch has no way to read such a value (control or non-ASCII characters, too long,
+            or one of the words it takes for a heterogeneous job).
+    """
+    if any(not 0x20 <= ord(char) < 0x7F for char in value):
+        raise ValueError("only printable ASCII can stand in an #SBATCH line")
+    if len(value) > _DIRECTIVE_MAX:
+        raise ValueError(f"longer than {_DIRECTIVE_MAX} characters")
+    for word in _HETJOB_WORDS:
+        if word in value:
+            raise ValueError(f"sbatch takes the word {word!r} for the start of a heterogeneous job")
+    if _DIRECTIVE_SAFE.fullmatch(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def check_job_name(name: str) -> str:
+    """Return ``name`` where it can be a job's name, a part of a file name and a word on a terminal.
+
+    Raises:
+        ValueError: it cannot; the message proposes one that can.
+    """
+    reason = None
+    if _NAME_SAFE.fullmatch(name) is None:
+        reason = "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
+    for word in _HETJOB_WORDS:
+        if word in name:
+            reason = f"may not hold {word!r}, which sbatch takes for a heterogeneous job"
+    if reason:
+        raise ValueError(f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could")
+    return name
+
+
+def job_name_from(text: str) -> str:
+    """Return a usable job name made from any text, such as a script's file name."""
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-.+")[:100]
+    for word in _HETJOB_WORDS:
+        name = name.replace(word, f"{word[:-3]}-{word[-3:]}")
+    return name or "job"
+
+
+def check_env_name(name: str) -> str:
+    """Return ``name`` where a shell variable can have it.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if _ENV_NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} cannot be a variable's name: letters, digits and _, no digit first")
+    return name

@@ -1,0 +1,151 @@
+"""What a person asked for, as typed: the flags of ``hpcrun submit`` in one frozen model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, field_validator
+
+from hpcrun.errors import UsageError
+from hpcrun.job.quoting import check_env_name, check_job_name
+from hpcrun.job.units import parse_memory, parse_time
+
+Launcher = Literal["torchrun", "srun", "python"]
+# Bytes that are no UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
+RawText = Annotated[str, SkipValidation]
+
+
+class GpuCount(BaseModel):
+    """A number of GPUs, perhaps of a named type: ``4`` or ``a100:4``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: int = Field(ge=0)
+    type: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> GpuCount:
+        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does.
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        type_, colon, count = text.rpartition(":")
+        if not count.isascii() or not count.isdigit() or (colon and not type_):
+            raise ValueError(f"{text!r} is not a number of GPUs; write 4 or a100:4")
+        return cls(count=int(count), type=type_ or None)
+
+
+class JobRequest(BaseModel):
+    """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    script: RawText
+    args: tuple[RawText, ...] = ()
+    module: bool = False
+
+    gpus: GpuCount | None = None
+    gpus_per_node: GpuCount | None = None
+    nodes: int | None = Field(default=None, ge=1)
+    nproc_per_node: int | None = Field(default=None, ge=1)
+    cpus: int | None = Field(default=None, ge=1)
+    cpus_per_task: int | None = Field(default=None, ge=1)
+    cpus_per_gpu: int | None = Field(default=None, ge=1)
+    memory_mb: int | None = None
+    walltime_s: int | None = None
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclude: str | None = None
+    nodelist: str | None = None
+    mail_user: str | None = None
+    mail_type: str | None = None
+    sbatch: tuple[str, ...] = ()
+    no_sbatch: tuple[str, ...] = ()
+
+    launcher: Launcher | None = None
+    python: RawText | None = None
+    load: tuple[str, ...] = ()
+    setup: tuple[RawText, ...] = ()
+    env: tuple[tuple[str, RawText], ...] = ()
+    workdir: RawText | None = None
+    name: str | None = None
+
+    @field_validator("gpus", "gpus_per_node", mode="before")
+    @classmethod
+    def _gpus(cls, value: Any) -> Any:
+        return GpuCount.parse(value) if isinstance(value, str) else value
+
+    @field_validator("memory_mb", mode="before")
+    @classmethod
+    def _memory(cls, value: Any) -> Any:
+        return parse_memory(value) if isinstance(value, str) else value
+
+    @field_validator("walltime_s", mode="before")
+    @classmethod
+    def _walltime(cls, value: Any) -> Any:
+        return parse_time(value) if isinstance(value, str) else value
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        return value if value is None else check_job_name(value)
+
+    @field_validator("env", mode="before")
+    @classmethod
+    def _env(cls, value: Any) -> Any:
+        pairs = []
+        for item in value:
+            if isinstance(item, str):
+                key, equals, content = item.partition("=")
+                if not equals:
+                    raise ValueError(f"{item!r} has no '='; write NAME=VALUE")
+                item = (check_env_name(key), content)
+            pairs.append(item)
+        return tuple(pairs)
+
+    @field_validator(
+        "partition",
+        "account",
+        "qos",
+        "constraint",
+        "reservation",
+        "exclude",
+        "nodelist",
+        "mail_user",
+        "mail_type",
+    )
+    @classmethod
+    def _not_empty(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("is empty")
+        return value
+
+
+_OPTION = {"walltime_s": "--time", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS"}
+
+
+def option_of(field: str) -> str:
+    """Return the option a person types for a field of the request."""
+    return _OPTION.get(field) or "--" + field.replace("_", "-")
+
+
+def read_request(asked: dict[str, Any]) -> JobRequest:
+    """Build the request from what was typed.
+
+    Raises:
+        UsageError: a value cannot be read; the message names the option and says how to write it.
+    """
+    try:
+        return JobRequest(**asked)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0]) if first["loc"] else "request"
+        detail = first["msg"].removeprefix("Value error, ")
+        if first["type"] != "value_error":
+            detail = f"{first['input']!r}: {detail[0].lower()}{detail[1:]}"
+        raise UsageError(f"{option_of(field)}: {detail}", hint="hpcrun submit --help lists every option") from None

@@ -1,0 +1,125 @@
+"""CPUs, memory, time and local GPUs of a job: what was asked for, else the profile's share, within its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from hpcrun.job.shape import Shape
+from hpcrun.job.units import format_memory, format_time
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine hpcrun runs on; decides what the local scheduler can share out.
+
+    Attributes:
+        cpus: CPUs this process may use.
+        gpu_ids: what ``CUDA_VISIBLE_DEVICES`` may hold here, one entry per visible GPU.
+    """
+
+    cpus: int
+    gpu_ids: tuple[str, ...] = ()
+
+
+def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
+    """Return the CPUs of each node.
+
+    Raises:
+        UsageError: two options contradict each other, or the CPUs do not divide by the tasks.
+        PlanError: more than a node of the profile has.
+    """
+    tasks, gpus = shape.tasks_per_node, shape.gpus_per_node
+    ways = (
+        (f"--cpus {request.cpus}", request.cpus, 1),
+        (f"--cpus-per-task {request.cpus_per_task} × {tasks} tasks", request.cpus_per_task, tasks),
+        (f"--cpus-per-gpu {request.cpus_per_gpu} × {gpus} GPUs", request.cpus_per_gpu, gpus),
+    )
+    said = {words: number * times for words, number, times in ways if number is not None}
+    if len(set(said.values())) > 1:
+        arithmetic = ", but ".join(f"{words} = {number}" for words, number in said.items())
+        raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="say it one way")
+    if not said:
+        return _default_cpus(profile, shape, machine)
+    cpus = next(iter(said.values()))
+    if cpus == 0:
+        raise UsageError("--cpus-per-gpu says nothing of a job without GPUs", hint="use --cpus N")
+    most = profile.cpu.per_node
+    if most is not None and cpus > most:
+        raise PlanError(
+            f"{cpus} CPUs per node, but a node of profile {profile.name!r} has {most}",
+            hint=f"ask for --cpus {most} or fewer",
+        )
+    if cpus % tasks:
+        raise UsageError(
+            f"{cpus} CPUs per node do not divide by {tasks} tasks: {cpus} / {tasks} = {cpus / tasks:.2f}",
+            hint=f"ask for --cpus {max(1, cpus // tasks) * tasks}",
+        )
+    return cpus
+
+
+def _default_cpus(profile: Profile, shape: Shape, machine: Machine) -> int:
+    procs = shape.procs_per_node
+    if profile.scheduler == "local":
+        return max(procs, machine.cpus // shape.nodes)
+    if not (shape.gpus_per_node and profile.cpu.per_gpu):
+        return procs
+    share = profile.cpu.per_gpu * shape.gpus_per_node
+    share = min(share, profile.cpu.per_node or share)
+    return max(1, share // shape.tasks_per_node) * shape.tasks_per_node
+
+
+def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | None:
+    """Return the host memory of each node in MB, 0 for all of it, None where the site decides.
+
+    Raises:
+        PlanError: more than a node of the profile has.
+    """
+    most = profile.memory.per_node
+    if request.memory_mb is None:
+        if not shape.gpus_per_node or profile.memory.per_gpu is None:
+            return None
+        share = profile.memory.per_gpu * shape.gpus_per_node
+        return min(share, most or share)
+    if most is not None and request.memory_mb > most:
+        asked, has = format_memory(request.memory_mb), format_memory(most)
+        raise PlanError(
+            f"{asked} of memory, but a node of profile {profile.name!r} has {has}",
+            hint=f"ask for --mem {has} or less",
+        )
+    return request.memory_mb
+
+
+def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
+    """Return the time limit in seconds, None where the site decides.
+
+    Raises:
+        PlanError: more than the profile allows.
+    """
+    walltime_s = request.walltime_s or profile.time.default
+    most = profile.time.max
+    if walltime_s is not None and most is not None and walltime_s > most:
+        raise PlanError(
+            f"a time of {format_time(walltime_s)} is over the {format_time(most)} that profile {profile.name!r} allows",
+            hint=f"ask for --time {format_time(most)} or less, or take a profile whose partition allows more",
+        )
+    return walltime_s
+
+
+def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+    """Share this machine's GPUs out to local nodes, without overlap; none where there are too few.
+
+    Returns:
+        The GPU ids of each node (empty where ranks run on the CPU), and what to say of it.
+    """
+    if profile.scheduler != "local" or shape.gpus == 0:
+        return (), None
+    here = len(machine.gpu_ids)
+    if shape.gpus > here:
+        have = "no GPU" if here == 0 else f"{here} GPU{'s' if here > 1 else ''}"
+        ranks = "1 rank" if shape.world_size == 1 else f"{shape.world_size} ranks"
+        return (), f"{have} here for {ranks}: they run on the CPU (gloo, where the script asks torch)"
+    ids, each = machine.gpu_ids, shape.gpus_per_node
+    return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None

@@ -1,0 +1,124 @@
+"""The script: a pure function of the plan and of the template texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpcrun import __version__
+from hpcrun.errors import ProfileError, UsageError
+from hpcrun.job.directives import directive_line
+from hpcrun.job.plan import Plan
+from hpcrun.job.quoting import quote_bash
+
+MAIN_TEMPLATE = "job.sh.j2"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSource:
+    """One template as it was found.
+
+    Attributes:
+        text: the Jinja2 source.
+        path: the file it was read from, for messages.
+    """
+
+    text: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The text that is submitted: pure ASCII, lines ended by LF alone."""
+
+    text: str
+
+
+def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script:
+    """Render the script of a plan.
+
+    Args:
+        plan: the decided job.
+        templates: template name → source; ``job.sh.j2`` is rendered and includes the others.
+
+    Raises:
+        ProfileError: a template is missing, broken, or uses an undefined variable.
+        UsageError: a value of the plan cannot stand in a script.
+    """
+    import jinja2
+
+    def load(name: str) -> tuple[str, str, None] | None:
+        source = templates.get(name)
+        return None if source is None else (source.text, source.path, None)
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(load),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters |= {"q": _bash_filter, "comment": _comment, "shell": _shell}
+    try:
+        text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
+    except jinja2.TemplateError as error:
+        raise _template_error(error, templates) from None
+    if not text.isascii() or "\r" in text or "\0" in text:
+        raise ProfileError("a template holds characters other than ASCII, or CR line ends",
+                           hint="sbatch refuses them; see hpcrun profile path")  # fmt: skip
+    return Script(text)
+
+
+def _variables(plan: Plan) -> dict[str, Any]:
+    shape = plan.shape
+    kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
+    size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node} CPUs"
+    nodes, ranks = _count(shape.nodes, "node"), _count(shape.world_size, "rank")
+    program = "sbatch" if plan.scheduler == "slurm" else "bash"
+    return {
+        "plan": plan,
+        "version": __version__,
+        "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} by {shape.launcher}",
+        "by_hand": f"`{program}` this file by hand does the same.",
+        "directives": [directive_line(key, value) for key, value in plan.directives],
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _bash_filter(value: object) -> str:
+    try:
+        return quote_bash(str(value))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _comment(value: object) -> str:
+    """Make any text safe behind a ``#``: one line of printable ASCII."""
+    return "".join(char if 0x20 <= ord(char) < 0x7F else "?" for char in str(value))
+
+
+def _shell(command: str) -> str:
+    """Return a person's own shell command as it is, or through eval where it is not pure ASCII."""
+    command = command.strip("\n")
+    return command if command.isascii() and "\r" not in command else f"eval {_bash_filter(command)}"
+
+
+def _template_error(error: Any, templates: Mapping[str, TemplateSource]) -> ProfileError:
+    """Say which template file, at which line, could not be rendered."""
+    path, line = getattr(error, "filename", None), getattr(error, "lineno", None)
+    paths = {source.path for source in templates.values()}
+    frame = error.__traceback__
+    while frame is not None:  # Jinja gives runtime errors a traceback through the template's own lines
+        if frame.tb_frame.f_code.co_filename in paths:
+            path, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
+        frame = frame.tb_next
+    where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}" + (f", line {line}" if line else "")
+    return ProfileError(
+        f"{where}: {error.message or 'no such template'}",
+        hint="hpcrun profile path lists the folders that templates come from",
+    )

@@ -1,0 +1,160 @@
+"""The shape of a job: how many nodes, GPUs and ranks, and how the ranks start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest, Launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Nodes × GPUs × ranks of a job.
+
+    Attributes:
+        procs_per_node: ranks on each node (one for the python launcher).
+    """
+
+    nodes: int
+    gpus_per_node: int
+    gpu_type: str | None
+    launcher: Launcher
+    procs_per_node: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole job."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the whole job."""
+        return self.nodes * self.procs_per_node
+
+    @property
+    def tasks_per_node(self) -> int:
+        """Slurm tasks on each node: one agent for torchrun and python, one per rank for srun."""
+        return self.procs_per_node if self.launcher == "srun" else 1
+
+
+def decide_shape(request: JobRequest, profile: Profile) -> Shape:
+    """Decide nodes, GPUs per node, launcher and ranks, whichever way they were said.
+
+    Raises:
+        UsageError: what was said contradicts itself; the message shows the arithmetic.
+        PlanError: more GPUs than a node of the profile has, or a launcher that cannot run there.
+    """
+    nodes, gpus_per_node = _nodes_and_gpus(request, profile)
+    launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
+    if profile.scheduler == "local" and launcher == "srun":
+        raise PlanError(
+            f"profile {profile.name!r} runs on this machine, where there is no srun",
+            hint="use --launcher torchrun or --launcher python",
+        )
+    procs = _procs_per_node(request, launcher, gpus_per_node)
+    return Shape(nodes, gpus_per_node, _gpu_type(request, profile), launcher, procs)
+
+
+def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
+    asked = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
+    if len(asked) > 1:
+        raise UsageError(f"two GPU types at once: {' and '.join(sorted(asked))}")
+    if not asked:
+        return profile.gpu.type
+    (type_,) = asked
+    if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
+        close = nearest(type_, [str(profile.gpu.type)])
+        raise UsageError(
+            f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
+            hint=f"did you mean {close!r}?" if close else "choose another profile: hpcrun profile list",
+        )
+    return type_
+
+
+def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
+    """Return nodes and GPUs per node, from whichever way it was said."""
+    total = request.gpus.count if request.gpus else None
+    each = request.gpus_per_node.count if request.gpus_per_node else None
+    most = profile.gpu.per_node if profile.scheduler == "slurm" else None
+    if each is not None:
+        nodes, each = _from_each(total, each, request.nodes)
+    elif total is not None:
+        nodes, each = _from_total(total, request.nodes, most)
+    elif request.nodes and request.nodes > 1 and (most is None or most > 0):
+        raise UsageError(
+            f"--nodes {request.nodes} does not say how many GPUs",
+            hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
+        )
+    else:
+        nodes, each = request.nodes or 1, 1 if most is None or most > 0 else 0
+    if most is not None and each > most:
+        raise PlanError(
+            f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}",
+            hint=f"spread them over more nodes: --gpus {nodes * each} --nodes {-(-nodes * each // most)}"
+            if most
+            else "choose a profile with GPUs (hpcrun profile list), or --gpus 0",
+        )
+    return nodes, each
+
+
+def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, int]:
+    if total is None:
+        return nodes or 1, each
+    if nodes is not None and nodes * each != total:
+        raise UsageError(
+            f"--gpus {total} contradicts --nodes {nodes} --gpus-per-node {each}: {nodes} × {each} = {nodes * each}",
+            hint="leave one of the three out",
+        )
+    if each == 0:
+        if total:
+            raise UsageError(f"--gpus {total} contradicts --gpus-per-node 0", hint="leave one of the two out")
+        return nodes or 1, 0
+    if total % each:
+        raise UsageError(
+            f"--gpus {total} does not divide by --gpus-per-node {each}: {total} / {each} = {total / each:.2f}",
+            hint=f"ask for {total // each * each or each} or {(total // each + 1) * each} GPUs",
+        )
+    return total // each, each
+
+
+def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, int]:
+    if total == 0:
+        return nodes or 1, 0
+    said = nodes is not None
+    if nodes is None:
+        nodes = max(1, -(-total // most)) if most else 1
+    if total % nodes:
+        low, high = total // nodes * nodes, (total // nodes + 1) * nodes
+        raise UsageError(
+            f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
+            + ("" if said else f" (a node has {most})"),
+            hint=f"ask for {low or high} or {high} GPUs" if low else f"ask for {high} GPUs, or fewer nodes",
+        )
+    return nodes, total // nodes
+
+
+def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
+    asked = request.nproc_per_node
+    if launcher == "python":
+        if asked not in (None, 1):
+            raise UsageError(
+                f"--nproc-per-node {asked} contradicts --launcher python: one process per node",
+                hint="use --launcher torchrun, or let the script start its own processes",
+            )
+        return 1
+    if gpus_per_node == 0:
+        if asked is None and launcher == "torchrun":
+            raise UsageError(
+                "--gpus 0 with torchrun does not say how many ranks",
+                hint="add --nproc-per-node 4 (ranks on each node), or --launcher python",
+            )
+        return asked or 1
+    if asked is not None and asked > gpus_per_node:
+        raise UsageError(
+            f"--nproc-per-node {asked} is more than the {gpus_per_node} GPUs of a node: "
+            "two ranks cannot share a GPU under NCCL",
+            hint=f"ask for --gpus-per-node {asked}",
+        )
+    return asked or gpus_per_node

@@ -1,0 +1,81 @@
+"""Times and memory sizes as Slurm writes them, and as people do.
+
+Slurm's time forms are those of sbatch(1) ``--time``: ``minutes``, ``minutes:seconds``,
+``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
+"""
+
+from __future__ import annotations
+
+import re
+
+TIME_FORMS = "90 (minutes), 1:30:00, 1-12:00:00, 36h or 90m"
+MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
+
+_SLURM_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
+_HUMAN_TIME = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[KMGT])?(?:i?B)?", re.IGNORECASE)
+_UNIT_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
+
+
+def parse_time(text: str) -> int:
+    """Return a walltime in seconds from any of Slurm's forms or from ``36h``, ``1d12h``, ``90m``.
+
+    Raises:
+        ValueError: the text is none of these, or the time is zero.
+    """
+    text = text.strip()
+    seconds = _slurm_seconds(text)
+    if seconds is None:
+        human = _HUMAN_TIME.fullmatch(text.lower())
+        if not text or human is None:
+            raise ValueError(f"{text!r} is not a time; write it as {TIME_FORMS}")
+        d, h, m, s = (int(part or 0) for part in human.groups())
+        seconds = ((d * 24 + h) * 60 + m) * 60 + s
+    if seconds == 0:
+        raise ValueError("a time of zero would end the job at once")
+    return seconds
+
+
+def _slurm_seconds(text: str) -> int | None:
+    match = _SLURM_TIME.fullmatch(text)
+    if match is None:
+        return None
+    parts = [int(part) for part in match["rest"].split(":")]
+    if match["days"] is not None:  # days-hours[:minutes[:seconds]]
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return ((int(match["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
+    if len(parts) == 3:
+        return (parts[0] * 60 + parts[1]) * 60 + parts[2]
+    minutes, seconds = (*parts, 0)[:2]
+    return minutes * 60 + seconds
+
+
+def format_time(seconds: int) -> str:
+    """Return seconds in the form Slurm prints: ``HH:MM:SS`` or ``D-HH:MM:SS``."""
+    minutes, s = divmod(int(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    clock = f"{h:02d}:{m:02d}:{s:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def parse_memory(text: str) -> int:
+    """Return a memory size in MB (Slurm's own unit, 1024 × 1024 bytes); 0 is all of a node's memory.
+
+    Raises:
+        ValueError: the text is not a size.
+    """
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a memory size; write it as {MEMORY_FORMS}")
+    megabytes = float(match["number"]) * _UNIT_MB[(match["unit"] or "M").upper()]
+    if 0 < megabytes < 1:
+        raise ValueError(f"{text!r} is less than a megabyte; write it as {MEMORY_FORMS}")
+    return round(megabytes)
+
+
+def format_memory(megabytes: int) -> str:
+    """Return MB in the form sbatch reads: in whole gigabytes where it divides, else in megabytes."""
+    if megabytes and megabytes % 1024 == 0:
+        return f"{megabytes // 1024}G"
+    return f"{megabytes}M" if megabytes else "0"

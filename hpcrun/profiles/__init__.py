@@ -1,0 +1,1 @@
+"""Where profiles, configuration and template sources come from: finding, reading, merging."""

@@ -1,0 +1,17 @@
+"""Where the files that hpcrun ships lie: inside an installed wheel, or beside the package in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_folder(kind: str) -> Path:
+    """Return the folder of the shipped ``templates`` or ``cluster_profiles``.
+
+    The wheel carries them in ``hpcrun/shipped`` (pyproject's force-include); an editable install and a plain
+    checkout have them at the top level.
+    """
+    installed = _PACKAGE / "shipped" / kind
+    return installed if installed.is_dir() else _PACKAGE.parent / kind

@@ -1,0 +1,103 @@
+"""The record of a run, and what was last known of it: plain data, written as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as it was submitted.
+
+    Attributes:
+        run_id: ``YYYYMMDD-HHMMSS-name-xxxx``; sorted by name is sorted by time.
+        scheduler: ``slurm`` or ``local``.
+        cluster: Slurm's ClusterName; None for a local run. Job ids are unique only within a cluster.
+        host: where it was submitted; a local run lives there.
+        created_s: seconds since the epoch.
+        job_id: None until the scheduler has named it.
+        request, plan: what was asked for and decided, as JSON; secrets are masked.
+    """
+
+    run_id: str
+    name: str
+    scheduler: str
+    cluster: str | None
+    host: str
+    created_s: float
+    job_id: str | None
+    profile: str
+    nodes: int
+    gpus_per_node: int
+    world_size: int
+    walltime_s: int | None
+    request: dict[str, Any] = field(default_factory=dict)
+    plan: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LastStatus:
+    """What was last known of a run, so that it can be shown when nobody answers.
+
+    Attributes:
+        asked_s: when it was learned, in seconds since the epoch.
+        final: it will not change any more.
+    """
+
+    state: str
+    asked_s: float
+    final: bool = False
+    reason: str | None = None
+    elapsed_s: int | None = None
+    limit_s: int | None = None
+    hosts: str | None = None
+    exit_status: int | None = None
+    signal: int | None = None
+
+
+def run_to_json(run: Run) -> str:
+    """Return the text of ``run.json``."""
+    return json.dumps({"schema": SCHEMA, **asdict(run)}, indent=1) + "\n"
+
+
+def run_from_json(text: str) -> Run:
+    """Read ``run.json``.
+
+    Raises:
+        ValueError: it is damaged, or was written by a later hpcrun.
+    """
+    data = _object(text)
+    if data.pop("schema", None) != SCHEMA:
+        raise ValueError("written by another version of hpcrun")
+    try:
+        return Run(**data)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def status_to_json(status: LastStatus) -> str:
+    """Return the text of ``status.json``."""
+    return json.dumps(asdict(status)) + "\n"
+
+
+def status_from_json(text: str) -> LastStatus:
+    """Read ``status.json``.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        return LastStatus(**_object(text))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data

@@ -1,0 +1,1 @@
+"""Who runs a job: Slurm, or this machine. One protocol, two adapters."""

@@ -1,0 +1,46 @@
+"""The environment that a submission and Slurm's commands run in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PREFIXES = (
+    "SLURM_",
+    "SLURMD_",
+    "SRUN_",
+    "SBATCH_",
+    "SQUEUE_",
+    "SACCT_",
+    "SUBMITIT_",
+    "HPCRUN_",
+    "TORCHELASTIC_",
+)
+_RANK = frozenset(
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "NODE_RANK",
+        "NNODES",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ]
+)
+_KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE"})
+
+
+def clean_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what an enclosing job, or a person's filters, would add to a request.
+
+    SLURM_* and the ranks' variables describe the job one is in; SBATCH_* would override a script's own lines
+    (hpcrun reads those it honours at submission); SQUEUE_* and SACCT_* change what is asked. SLURM_CONF says where
+    the cluster is, and stays.
+    """
+    return {
+        name: value for name, value in env.items() if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)
+    }

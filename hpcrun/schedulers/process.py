@@ -1,0 +1,73 @@
+"""The one place that runs a command (submitit runs its own sbatch)."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended.
+
+    Attributes:
+        status: exit status; None where it was given up after its time or is not installed.
+        stderr: its own words, or why there are none.
+    """
+
+    command: str
+    status: int | None
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with exit status 0."""
+        return self.status == 0
+
+    def words(self) -> str:
+        """Return the command, its exit status and its own words, for a message."""
+        how = "gave no answer" if self.status is None else f"exit status {self.status}"
+        return f"`{self.command}`: {how}" + (f"\n{self.stderr.strip()}" if self.stderr.strip() else "")
+
+
+def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None) -> Completed:
+    """Run a command to its end, or give it up after ``timeout_s`` seconds. Never raises for its failure."""
+    command = shlex.join(argv)
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            env=None if env is None else dict(env),
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Completed(command, None, "", f"gave it up after {timeout_s:g} s")
+    except OSError as error:
+        return Completed(command, None, "", f"{argv[0]}: {error.strerror}")
+    return Completed(command, done.returncode, done.stdout, done.stderr)
+
+
+def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
+    """Start a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with log.open("ab") as output:
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=True,
+        )

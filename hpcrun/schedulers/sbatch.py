@@ -1,0 +1,104 @@
+"""submitit as the way to sbatch: its executor, our script, byte for byte.
+
+The only module that imports submitit; imported when something is submitted and not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import submitit
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+from hpcrun.errors import SchedulerError, SubmissionUncertainError
+from hpcrun.schedulers.protocol import Submission, Submitted
+from hpcrun.schedulers.slurm_text import parse_submitted, submission_is_uncertain
+
+_STDERR = "sbatch.err"
+
+
+class ScriptExecutor(submitit.SlurmExecutor):
+    """A SlurmExecutor that submits a finished script instead of making one around a pickle."""
+
+    def __init__(self, submission: Submission) -> None:
+        super().__init__(folder=submission.folder)
+        self._submission = submission
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:  # noqa: ARG002 - submitit's signature
+        return self._submission.script
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        folder = self._submission.folder
+        # submitit drops what sbatch says besides its answer, a site's remarks among it: keep it in a file
+        keep_stderr = ["sh", "-c", 'exec "$@" 2>"$0"', str(folder / _STDERR)]
+        return [
+            *keep_stderr,
+            "sbatch",
+            f"--output={_escape_pattern(folder / 'batch.log')}",
+            # the path that squeue shows as the job's command, by which a lost job is found again
+            str(submission_file_path),
+        ]
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        output = string if isinstance(string, str) else string.decode(errors="replace")
+        job_id = parse_submitted(output)
+        if job_id is None:
+            raise FailedSubmissionError(f"sbatch answered {output!r}")
+        return job_id
+
+
+def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Submitted:
+    """Submit a script that lies ready in its folder.
+
+    Raises:
+        SubmissionUncertainError: sbatch got no answer; the job may exist.
+        SchedulerError: sbatch refused; the message has its own words.
+    """
+    stderr_file = submission.folder / _STDERR
+    try:
+        with _environment(env), contextlib.redirect_stderr(io.StringIO()):
+            job = ScriptExecutor(submission)._submit_command("")
+    except FailedJobError as error:
+        said = _read(stderr_file) or str(error)
+        if submission_is_uncertain(said):
+            raise SubmissionUncertainError(
+                f"sbatch got no answer, and the job may have been submitted all the same:\n{said}",
+                hint="hpcrun status finds it once the controller is back",
+            ) from None
+        raise SchedulerError(f"sbatch refused the job:\n{said}") from None
+    except FailedSubmissionError as error:
+        raise SubmissionUncertainError(str(error), hint="hpcrun status looks for the job") from None
+    remarks = _read(stderr_file)
+    if not remarks:
+        stderr_file.unlink(missing_ok=True)
+    return Submitted(str(job.job_id), remarks)
+
+
+def _escape_pattern(path: Path) -> str:
+    """Keep Slurm from reading a path as a file name pattern: ``%%`` is a plain % (sbatch(1), filename pattern)."""
+    return str(path).replace("%", "%%")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def _environment(env: Mapping[str, str]) -> Iterator[None]:
+    """Run with exactly this environment: submitit hands its own on to sbatch and takes no other."""
+    saved = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)

@@ -1,0 +1,122 @@
+"""Slurm's commands as argument lists, and their answers as records. Pure text.
+
+Formats are asked for field by field, with a separator that no field can hold: ``--json`` differs from version to
+version, and sacct's reports SUCCESS for any exit status before 23.11 (hpcrun facts, Slurm dbv0.0.38/parse.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hpcrun.job.state import JobInfo, base_state
+
+SEPARATOR = "\x1f"
+
+# squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path)
+_SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o")
+_SACCT_FIELDS = ("JobIDRaw", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason")
+_CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
+_UNCERTAIN = re.compile(
+    r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is not connected"
+)
+
+
+def squeue_command(uid: int) -> list[str]:
+    """Ask for all jobs of a user, ended ones included as long as the controller remembers them."""
+    return [
+        "squeue",
+        f"--user={uid}",
+        "--states=all",
+        "--noheader",
+        f"--format={SEPARATOR.join(_SQUEUE_FIELDS)}",
+    ]
+
+
+def parse_squeue(text: str) -> list[JobInfo]:
+    """Read the answer to :func:`squeue_command`; lines that are none of it are passed over."""
+    jobs = []
+    for line in text.splitlines():
+        fields = line.split(SEPARATOR)
+        if len(fields) != len(_SQUEUE_FIELDS):
+            continue
+        job_id, state, reason, used, limit, hosts, script = (item.strip() for item in fields)
+        jobs.append(
+            JobInfo(
+                job_id,
+                base_state(state),
+                reason=_said(reason),
+                elapsed_s=parse_clock(used),
+                limit_s=parse_clock(limit),
+                hosts=_said(hosts),
+                script=_said(script),
+            )
+        )
+    return jobs
+
+
+def sacct_command(job_ids: Sequence[str]) -> list[str]:
+    """Ask the accounting database for these jobs, without their steps."""
+    return [
+        "sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
+        f"--jobs={','.join(job_ids)}", f"--format={','.join(_SACCT_FIELDS)}",
+    ]  # fmt: skip
+
+
+def parse_sacct(text: str) -> list[JobInfo]:
+    """Read the answer to :func:`sacct_command`."""
+    jobs = []
+    for line in text.splitlines():
+        fields = line.split(SEPARATOR)
+        if len(fields) != len(_SACCT_FIELDS):
+            continue
+        job_id, state, exit_code, elapsed, limit, hosts, reason = (item.strip() for item in fields)
+        status, _, signal = exit_code.partition(":")
+        jobs.append(
+            JobInfo(
+                job_id,
+                base_state(state),
+                reason=_said(reason),
+                elapsed_s=_number(elapsed),
+                limit_s=None if _number(limit) is None else int(limit) * 60,  # TimelimitRaw is in minutes
+                hosts=_said(hosts),
+                exit_status=_number(status),
+                signal=_number(signal) or None,
+            )
+        )
+    return jobs
+
+
+def parse_clock(text: str) -> int | None:
+    """Return the seconds of ``MM:SS``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None for UNLIMITED, NOT_SET and such."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_submitted(text: str) -> str | None:
+    """Return the job id from sbatch's answer."""
+    match = _SUBMITTED.search(text)
+    return match[1] if match else None
+
+
+def submission_is_uncertain(stderr: str) -> bool:
+    """Return whether sbatch failed without knowing whether the controller took the job."""
+    return _UNCERTAIN.search(stderr) is not None
+
+
+def parse_cluster_name(conf: str) -> str | None:
+    """Return ClusterName from the text of slurm.conf or of ``scontrol show config``."""
+    match = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", conf, re.MULTILINE | re.IGNORECASE)
+    return match[1].lower() if match else None
+
+
+def _said(text: str) -> str | None:
+    return None if text in ("", "None", "(null)", "n/a", "None assigned") else text
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None

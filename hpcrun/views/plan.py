@@ -1,0 +1,101 @@
+"""The plan in a few lines, and what came of it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import Any
+
+from hpcrun.actions.submit import Prepared, SubmitResult
+from hpcrun.job.plan import Plan
+from hpcrun.views.text import count, memory_text, one_line, time_text
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return the plan for a person: what will run, on what, for how long."""
+    rows = [
+        (plan.name, _shape(plan)),
+        ("CPUs", _cpus(plan)),
+        *([("memory", memory_text(plan.memory_mb))] if plan.scheduler == "slurm" else []),
+        ("time", time_text(plan.walltime_s) if plan.walltime_s else _no_limit(plan)),
+        ("where", _where(plan)),
+        ("python", f"{plan.python.executable} ({plan.python.kind})"),
+    ]
+    if plan.modules:
+        rows.append(("modules", " ".join(plan.modules)))
+    if plan.setup:
+        rows.append(("set-up", count(len(plan.setup), "command")))
+    if plan.env:
+        rows.append(("env", " ".join(f"{name}={_value(value)}" for name, value in plan.env)))
+    rows += [("note", note) for note in plan.notes]
+    width = max(len(label) for label, _ in rows)
+    return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
+
+
+def _shape(plan: Plan) -> str:
+    shape = plan.shape
+    if shape.gpus_per_node and (plan.scheduler == "slurm" or plan.local_gpus):
+        gpus = count(shape.gpus_per_node, f"{shape.gpu_type} GPU" if shape.gpu_type else "GPU")
+    else:
+        gpus = "no GPU"
+    nodes = count(shape.nodes, "node") + (
+        " (all this machine)" if plan.scheduler == "local" and shape.nodes > 1 else ""
+    )
+    return f"{nodes} × {gpus}, {count(shape.world_size, 'rank')} by {shape.launcher}"
+
+
+def _cpus(plan: Plan) -> str:
+    per_node = f"{plan.cpus_per_node} per node"
+    return f"{per_node}, OMP_NUM_THREADS={plan.cpus_per_rank}"
+
+
+def _no_limit(plan: Plan) -> str:
+    return "no limit" if plan.scheduler == "local" else "the partition's default"
+
+
+def _where(plan: Plan) -> str:
+    if plan.scheduler == "local":
+        return f"this machine, in the background (profile {plan.profile})"
+    names = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude")
+    said = [f"{name} {value}" for name in names if (value := plan.directive(name))]
+    return f"{', '.join(said) or 'the default partition'} (profile {plan.profile})"
+
+
+def _value(value: str | None) -> str:
+    return "***" if value is None else shlex.quote(value)
+
+
+def submitted_lines(result: SubmitResult) -> list[str]:
+    """Return what was submitted and how to look at it."""
+    run = result.run
+    remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
+    return [
+        f"submitted  job {run.job_id}, run {run.run_id}",
+        *remarks,
+        one_line(f"folder     {result.folder}"),
+        f"look       hpcrun status {run.job_id} | hpcrun logs -f {run.job_id} | hpcrun cancel {run.job_id}",
+    ]
+
+
+def prepared_json(prepared: Prepared) -> dict[str, Any]:
+    """Return a prepared submission as a JSON document."""
+    return {"kind": "plan", "plan": _plan_json(prepared.plan), "script": prepared.script.text}
+
+
+def submitted_json(prepared: Prepared, result: SubmitResult) -> dict[str, Any]:
+    """Return a submission as a JSON document."""
+    run = result.run
+    return {
+        "kind": "submitted",
+        "run_id": run.run_id,
+        "job_id": run.job_id,
+        "scheduler": run.scheduler,
+        "cluster": run.cluster,
+        "folder": str(result.folder),
+        "remarks": result.remarks,
+        "plan": _plan_json(prepared.plan),
+    }
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {**asdict(plan), "world_size": plan.shape.world_size, "cpus_per_rank": plan.cpus_per_rank}

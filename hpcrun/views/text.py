@@ -1,0 +1,52 @@
+"""Making text safe and short for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+from hpcrun.job.units import format_memory, format_time
+
+# What a log may do to a terminal: nothing but colours (SGR). Everything else that starts with ESC or CSI moves the
+# cursor, sets the title, or asks the terminal to type.
+_ESCAPE = re.compile(
+    r"(?P<colour>\x1b\[[0-9;:]*m)"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS, SOS, PM, APC: up to their end
+    r"|\x1b.?|[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def harmless(text: str) -> str:
+    """Return text that a job wrote with everything taken out that could act on a terminal, colours left in."""
+    return _ESCAPE.sub(lambda match: match["colour"] or "", text)
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, control characters shown as ``?``."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def time_text(seconds: int | None) -> str:
+    """Return a time as Slurm prints it, ``-`` where there is none."""
+    return "-" if seconds is None else format_time(seconds)
+
+
+def memory_text(megabytes: int | None) -> str:
+    """Return a memory size in words."""
+    if megabytes is None:
+        return "the site's default"
+    return "all of the node" if megabytes == 0 else f"{format_memory(megabytes)} per node"
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 node``, ``2 nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def age_text(seconds: float) -> str:
+    """Return how long ago something was, in the largest unit that fits."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return f"{int(seconds)} s ago"
