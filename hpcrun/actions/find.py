@@ -11,7 +11,7 @@ from hpcrun.runs.store import DamagedRunError, RunStore
 
 LAST = "last"
 _RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}")
-_JOB_ID = re.compile(r"(local-)?\d+")
+_JOB_ID = re.compile(r"L?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ def find_run(word: str, store: RunStore) -> Found:
         return Found(store.load(ids[-1]))
     if word in ids:
         return Found(store.load(word))
-    if _JOB_ID.fullmatch(word):
-        return _by_job_id(word, ids, store)
+    found = _by_job_id(word, ids, store) if _JOB_ID.fullmatch(word) else None
+    if found:
+        return found
     named = [run_id for run_id in ids if run_name(run_id) == word]
     if named:
         older = len(named) - 1
@@ -65,7 +66,7 @@ def find_run(word: str, store: RunStore) -> Found:
     )
 
 
-def _by_job_id(word: str, ids: list[str], store: RunStore) -> Found:
+def _by_job_id(word: str, ids: list[str], store: RunStore) -> Found | None:
     found = []
     for run_id in reversed(ids):
         try:
@@ -74,11 +75,7 @@ def _by_job_id(word: str, ids: list[str], store: RunStore) -> Found:
             continue
         if run.job_id == word:
             found.append(run)
-    if not found:
-        raise NotFoundError(
-            f"there is no run with job id {word}", hint="hpcrun status --all lists those hpcrun submitted"
-        )
     if len(found) > 1:
         lines = "\n".join(f"  {run.run_id} ({run.cluster or run.host})" for run in found)
         raise UsageError(f"job id {word} belongs to {len(found)} runs:\n{lines}", hint="name the run by its id")
-    return Found(found[0])
+    return Found(found[0]) if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -145,7 +146,8 @@ def _adopt(run: Run, info: JobInfo | None, folder: Path, store: RunStore) -> Run
     if job_id is None:
         return run
     run = replace(run, job_id=job_id)
-    store.save(run)
+    with suppress(HpcrunError):  # a full disk: it is found again next time
+        store.save(run)
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,12 +34,16 @@ def show_json(document: dict[str, Any]) -> None:
     _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **document}, indent=2, default=str))
 
 
+def width() -> int:
+    """Return how many columns there are: the terminal's, or enough for anything in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+
+
 def show_rich(renderable: RenderableType) -> None:
     """Print a table: as wide as the terminal, or as wide as it needs for a pipe; colours by NO_COLOR and isatty."""
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else _PIPE_WIDTH, highlight=False, markup=False)
+    console = Console(width=width(), highlight=False, markup=False)
     with console.capture() as capture:
         console.print(renderable)
     _print(sys.stdout, "\n".join(line.rstrip() for line in capture.get().splitlines()))

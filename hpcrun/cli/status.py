@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, clear_screen, show_json, show_rich, tell
+from hpcrun.cli.output import JsonOption, clear_screen, show_json, show_rich, tell, width
 from hpcrun.errors import InterruptedByUser, UsageError, nearest
 
 MIN_INTERVAL_S = 10
@@ -76,7 +76,7 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
     if as_json:
         show_json(status_json(result))
     elif result.runs:
-        show_rich(status_table(result, now_s))
+        show_rich(status_table(result, now_s, width()))
     else:
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
     tell(f"hpcrun: {message}" for message in result.damaged)

@@ -10,37 +10,37 @@ from hpcrun.job.quoting import quote_directive
 
 # Directives that hpcrun decides itself, and what a person uses instead.
 OWNED: dict[str, str] = {
-    "array": "submit once per element; hpcrun keeps one run per job",
-    "batch": "hpcrun runs the batch script on the first node",
-    "chdir": "--workdir",
-    "cpus-per-gpu": "--cpus-per-gpu",
-    "cpus-per-task": "--cpus-per-task",
-    "error": "--output-dir (every rank has its own log there)",
-    "exclude": "--exclude",
-    "export": "--env NAME=VALUE",
-    "export-file": "--env NAME=VALUE",
-    "gpus": "--gpus",
-    "gpus-per-node": "--gpus-per-node",
-    "gpus-per-task": "--gpus with --launcher srun (per-task binding hides a rank's peers)",
-    "gres": "--gpus",
-    "het-group": "one job for each group",
-    "input": "an argument of the script",
-    "job-name": "--name",
-    "nodelist": "--nodelist",
-    "nodes": "--nodes",
-    "ntasks": "--gpus or --nproc-per-node",
-    "ntasks-per-gpu": "--gpus or --nproc-per-node",
-    "ntasks-per-node": "--gpus or --nproc-per-node",
-    "no-requeue": "nothing: every hpcrun job is submitted with --no-requeue",
-    "open-mode": "nothing: hpcrun appends",
-    "output": "--output-dir",
-    "parsable": "--json",
-    "quiet": "--json",
-    "requeue": "nothing yet: hpcrun submits with --no-requeue",
-    "signal": "a shorter --time: hpcrun's script handles SIGTERM itself",
-    "test-only": "--dry-run",
-    "wait": "--wait",
-    "wrap": "the program and its arguments, as they are",
+    "array": "submit once per element: a run is one job",
+    "batch": "the batch script runs on the first node",
+    "chdir": "use --workdir",
+    "cpus-per-gpu": "use --cpus-per-gpu",
+    "cpus-per-task": "use --cpus-per-task",
+    "error": "use --output-dir; every rank has a log of its own there",
+    "exclude": "use --exclude",
+    "export": "use --env NAME=VALUE; all else is handed on",
+    "export-file": "use --env NAME=VALUE; all else is handed on",
+    "gpus": "use --gpus",
+    "gpus-per-node": "use --gpus-per-node",
+    "gpus-per-task": "use --gpus with --launcher srun; per-task binding would hide a rank's peers from it",
+    "gres": "use --gpus",
+    "het-group": "submit one job for each group",
+    "input": "give the file to the script as an argument",
+    "job-name": "use --name",
+    "nodelist": "use --nodelist",
+    "nodes": "use --nodes",
+    "no-requeue": "leave it out: every hpcrun job has it",
+    "ntasks": "use --gpus or --nproc-per-node",
+    "ntasks-per-gpu": "use --gpus or --nproc-per-node",
+    "ntasks-per-node": "use --gpus or --nproc-per-node",
+    "open-mode": "leave it out: hpcrun appends",
+    "output": "use --output-dir",
+    "parsable": "use --json",
+    "quiet": "use --json",
+    "requeue": "leave it out: hpcrun submits with --no-requeue",
+    "signal": "leave it out: hpcrun's script listens to SIGTERM",
+    "test-only": "use --dry-run",
+    "wait": "use --wait",
+    "wrap": "name the program and its arguments as they are",
 }
 
 # Directives with an option of their own that --sbatch may set as well.
@@ -92,7 +92,7 @@ def check_free_key(key: str, where: str) -> str:
     """
     name = normalise_key(key)
     if name in OWNED:
-        raise UsageError(f"{where}: hpcrun owns the directive {name!r}", hint=f"use {OWNED[name]}")
+        raise UsageError(f"{where}: hpcrun owns the directive {name!r}", hint=OWNED[name])
     if not name or not all(char.isascii() and (char.isalnum() or char == "-") for char in name):
         raise UsageError(f"{where}: {key!r} cannot be an sbatch option", hint="write KEY=VALUE or KEY")
     return name

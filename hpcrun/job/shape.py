@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, Launcher
 
@@ -65,10 +65,9 @@ def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
         return profile.gpu.type
     (type_,) = asked
     if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
-        close = nearest(type_, [str(profile.gpu.type)])
         raise UsageError(
             f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
-            hint=f"did you mean {close!r}?" if close else "choose another profile: hpcrun profile list",
+            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile list",
         )
     return type_
 

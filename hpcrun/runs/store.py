@@ -74,7 +74,7 @@ class RunStore:
                 aside.rename(folder)
                 if elsewhere is not None:
                     self.folder(run.run_id).symlink_to(folder)
-            except OSError:
+            except BaseException:  # Ctrl-C too leaves nothing half-made
                 shutil.rmtree(aside, ignore_errors=True)
                 marker.unlink(missing_ok=True)
                 raise

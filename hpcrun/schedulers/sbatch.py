@@ -16,7 +16,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.schedulers.protocol import Submission, Submitted
-from hpcrun.schedulers.slurm_text import parse_submitted, submission_is_uncertain
+from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 
 _STDERR = "sbatch.err"
 
@@ -27,12 +27,14 @@ class ScriptExecutor(submitit.SlurmExecutor):
     def __init__(self, submission: Submission) -> None:
         super().__init__(folder=submission.folder)
         self._submission = submission
+        self.sbatch_called = False
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:  # noqa: ARG002 - submitit's signature
         return self._submission.script
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = self._submission.folder
+        self.sbatch_called = True
         # submitit drops what sbatch says besides its answer, a site's remarks among it: keep it in a file
         keep_stderr = ["sh", "-c", 'exec "$@" 2>"$0"', str(folder / _STDERR)]
         return [
@@ -60,23 +62,38 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
         SchedulerError: sbatch refused; the message has its own words.
     """
     stderr_file = submission.folder / _STDERR
+    executor = ScriptExecutor(submission)
     try:
         with _environment(env), contextlib.redirect_stderr(io.StringIO()):
-            job = ScriptExecutor(submission)._submit_command("")
+            job = executor._submit_command("")
     except FailedJobError as error:
-        said = _read(stderr_file) or str(error)
-        if submission_is_uncertain(said):
-            raise SubmissionUncertainError(
-                f"sbatch got no answer, and the job may have been submitted all the same:\n{said}",
-                hint="hpcrun status finds it once the controller is back",
-            ) from None
-        raise SchedulerError(f"sbatch refused the job:\n{said}") from None
+        raise _refusal(_read(stderr_file) or str(error), getattr(error.__cause__, "returncode", None)) from None
     except FailedSubmissionError as error:
         raise SubmissionUncertainError(str(error), hint="hpcrun status looks for the job") from None
+    except OSError as error:  # submitit's own files, before sbatch or after it
+        if executor.sbatch_called:
+            raise SubmissionUncertainError(
+                f"the job was submitted, but not all could be noted: {error}", hint="hpcrun status finds it"
+            ) from None
+        raise SchedulerError(f"cannot write the script to submit: {error}") from None
+    # submitit's copies of the script: ours lies beside them
+    job.paths.submission_file.unlink(missing_ok=True)
+    for link in submission.folder.glob(".submission_file_*.sh"):
+        link.unlink(missing_ok=True)
     remarks = _read(stderr_file)
     if not remarks:
         stderr_file.unlink(missing_ok=True)
     return Submitted(str(job.job_id), remarks)
+
+
+def _refusal(said: str, status: int | None) -> SchedulerError:
+    """Return the error for a failed sbatch: refused, or left without an answer."""
+    if submission_is_uncertain(said):
+        return SubmissionUncertainError(
+            f"sbatch got no answer, and the job may have been submitted all the same:\n{said}",
+            hint="hpcrun status finds it once the controller is back",
+        )
+    return SchedulerError(f"sbatch refused the job (exit status {status}):\n{said}", hint=refusal_hint(said))
 
 
 def _escape_pattern(path: Path) -> str:

@@ -21,6 +21,29 @@ _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is not connected"
 )
+# What sbatch says when it refuses (slurm_errno.c), and what a person can do about it.
+_REFUSALS = (
+    (r"[Ii]nvalid partition", "`sinfo -s` lists the partitions; name one with --partition, or in the profile"),
+    (
+        r"Invalid account or account/partition",
+        "`sacctmgr show assoc user=$USER` lists your accounts; --account names one",
+    ),
+    (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; --qos names one"),
+    (
+        r"violates accounting/QOS policy",
+        "ask for less, or wait for your other jobs: `sacctmgr show qos` has the limits",
+    ),
+    (
+        r"Requested node configuration is not available",
+        "no node has all of it: `sinfo -N -o '%N %c %m %G %f'` shows what they have",
+    ),
+    (r"Invalid generic resource", "`sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them"),
+    (r"Requested time limit is invalid", "`sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time"),
+    (
+        r"Unable to contact slurm controller",
+        "the controller is away; nothing was submitted: try again when sinfo answers",
+    ),
+)
 
 
 def squeue_command(uid: int) -> list[str]:
@@ -106,6 +129,11 @@ def parse_submitted(text: str) -> str | None:
 def submission_is_uncertain(stderr: str) -> bool:
     """Return whether sbatch failed without knowing whether the controller took the job."""
     return _UNCERTAIN.search(stderr) is not None
+
+
+def refusal_hint(stderr: str) -> str | None:
+    """Return what to do about sbatch's refusal, None for one that is not known."""
+    return next((hint for pattern, hint in _REFUSALS if re.search(pattern, stderr)), None)
 
 
 def parse_cluster_name(conf: str) -> str | None:

@@ -98,7 +98,7 @@ def supervise(folder: Path, limit_s: int) -> None:
     signal.signal(signal.SIGTERM, on_term)
     pid, started = os.getpid(), time.time()
     record: dict[str, Any] = {
-        "job_id": f"local-{pid}",
+        "job_id": f"L{pid}",
         "pid": pid,
         "start_ticks": start_ticks(pid),
         "boot_id": boot_id(),

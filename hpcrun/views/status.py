@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status import RunStatus, StatusResult
 from hpcrun.job import state
-from hpcrun.views.text import age_text, one_line, time_text
+from hpcrun.views.text import age_text, clock_text, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,40 +22,46 @@ _COLOURS = {
 }
 
 
-def status_table(result: StatusResult, now_s: float) -> Table:
-    """Return the table of runs for a terminal."""
+_HEADINGS = ("NAME", "JOB", "PROFILE", "STATE", "SIZE", "ELAPSED", "LIMIT", "WHY, OR WHERE")
+_NAME_LEAST, _WHY_LEAST = 8, 18
+_GAP = 2
+
+
+def status_table(result: StatusResult, now_s: float, width: int) -> Table:
+    """Return the table of runs, at most ``width`` characters wide where that is enough for its numbers.
+
+    Long names are cut, since they stand in ``--json`` and can be typed in part; reasons are wrapped.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("NAME", no_wrap=True, max_width=24)
-    table.add_column("JOB", no_wrap=True)
-    table.add_column("PROFILE", no_wrap=True, max_width=12)
-    table.add_column("STATE", no_wrap=True)
-    table.add_column("SIZE", no_wrap=True)
-    table.add_column("ELAPSED", no_wrap=True, justify="right")
-    table.add_column("LIMIT", no_wrap=True, justify="right")
-    table.add_column("WHY, OR WHERE", overflow="ellipsis", no_wrap=True, ratio=1)
-    for item in result.runs:
-        run, status = item.run, item.status
-        colour = _COLOURS.get(status.state, "red" if status.final else "")
-        table.add_row(
-            Text(run.name),
-            Text(run.job_id or "-"),
-            Text(run.profile),
-            Text(status.state, style=colour),
-            Text(_size(item)),
-            Text(time_text(status.elapsed_s)),
-            Text(time_text(status.limit_s or run.walltime_s)),
-            Text(one_line(_why(item, now_s))),
-        )
+    rows = [_cells(item, now_s) for item in result.runs]
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    needed = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    spare = width - sum(needed[1:-1]) - _GAP * (len(needed) - 1) - _WHY_LEAST
+    table.add_column("NAME", no_wrap=True, overflow="ellipsis", width=min(needed[0], max(_NAME_LEAST, spare)))
+    for heading, least in zip(_HEADINGS[1:-1], needed[1:-1], strict=True):
+        right = heading in ("ELAPSED", "LIMIT")
+        table.add_column(heading, no_wrap=True, min_width=least, justify="right" if right else "left")
+    table.add_column(_HEADINGS[-1], overflow="fold")
+    for item, row in zip(result.runs, rows, strict=True):
+        colour = _COLOURS.get(item.status.state, "red" if item.status.final else "")
+        table.add_row(*(Text(cell, style=colour if column == 3 else "") for column, cell in enumerate(row)))
     return table
 
 
-def _size(item: RunStatus) -> str:
-    run = item.run
-    unit = "×" + str(run.gpus_per_node) if run.gpus_per_node else " CPU"
-    return f"{run.nodes}{unit}"
+def _cells(item: RunStatus, now_s: float) -> tuple[str, ...]:
+    run, status = item.run, item.status
+    return (
+        run.name,
+        run.job_id or "-",
+        run.profile,
+        status.state,
+        f"{run.nodes}×{run.gpus_per_node}",
+        clock_text(status.elapsed_s),
+        clock_text(status.limit_s or run.walltime_s),
+        one_line(_why(item, now_s)),
+    )
 
 
 def _why(item: RunStatus, now_s: float) -> str:

@@ -32,6 +32,14 @@ def time_text(seconds: int | None) -> str:
     return "-" if seconds is None else format_time(seconds)
 
 
+def clock_text(seconds: int | None) -> str:
+    """Return a time as squeue does, without leading zeros: ``0:19``, ``1:00:00``, ``2-00:00:00``."""
+    if seconds is None:
+        return "-"
+    text = format_time(seconds)
+    return text.removeprefix("00:").removeprefix("0") if "-" not in text else text
+
+
 def memory_text(megabytes: int | None) -> str:
     """Return a memory size in words."""
     if megabytes is None:

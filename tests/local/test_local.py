@@ -1,0 +1,322 @@
+"""The real program on this machine: jobs in the background, without Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.harness import REPO, Hpcrun, wait_for
+
+LOCAL = ("submit", "-P", "local")
+PYTHON_JOB = (*LOCAL, "--gpus", "0")
+
+
+def status(hpcrun: Hpcrun, run: str = "last") -> dict[str, Any]:
+    (only,) = json.loads(hpcrun("status", "--json", run, check=True).stdout)["runs"]
+    return dict(only)
+
+
+def state_is(hpcrun: Hpcrun, state: str) -> bool:
+    return bool(status(hpcrun)["state"] == state)
+
+
+def processes_with(word: str) -> list[str]:
+    """The command lines of living processes that hold a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if word in line:
+            found.append(line)
+    return found
+
+
+def test_the_demo(hpcrun: Hpcrun) -> None:
+    example = str(REPO / "examples/digits_ddp.py")
+    args = ("--gpus", "4", "--nodes", "2", "--profile", "local", "--follow", example, "--epochs", "3")
+    done = hpcrun("submit", *args, check=True, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert "no GPU here for 4 ranks: they run on the CPU" in done.stdout
+    assert "4 ranks, backend gloo" in done.stdout
+    assert "epoch 3: loss" in done.stdout
+    assert "COMPLETED" in hpcrun("status", check=True).stdout
+
+
+def test_without_slurm_the_default_is_this_machine(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for program in ("bash", "sh", "date", "mkdir", "mv", "grep", "echo"):
+        (bare / program).symlink_to(Path("/usr/bin") / program)
+    done = hpcrun("submit", "--gpus", "0", "--wait", "echo", "here", env={"PATH": str(bare)}, check=False)
+    assert "profile local" in done.stdout, done.stderr
+
+
+def test_nodes_share_out_the_gpus_without_overlap(hpcrun: Hpcrun) -> None:
+    show = ("--launcher", "python", "--wait", "printenv", "CUDA_VISIBLE_DEVICES")
+    hpcrun(*LOCAL, "--gpus", "4", "--nodes", "2", *show, env={"CUDA_VISIBLE_DEVICES": "4,5,6,GPU-7f"}, check=True)
+    assert hpcrun("logs", "--all-ranks").stdout.splitlines() == ["[rank 0] 4,5", "[rank 1] 6,GPU-7f"]
+
+
+def test_a_failed_node_ends_the_others_and_keeps_its_status(hpcrun: Hpcrun) -> None:
+    job = ("bash", "-c", "[ $NODE_RANK = 0 ] && sleep 300; exit 9")
+    done = hpcrun(*LOCAL, "--gpus", "2", "--nodes", "2", "--launcher", "python", "--wait", *job, timeout=60)
+    assert done.returncode == 7
+    assert "rank 1 on local-1 failed first, with exit status 9" in done.stderr
+    assert status(hpcrun)["exit_status"] == 9
+
+
+def test_cancel_leaves_no_process(hpcrun: Hpcrun) -> None:
+    mark = f"3{os.getpid()}"
+    # the last one ignores SIGTERM, in a session of its own
+    stubborn = f"trap '' TERM; setsid sleep {mark}.1 & sleep {mark}.2 & sleep {mark}.3"
+    hpcrun(*PYTHON_JOB, "-J", "stubborn", "bash", "-c", stubborn, check=True)
+    wait_for(lambda: len(processes_with(f"sleep {mark}")) >= 3, 20, "the job's processes")
+    hpcrun("cancel", "stubborn", check=True)
+    wait_for(lambda: state_is(hpcrun, "CANCELLED"), 40, "the job to be cancelled")
+    assert processes_with(f"sleep {mark}") == []
+
+
+def test_a_rank_that_ends_well_on_sigterm_is_waited_for(hpcrun: Hpcrun) -> None:
+    job = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    hpcrun(*PYTHON_JOB, "bash", "-c", job, check=True)
+    wait_for(lambda: hpcrun("logs").stdout == "ready\n", 20, "the rank to listen")
+    hpcrun("cancel", "last", check=True)
+    wait_for(lambda: state_is(hpcrun, "CANCELLED"), 30, "the job to be cancelled")
+    assert hpcrun("logs").stdout == "ready\nsaved\n"
+
+
+def test_the_time_limit_is_enforced(hpcrun: Hpcrun) -> None:
+    done = hpcrun(*PYTHON_JOB, "--time", "2s", "--wait", "sleep", "300", timeout=60)
+    assert done.returncode == 7
+    assert status(hpcrun)["state"] == "TIMEOUT"
+
+
+def test_a_job_outlives_its_terminal(hpcrun: Hpcrun) -> None:
+    argv = hpcrun.argv(*PYTHON_JOB, "--follow", "bash", "-c", "echo begun; sleep 3; echo done")
+    terminal = pexpect.spawn(argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30)
+    terminal.expect("begun")
+    terminal.close(force=True)  # the window is closed: SIGHUP
+    wait_for(lambda: state_is(hpcrun, "COMPLETED"), 30, "the job to end")
+    assert hpcrun("logs").stdout == "begun\ndone\n"
+
+
+def test_ctrl_c_while_following_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
+    argv = hpcrun.argv(*PYTHON_JOB, "--follow", "bash", "-c", "echo begun; sleep 3; echo done")
+    terminal = pexpect.spawn(
+        argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30, encoding="utf-8"
+    )
+    terminal.expect("begun")
+    terminal.sendintr()
+    terminal.expect("the job goes on: L")
+    terminal.expect("hpcrun logs -f")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 130
+    wait_for(lambda: state_is(hpcrun, "COMPLETED"), 30, "the job to end")
+
+
+def test_a_killed_supervisor_is_not_taken_for_a_running_job(hpcrun: Hpcrun) -> None:
+    hpcrun(*PYTHON_JOB, "sleep", "300", check=True)
+    found = status(hpcrun)
+    record = json.loads((Path(found["folder"]) / "supervisor.json").read_text())
+    script = [int(pid) for pid in Path(f"/proc/{record['pid']}/task/{record['pid']}/children").read_text().split()]
+    os.kill(record["pid"], signal.SIGKILL)
+    wait_for(lambda: state_is(hpcrun, "NODE_FAIL"), 20, "status to see it")
+    assert "supervisor was killed" in hpcrun("status").stdout
+    for pid in script:
+        os.kill(pid, signal.SIGTERM)  # what it left behind
+
+
+def test_a_failing_set_up_command_says_so(hpcrun: Hpcrun) -> None:
+    done = hpcrun(*PYTHON_JOB, "--setup", "echo oh dear >&2; false", "--wait", "true")
+    assert done.returncode == 7
+    assert "set-up command 1 failed" in hpcrun("status").stdout
+    assert "oh dear" in hpcrun("logs").stdout  # no rank has a log: the batch script's own is shown
+
+
+def test_no_torch_in_the_jobs_python(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", tmp_path / "empty"], check=True)
+    (hpcrun.folder / "train.py").write_text("print('never')\n")
+    done = hpcrun(*LOCAL, "--gpus", "2", "--python", f"{tmp_path}/empty/bin/python", "--wait", "train.py")
+    assert done.returncode == 7
+    assert "has no torch on this node" in hpcrun("status").stdout
+
+
+def test_a_rendered_script_does_the_same_by_hand(hpcrun: Hpcrun) -> None:
+    hpcrun("render", "-P", "local", "--gpus", "0", "-J", "by-hand", "echo", "here", check=True)
+    hpcrun.run("bash", "by-hand.sh")
+    (log,) = hpcrun.folder.glob("hpcrun-L*/elements/0/attempts/0/rank-0.out")
+    assert log.read_text() == "here\n"
+    again = hpcrun("render", "-P", "local", "--gpus", "0", "-J", "by-hand", "echo", "here")
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "says", "hint"),
+    [
+        (["train.pyy"], "neither a file here nor a program", None),
+        (["trian.py"], "there is no script trian.py", "did you mean train.py?"),
+        (["batch.sh"], "#SBATCH lines of its own", "sbatch batch.sh"),
+        (["plain.sh"], "is not executable", "chmod +x plain.sh"),
+        (["."], "is a folder", None),
+        (["--env", "1X=2", "train.py"], "'1X' cannot be a variable's name", None),
+        (["--env", "X", "train.py"], "has no '='", None),
+        (["--time", "soon", "train.py"], "'soon' is not a time", None),
+        (["--mem", "lots", "train.py"], "'lots' is not a memory size", None),
+        (["--gpus", "-1", "train.py"], "is not a number of GPUs", None),
+        (["--workdir", "nowhere", "train.py"], "there is no folder", None),
+        (["--launcher", "srun", "train.py"], "there is no srun", None),
+        (["-P", "lcoal", "train.py"], "there is no profile 'lcoal'", "did you mean 'local'?"),
+        (["-P", "./none.yaml", "train.py"], "no such file", None),
+        (["--name", "", "train.py"], "cannot be a job's name", None),
+    ],
+)
+def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: str, hint: str | None) -> None:
+    (hpcrun.folder / "train.py").write_text("print('never')\n")
+    (hpcrun.folder / "batch.sh").write_text("#!/bin/bash\n#SBATCH --nodes=2\nsrun true\n")
+    (hpcrun.folder / "plain.sh").write_text("#!/bin/bash\ntrue\n")
+    done = hpcrun(*LOCAL, *args)
+    assert done.returncode in (2, 3, 4)
+    assert says in done.stderr
+    assert done.stderr.startswith("hpcrun: ")
+    assert hint is None or hint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(hpcrun.runs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("extends: local\ngpu:\n  typ: a100\n", "mine.yaml:3: unknown key 'gpu.typ'; did you mean 'type'?"),
+        ("gpu: {type: a100\n", "mine.yaml:2"),
+        ("gpu:\n\ttype: a100\n", "mine.yaml:2"),
+        ("partition: gpu\npartition: cpu\n", "mine.yaml:2"),
+        ("env: !!python/object:os.system {}\n", "mine.yaml"),
+        ("extends: lokal\n", "mine.yaml:1: 'extends' names 'lokal', which is nowhere"),
+        ("time:\n  max: soon\n", "mine.yaml:2: time.max: 'soon' is not a time"),
+    ],
+)
+def test_a_broken_profile_is_shown_with_its_line(hpcrun: Hpcrun, text: str, says: str) -> None:
+    profiles = hpcrun.home / ".config/hpcrun/profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "mine.yaml").write_text(text)
+    done = hpcrun("submit", "-P", "mine", "true")
+    assert done.returncode == 3
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_undefined_template_variable_is_shown_with_its_line(hpcrun: Hpcrun) -> None:
+    templates = hpcrun.folder / ".hpcrun/templates/launch"
+    templates.mkdir(parents=True)
+    (templates / "python.sh.j2").write_text("on_task() {\n  echo {{ plan.nonsense }}\n}\n")
+    done = hpcrun(*PYTHON_JOB, "true")
+    assert done.returncode == 3
+    assert ".hpcrun/templates/launch/python.sh.j2, line 2" in done.stderr
+    assert "nonsense" in done.stderr
+
+
+def test_a_project_of_another_user_is_ignored(hpcrun: Hpcrun) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a folder away")
+    project = hpcrun.folder / ".hpcrun"
+    project.mkdir()
+    (project / "config.yaml").write_text("profile: nonsense\n")
+    os.chown(project, 65534, 65534)
+    done = hpcrun(*PYTHON_JOB, "--wait", "true", check=True)
+    assert "belongs to another user" in done.stderr
+
+
+def test_a_projects_configuration_is_found_from_below(hpcrun: Hpcrun) -> None:
+    project = hpcrun.folder / "project"
+    (project / ".hpcrun").mkdir(parents=True)
+    (project / ".hpcrun/config.yaml").write_text("profile: local\nruns: ../runs-of-the-project\n")
+    below = project / "src" / "deep"
+    below.mkdir(parents=True)
+    hpcrun("submit", "--gpus", "0", "--wait", "true", cwd=below, env={"HPCRUN_RUNS": None}, check=True)
+    assert len(list((project / "runs-of-the-project").glob("2*"))) == 1
+
+
+def test_names_ids_and_ambiguity(hpcrun: Hpcrun) -> None:
+    for _ in range(2):
+        hpcrun(*PYTHON_JOB, "-J", "twice", "--wait", "true", check=True)
+    newest = status(hpcrun)["run_id"]
+    found = hpcrun("status", "--json", "twice", check=True)
+    assert json.loads(found.stdout)["runs"][0]["run_id"] == newest
+    assert "the newest of 2 runs of that name" in found.stderr
+    ambiguous = hpcrun("status", newest[:8])
+    assert ambiguous.returncode == 2
+    assert newest in ambiguous.stderr
+    missing = hpcrun("logs", "twicee")
+    assert missing.returncode == 6
+    assert "did you mean 'twice'?" in missing.stderr
+    assert hpcrun("logs", "--rank", "7", "twice").returncode == 6
+
+
+def test_a_damaged_record_hides_no_other_run(hpcrun: Hpcrun) -> None:
+    hpcrun(*PYTHON_JOB, "-J", "good", "--wait", "true", check=True)
+    hpcrun(*PYTHON_JOB, "-J", "bad", "--wait", "true", check=True)
+    path = Path(status(hpcrun)["folder"]) / "run.json"
+    path.write_text(path.read_text()[:100])
+    shown = hpcrun("status")
+    assert "good" in shown.stdout
+    assert "cannot be read" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_status_of_states(hpcrun: Hpcrun) -> None:
+    hpcrun(*PYTHON_JOB, "-J", "good", "--wait", "true", check=True)
+    hpcrun(*PYTHON_JOB, "-J", "bad", "--wait", "false")
+    assert "bad" not in hpcrun("status", "--state", "completed", check=True).stdout
+    assert "good" not in hpcrun("status", "--state", "failed,timeout", check=True).stdout
+    wrong = hpcrun("status", "--state", "complete")
+    assert wrong.returncode == 2
+    assert "did you mean COMPLETED?" in wrong.stderr
+
+
+def test_the_last_lines_of_each_log(hpcrun: Hpcrun) -> None:
+    hpcrun(*PYTHON_JOB, "--wait", "bash", "-c", "seq 100; echo problem >&2", check=True)
+    assert hpcrun("logs", "-n", "2").stdout == "==> rank 0 stdout <==\n99\n100\n\n==> rank 0 stderr <==\nproblem\n"
+    assert hpcrun("logs", "--err").stdout == "problem\n"
+
+
+def test_escapes_of_a_job_do_not_reach_the_terminal(hpcrun: Hpcrun) -> None:
+    hpcrun(*PYTHON_JOB, "--wait", "printf", r"\033]0;title\007\033[31mred\033[0m\033[2J\n", check=True)
+    argv = hpcrun.argv("logs")
+    seen = pexpect.run(" ".join(argv), env=hpcrun.environ, cwd=str(hpcrun.folder))
+    assert seen == b"\x1b[31mred\x1b[0m\r\n"
+    assert "\x1b]0;title" in hpcrun("logs").stdout  # a pipe gets what was written
+
+
+def test_a_table_fits_eighty_columns(hpcrun: Hpcrun) -> None:
+    name = "a-rather-long-name-for-a-run-of-one-s-own"
+    hpcrun(*PYTHON_JOB, "-J", name, "--setup", "false", "--wait", "true")
+    argv = hpcrun.argv("status")
+    terminal = pexpect.spawn(
+        argv[0], argv[1:], env={**hpcrun.environ, "TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8"
+    )
+    terminal.expect(pexpect.EOF)
+    lines = str(terminal.before).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert any("FAILED" in line for line in lines)
+    assert name in hpcrun("status").stdout  # nothing is cut for a pipe
+
+
+def test_plain_checkout_and_module(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    """Without any installation of hpcrun itself: the package's folder on the path is enough."""
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    for part in ("hpcrun", "templates", "cluster_profiles"):
+        (copy / part).symlink_to(REPO / part)
+    done = hpcrun("profile", "path", env={"PYTHONPATH": str(copy)}, check=True)
+    assert "cluster_profiles" in done.stdout
+    assert "(not there)" not in done.stdout.splitlines()[-1]

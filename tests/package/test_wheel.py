@@ -1,0 +1,51 @@
+"""The wheel in a clean environment, outside the checkout: what a user installs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness import REPO, Hpcrun
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that holds the wheel, its dependencies, and nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(REPO)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = folder.glob("hpcrun_slurm-*.whl")
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    subprocess.run([f"{venv}/bin/pip", "install", "--quiet", str(wheel)], check=True)
+    return venv
+
+
+def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    (tmp_path / "train.py").write_text("print('trained')\n")
+    program = f"{installed}/bin/hpcrun"
+    done = person.run(program, "submit", "-P", "local", "--gpus", "0", "--wait", "train.py")
+    assert f"{installed}/bin/python" in done.stdout
+    assert person.run(program, "logs").stdout == "trained\n"
+    assert person("status", check=True).stdout.count("COMPLETED") == 1  # python -m hpcrun
+
+
+def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Path) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    listed = person("profile", "list", check=True).stdout
+    for name in ("a100", "h100", "v100", "l40s", "local"):
+        assert name in listed
+    script = person("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--dry-run", "echo", check=True).stdout
+    assert script.startswith("#!/bin/bash\n")
+    paths = person("profile", "path", check=True).stdout
+    assert str(installed) in paths
+    assert str(REPO) not in paths
+
+
+def test_it_brings_no_torch(installed: Path) -> None:
+    done = subprocess.run([f"{installed}/bin/python", "-c", "import torch"], capture_output=True, text=True)
+    assert "No module named 'torch'" in done.stderr
