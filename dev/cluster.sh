@@ -1,0 +1,525 @@
+#!/usr/bin/env bash
+# A Slurm cluster of eleven nodes on this one machine, for hpcrun's tests and for trying things out.
+#
+# All of Slurm is real and comes from Debian's packages: munge, slurmctld, slurmdbd on a MariaDB of its own, and
+# one slurmd per node. A node is a network namespace with its own address and hostname, joined to the others by a
+# bridge. Only the hardware is claimed: there is no GPU behind a node's gres, so train with gloo.
+#
+# The login host is this machine itself. One cluster at a time: the names below are the machine's, not the folder's.
+set -Eeuo pipefail
+umask 022                   # the ordinary user reads slurm.conf and reaches munge's socket
+PATH=$PATH:/usr/sbin:/sbin  # where Debian keeps the daemons; su and cron leave it out
+SELF=${BASH_SOURCE[0]}
+
+ROOT=${HPCRUN_CLUSTER_DIR:-/tmp/hpcrun-cluster} # everything but the network and the hosts lines lies here
+RESEARCHER=researcher                           # an ordinary user: root would pass every permission check
+LOGIN=hpc-login
+NETWORK=10.78.0
+BRIDGE=br-hpcrun
+HOSTS_MARK='# hpcrun-cluster'
+CTLD_PORT=27817 DBD_PORT=27819 DB_PORT=27833
+
+# name:GPU type:GPUs. A node's place in this list is the last byte of its address.
+NODES=(
+  a100-1:a100:4 a100-2:a100:4
+  h100-1:h100:8 h100-2:h100:8
+  v100-1:v100:4 v100-2:v100:4
+  l40s-1:l40s:4 l40s-2:l40s:4
+  h200-1:h200:8 a40-1:a40:4 cpu-1::0
+)
+NAMES=("${NODES[@]%%:*}")
+
+# Exit statuses, for the tests: 1 something failed, 2 a wrong call, 3 this machine cannot run a cluster.
+EXIT_FAILED=1 EXIT_USAGE=2 EXIT_CANNOT=3
+
+export SLURM_CONF=$ROOT/etc/slurm.conf
+
+usage() {
+  cat <<USAGE
+usage: $SELF COMMAND
+
+  up [--no-accounting]      start the cluster (installs Debian's packages where they are missing)
+  down                      stop it and remove everything 'up' made
+  status                    sinfo and squeue; fails where no cluster is up
+  env                       eval "\$($SELF env)" points sbatch, squeue ... at it
+
+  unplug NODE, plug NODE    pull a node's network cable, put it back
+  stop WHAT, start WHAT     take a daemon away, bring it back: ctld, dbd or a node's slurmd
+
+nodes: ${NAMES[*]}
+ordinary user: $RESEARCHER    folder: $ROOT (HPCRUN_CLUSTER_DIR)
+USAGE
+}
+
+say() { printf '%s\n' "$*"; }
+die() { # die STATUS MESSAGE
+  printf 'cluster.sh: %s\n' "$2" >&2
+  exit "$1"
+}
+wrong_call() {
+  usage >&2
+  die $EXIT_USAGE "$1"
+}
+trap 'die $EXIT_FAILED "line $LINENO failed: $BASH_COMMAND"' ERR
+
+wait_for() { # wait_for WHAT SECONDS COMMAND...
+  local what=$1 deadline=$((SECONDS + $2))
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    ((SECONDS < deadline)) || die $EXIT_FAILED "waited in vain for $what; its log is in $ROOT/log"
+    sleep 0.1
+  done
+}
+
+# --- what this machine must offer -------------------------------------------------------------------------------
+
+need_root() { ((EUID == 0)) || die $EXIT_CANNOT "not root (try: sudo $SELF ${CALL[*]})"; }
+
+need_capable_machine() {
+  need_root
+  grep -Eqs '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release ||
+    die $EXIT_CANNOT "not Debian or Ubuntu: the cluster is made of Debian's Slurm packages"
+  unshare --net true 2>/dev/null ||
+    die $EXIT_CANNOT "no network-namespace privilege (in a container: --privileged, or --cap-add SYS_ADMIN,NET_ADMIN)"
+}
+
+need_names_free() { # two clusters of the same names would resolve each other's nodes
+  local other
+  other=$(hosts_of_others | awk -v names="$LOGIN ${NAMES[*]}" '
+    BEGIN { split(names, list); for (i in list) ours[list[i]] }
+    { sub(/#.*/, ""); for (i = 2; i <= NF; i++) if ($i in ours) { print $i " is " $1; exit } }')
+  [[ -z $other ]] || die $EXIT_FAILED "/etc/hosts already says that $other: is another cluster up?"
+}
+
+need_safe_root() { # 'down' deletes this folder, and a Unix socket's path is short
+  [[ $ROOT =~ ^/[A-Za-z0-9._/-]{1,60}$ ]] ||
+    die $EXIT_USAGE "HPCRUN_CLUSTER_DIR must be a short absolute path without spaces, not '$ROOT'"
+  [[ ! -e $ROOT || -e $ROOT/made-by-hpcrun || -z $(ls -A "$ROOT") ]] ||
+    die $EXIT_USAGE "$ROOT is in use by something else: set HPCRUN_CLUSTER_DIR to a folder of the cluster's own"
+}
+
+need_cluster() { [[ -e $SLURM_CONF ]] || die $EXIT_FAILED "no cluster is up (start one: $SELF up)"; }
+
+need_node() {
+  local name
+  for name in "${NAMES[@]}"; do [[ $name != "$1" ]] || return 0; done
+  wrong_call "no such node: '$1'"
+}
+
+install_packages() {
+  type slurmctld slurmd slurmdbd sbatch munged mariadbd mariadb-install-db ip >/dev/null 2>&1 && return
+  say "installing Debian's slurm, munge and mariadb packages ..."
+  export DEBIAN_FRONTEND=noninteractive
+  local quietly=(-qq -o Dpkg::Use-Pty=0)
+  { # a fresh image has no package lists; apt's chatter is shown only where it failed
+    apt-get "${quietly[@]}" update && apt-get "${quietly[@]}" install --yes --no-install-recommends \
+      slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2
+  } >"$ROOT/log/apt.log" 2>&1 </dev/null || {
+    tail -n 20 "$ROOT/log/apt.log" >&2
+    die $EXIT_FAILED "apt-get could not install the packages (all of it: $ROOT/log/apt.log)"
+  }
+}
+
+# --- daemons: every one has its pid in $ROOT/run/NAME.pid --------------------------------------------------------
+
+pid_of() { cat "$ROOT/run/$1.pid" 2>/dev/null; }
+
+# A pid can be reused and a zombie keeps its own, so the process's name and state are looked at too.
+is_alive() { # is_alive NAME PID
+  local stat
+  stat=$(cat "/proc/$2/stat" 2>/dev/null) || return 1
+  [[ $stat == "$2 (${1%%-*}) "[!ZX]* ]]
+}
+is_dead() { ! is_alive "$@"; }
+
+runs() {
+  local pid
+  pid=$(pid_of "$1") && is_alive "$1" "$pid"
+}
+
+stop_daemon() { # returns when it is gone; slurmctld deletes its pid file long before it ends
+  local pid i
+  pid=$(pid_of "$1") || return 0
+  for ((i = 0; i < 100; i++)); do
+    is_alive "$1" "$pid" || break
+    if ((i == 0)); then kill "$pid" || true; fi
+    sleep 0.1
+  done
+  if is_alive "$1" "$pid"; then kill -KILL "$pid" || true; fi
+  wait_for "$1 to end" 10 is_dead "$1" "$pid"
+  rm -f "$ROOT/run/$1.pid"
+}
+
+# Daemons hold no descriptor of the caller's: one that waits for the end of a pipe would wait for the cluster's.
+start_as_host() { # start_as_host HOSTNAME COMMAND...
+  # shellcheck disable=SC2016  # the inner shell expands them
+  unshare --uts sh -c 'hostname "$0"; exec "$@"' "$@" </dev/null >>"$ROOT/log/start.log" 2>&1 ||
+    die $EXIT_FAILED "'${*:2}' on $1 did not start; its log is in $ROOT/log"
+}
+
+start_munged() {
+  munged --force --key-file="$ROOT/etc/munge.key" --socket="$ROOT/run/munge.socket" --seed-file="$ROOT/run/munge.seed" \
+    --pid-file="$ROOT/run/munged.pid" --log-file="$ROOT/log/munged.log" </dev/null >>"$ROOT/log/start.log" 2>&1
+  wait_for munged 10 test -S "$ROOT/run/munge.socket"
+}
+
+database() { mariadb --no-defaults --socket="$ROOT/db/socket" --user=root --execute="$1"; }
+
+start_mariadb() {
+  # The last two quiet slurmdbd, which finds the defaults too small and says so.
+  local options=(--no-defaults --user=mysql --datadir="$ROOT/db" --socket="$ROOT/db/socket" --bind-address=127.0.0.1
+    --port="$DB_PORT" --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900)
+  chown mysql "$ROOT/db"
+  mariadb-install-db --no-defaults --user=mysql --datadir="$ROOT/db" --auth-root-authentication-method=normal \
+    --skip-test-db >"$ROOT/log/mariadb.log" 2>&1
+  setsid mariadbd "${options[@]}" </dev/null >>"$ROOT/log/mariadb.log" 2>&1 &
+  echo $! >"$ROOT/run/mariadbd.pid"
+  wait_for mariadbd 30 database 'select 1'
+  database "create database slurm_acct; create user slurm@localhost identified by 'slurm';
+            grant all on slurm_acct.* to slurm@localhost"
+}
+
+start_dbd() {
+  with_accounting || die $EXIT_FAILED "this cluster was started with --no-accounting: it has no slurmdbd"
+  runs slurmdbd || start_as_host "$LOGIN" slurmdbd
+  wait_for slurmdbd 20 sacctmgr --noheader list cluster
+}
+
+start_ctld() {
+  runs slurmctld || start_as_host "$LOGIN" slurmctld
+  wait_for slurmctld 20 ctld_answers
+}
+ctld_answers() { scontrol ping | grep -q 'is UP'; }
+
+# nsenter and not 'ip netns exec': that one mounts a new /sys, and slurmd finds no cgroup in it.
+start_node() {
+  runs "slurmd-$1" && return
+  start_as_host "$1" nsenter --net="/run/netns/$(cable "$1")" slurmd -N "$1"
+}
+
+# slurmctld does not ask a node again that it has set DOWN; a node that is told to re-read its configuration registers.
+plug() {
+  ip link set "$(cable "$1")" up
+  if runs "slurmd-$1"; then kill -HUP "$(pid_of "slurmd-$1")"; fi
+}
+
+# --- configuration ----------------------------------------------------------------------------------------------
+
+with_accounting() { grep -qs '^AccountingStorageType=accounting_storage/slurmdbd' "$SLURM_CONF"; }
+
+write_slurm_conf() { # write_slurm_conf yes|no (accounting)
+  local i name type gpus
+  cat <<CONF
+ClusterName=dev
+SlurmctldHost=$LOGIN($NETWORK.254)
+SlurmctldPort=$CTLD_PORT
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+# Slurm holds a requeued job back until its old credential expires: two minutes by default.
+AuthInfo=socket=$ROOT/run/munge.socket,cred_expire=5
+StateSaveLocation=$ROOT/state
+SlurmdSpoolDir=$ROOT/spool/%n
+SlurmctldPidFile=$ROOT/run/slurmctld.pid
+SlurmdPidFile=$ROOT/run/slurmd-%n.pid
+SlurmctldLogFile=$ROOT/log/slurmctld.log
+SlurmdLogFile=$ROOT/log/slurmd-%n.log
+
+# The nodes claim more CPUs and memory than the machine has, so nothing may enforce them.
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=2000
+GresTypes=gpu
+MpiDefault=none
+
+# Tests wait for these, so they are short.
+SlurmctldTimeout=10
+SlurmdTimeout=15
+MessageTimeout=10
+KillWait=5
+MinJobAge=60
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+# A node that answers again is used again, whatever took it down.
+ReturnToService=2
+
+JobRequeue=1
+MaxArraySize=10001
+MaxJobCount=50000
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+CONF
+  if [[ $1 == yes ]]; then
+    cat <<CONF
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=$NETWORK.254
+AccountingStoragePort=$DBD_PORT
+# Not a password: where slurmctld's own connection finds munge.
+AccountingStoragePass=$ROOT/run/munge.socket
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
+CONF
+  else
+    echo "AccountingStorageType=accounting_storage/none"
+  fi
+  for i in "${!NODES[@]}"; do
+    IFS=: read -r name type gpus <<<"${NODES[$i]}"
+    echo "NodeName=$name NodeAddr=$(address "$i") CPUs=64 RealMemory=512000${type:+ Gres=gpu:$type:$gpus} State=UNKNOWN"
+  done
+  cat <<CONF
+PartitionName=DEFAULT PriorityTier=10 PreemptMode=OFF State=UP
+PartitionName=gpu Nodes=a100-[1-2],h100-[1-2],v100-[1-2],l40s-[1-2],h200-1,a40-1 Default=YES MaxTime=2-00:00:00 DefaultTime=00:30:00
+PartitionName=h100 Nodes=h100-[1-2] MaxTime=12:00:00
+PartitionName=preempt Nodes=a100-[1-2],h100-[1-2] MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
+PartitionName=cpu Nodes=cpu-1 MaxTime=4-00:00:00
+PartitionName=debug Nodes=a100-1 MaxTime=00:10:00
+CONF
+}
+
+write_gres_conf() {
+  local node name type gpus
+  for node in "${NODES[@]}"; do
+    IFS=: read -r name type gpus <<<"$node"
+    [[ -z $type ]] || echo "NodeName=$name Name=gpu Type=$type File=$ROOT/dev/nvidia[0-$((gpus - 1))]"
+  done
+}
+
+write_slurmdbd_conf() {
+  cat <<CONF
+AuthType=auth/munge
+AuthInfo=socket=$ROOT/run/munge.socket
+DbdHost=$LOGIN
+DbdAddr=$NETWORK.254
+DbdPort=$DBD_PORT
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=$DB_PORT
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm_acct
+LogFile=$ROOT/log/slurmdbd.log
+PidFile=$ROOT/run/slurmdbd.pid
+CONF
+}
+
+make_root() {
+  mkdir -p "$ROOT"
+  touch "$ROOT/made-by-hpcrun"
+  mkdir "$ROOT"/{etc,state,log,spool,run,dev,db}
+}
+
+configure() { # configure yes|no (accounting)
+  local i
+  # Slurm sets CUDA_VISIBLE_DEVICES only for character devices; /dev/null's number harms no real GPU.
+  for i in {0..7}; do mknod "$ROOT/dev/nvidia$i" c 1 3; done
+  (umask 077 && head -c 1024 /dev/urandom >"$ROOT/etc/munge.key")
+  write_slurm_conf "$1" >"$SLURM_CONF"
+  write_gres_conf >"$ROOT/etc/gres.conf"
+  (umask 077 && write_slurmdbd_conf >"$ROOT/etc/slurmdbd.conf") # slurmdbd refuses one that others can read
+}
+
+add_researcher() {
+  id "$RESEARCHER" >/dev/null 2>&1 && return
+  touch "$ROOT/made-researcher" # before the user, so that a 'down' after Ctrl-C knows whose it is
+  useradd --create-home --user-group --shell /bin/bash "$RESEARCHER"
+}
+
+account() { sacctmgr --immediate "$@" >>"$ROOT/log/start.log"; }
+
+add_accounts() {
+  local user
+  account add account lab
+  # Slurm refuses a limit on gres/gpu until slurmctld has registered that resource.
+  wait_for "slurmctld to register gres/gpu" 20 gres_registered
+  account add qos short set MaxWall=00:10:00 MaxTRESPerUser=gres/gpu=4
+  for user in root "$RESEARCHER"; do account add user "$user" account=lab qos=normal,short; done
+}
+gres_registered() { sacctmgr --noheader --parsable2 list tres format=type,name | grep -qx 'gres|gpu'; }
+
+# --- network ----------------------------------------------------------------------------------------------------
+
+address() { echo "$NETWORK.$(($1 + 1))"; } # of the node at this place in NODES
+cable() { echo "hpcrun-$1"; }              # a node's namespace, and this machine's end of its cable
+
+connect_nodes() {
+  local i ns
+  ip link add "$BRIDGE" type bridge
+  ip addr add "$NETWORK.254/24" dev "$BRIDGE"
+  ip link set "$BRIDGE" up
+  for i in "${!NAMES[@]}"; do
+    ns=$(cable "${NAMES[$i]}")
+    ip netns add "$ns"
+    ip link add "$ns" type veth peer name eth0 netns "$ns"
+    ip link set "$ns" master "$BRIDGE" up
+    ip -n "$ns" addr add "$(address "$i")/24" dev eth0
+    ip -n "$ns" link set eth0 up
+    ip -n "$ns" link set lo up
+  done
+}
+
+disconnect_nodes() {
+  local name ns
+  for name in "${NAMES[@]}"; do
+    ns=$(cable "$name")
+    [[ -e /run/netns/$ns ]] || continue
+    ip netns del "$ns"
+    ip link del "$ns" 2>/dev/null || true # usually gone with the namespace
+  done
+  if ip link show "$BRIDGE" >/dev/null 2>&1; then ip link del "$BRIDGE"; fi
+}
+
+hosts_of_others() { grep -v "$HOSTS_MARK\$" /etc/hosts || true; }
+
+# Written in place: in a container /etc/hosts is a mount and cannot be replaced.
+write_hosts() { # write_hosts LINE...
+  local others
+  others=$(hosts_of_others)
+  printf '%s\n' "$others" "$@" >/etc/hosts
+}
+
+name_nodes() {
+  local i lines=("$NETWORK.254 $LOGIN $HOSTS_MARK")
+  for i in "${!NAMES[@]}"; do lines+=("$(address "$i") ${NAMES[$i]} $HOSTS_MARK"); done
+  write_hosts "${lines[@]}"
+}
+
+unname_nodes() { if grep -q "$HOSTS_MARK\$" /etc/hosts; then write_hosts; fi; }
+
+# --- commands ---------------------------------------------------------------------------------------------------
+
+is_up() { [[ -e $ROOT/complete ]] && runs slurmctld; }
+
+all_idle() { [[ $(sinfo --noheader --Node --format='%N %t' | sort -u | grep -c ' idle$') == "${#NODES[@]}" ]]; }
+
+up() { # up yes|no (accounting)
+  local name
+  need_capable_machine
+  need_safe_root
+  if is_up; then
+    [[ $1 == "$(with_accounting && echo yes || echo no)" ]] ||
+      die $EXIT_FAILED "a cluster is up, and its accounting is the other way: '$SELF down' first"
+    say "already up: eval \"\$($SELF env)\""
+    return
+  fi
+  if [[ -e $ROOT/made-by-hpcrun ]]; then
+    say "clearing away a cluster that is only half up ..."
+    down
+  fi
+  need_names_free
+  make_root
+  install_packages
+  add_researcher
+  configure "$1"
+  connect_nodes
+  name_nodes
+  start_munged
+  if [[ $1 == yes ]]; then
+    start_mariadb
+    start_dbd
+    account add cluster dev
+  fi
+  start_ctld
+  if [[ $1 == yes ]]; then add_accounts; fi
+  for name in "${NAMES[@]}"; do start_node "$name"; done
+  wait_for "every node to be idle" 40 all_idle
+  touch "$ROOT/complete"
+  say "up: ${#NODES[@]} nodes. Point Slurm's commands at it: eval \"\$($SELF env)\""
+}
+
+# With a node's slurmd end its jobs, which outlive the daemon.
+kill_nodes() {
+  local name
+  for name in "${NAMES[@]}"; do
+    [[ -e /run/netns/$(cable "$name") ]] || continue
+    wait_for "the processes of $name to end" 10 kill_node "$name"
+  done
+}
+kill_node() { # true once nothing is left to kill
+  local pids
+  pids=$(ip netns pids "$(cable "$1")")
+  [[ -n $pids ]] || return 0
+  # shellcheck disable=SC2086  # a list of pids
+  kill -KILL $pids 2>/dev/null
+  return 1
+}
+
+remove_researcher() { # only the one that 'up' made
+  [[ -e $ROOT/made-researcher ]] && id "$RESEARCHER" >/dev/null 2>&1 || return 0
+  local owner process
+  while read -r owner process; do # userdel refuses while the user runs anything
+    if [[ $owner == "$RESEARCHER" ]]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
+  done < <(stat --format='%U %n' /proc/[0-9]* 2>/dev/null)
+  userdel --remove "$RESEARCHER" 2>>"$ROOT/log/userdel.log" || die $EXIT_FAILED "$(tail -n 1 "$ROOT/log/userdel.log")"
+}
+
+# The tests show the checkout to the researcher through a mount in here. Deleting must not reach through it.
+unmount_all() {
+  local mounts
+  mounts=$(awk -v root="$ROOT/" 'index($5, root) == 1 { print $5 }' /proc/self/mountinfo)
+  [[ -z $mounts ]] || xargs --delimiter='\n' umount <<<"$mounts"
+}
+
+down() {
+  local daemon
+  need_root
+  need_safe_root
+  kill_nodes
+  for daemon in slurmctld slurmdbd mariadbd munged; do stop_daemon "$daemon"; done
+  disconnect_nodes
+  unname_nodes
+  remove_researcher
+  unmount_all
+  rm -rf "$ROOT"
+  say "down"
+}
+
+show_status() {
+  is_up || die $EXIT_FAILED "no cluster is up (start one: $SELF up)"
+  sinfo
+  squeue
+}
+
+show_env() {
+  need_cluster
+  echo "export SLURM_CONF=$SLURM_CONF"
+}
+
+fault() { # fault VERB WHAT
+  case "$1 $2" in
+    "stop ctld" | "stop dbd" | "start ctld" | "start dbd") ;;
+    *) need_node "$2" ;;
+  esac
+  need_root
+  need_cluster
+  case "$1 $2" in
+    "start ctld") start_ctld ;;
+    "start dbd") start_dbd ;;
+    "stop ctld" | "stop dbd") stop_daemon "slurm$2" ;;
+    stop*) stop_daemon "slurmd-$2" ;;
+    start*) start_node "$2" ;;
+    unplug*) ip link set "$(cable "$2")" down ;;
+    plug*) plug "$2" ;;
+  esac
+}
+
+main() {
+  CALL=("$@") # for the hint of need_root
+  case "$*" in
+    up) up yes ;;
+    "up --no-accounting") up no ;;
+    down) down ;;
+    status) show_status ;;
+    env) show_env ;;
+    "stop "* | "start "* | "unplug "* | "plug "*) fault "$1" "${*:2}" ;;
+    help | -h | --help) usage ;;
+    "") wrong_call "no command" ;;
+    *) wrong_call "not a command: '$*'" ;;
+  esac
+}
+
+main "$@"

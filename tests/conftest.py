@@ -1,0 +1,160 @@
+"""Fixtures for the real program and the real cluster, and the account of slurm tests that were skipped."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.harness import (
+    REPO,
+    RESEARCHER,
+    Cluster,
+    Hpcrun,
+    as_researcher_command,
+    cluster_error,
+    cluster_sh,
+    shown_to_researcher,
+    wait_for,
+)
+
+SKIPPED = pytest.StashKey[list[str]]()
+
+
+# --- the cluster ----------------------------------------------------------------------------------------------
+
+
+def slurm_is_required() -> bool:
+    """Whether a slurm test that cannot run is a failure: so in CI."""
+    return os.environ.get("HPCRUN_REQUIRE_SLURM") == "1"
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[Cluster]:
+    """The development cluster: one that is up already, or one for this session alone."""
+    with ExitStack() as until_end:
+        if os.geteuid() == 0:  # who else cannot start one, and need not wait to be told
+            until_end.enter_context(only_session_on_cluster())
+        was_up = cluster_error("status") is None
+        if error := cluster_error("up"):
+            if error.incapable and not slurm_is_required():
+                pytest.skip(str(error))
+            pytest.fail(f"no Slurm cluster: {error}", pytrace=False)
+        if not was_up:
+            until_end.callback(cluster_sh, "down")
+        yield Cluster.running()
+
+
+@contextmanager
+def only_session_on_cluster() -> Iterator[None]:
+    """Waits for other sessions of tests: they would cancel this one's jobs and pull its cables."""
+    with Path("/tmp/hpcrun-tests.lock").open("w") as lock:
+
+        def take() -> bool:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        wait_for(take, 1800, "another session of tests on the same cluster to end")
+        yield
+
+
+@pytest.fixture
+def cluster(slurm_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, put in order again after the test: daemons, cables, nodes, and no job that came since left."""
+    jobs_of_others = slurm_cluster.jobs()
+    yield slurm_cluster
+    slurm_cluster.restore(keep=jobs_of_others)
+
+
+@pytest.fixture(autouse=True)
+def _cluster_for_slurm_tests(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("slurm"):
+        request.getfixturevalue("cluster")
+
+
+# --- the program ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hpcrun(request: pytest.FixtureRequest, tmp_path: Path) -> Hpcrun:
+    """The hpcrun command in a folder of its own; in slurm tests pointed at the cluster."""
+    is_slurm_test = request.node.get_closest_marker("slurm") is not None
+    extra = request.getfixturevalue("cluster").env if is_slurm_test else {}
+    return Hpcrun(folder=tmp_path, checkout=REPO, venv=Path(sys.prefix), extra=extra)
+
+
+@pytest.fixture(scope="session")
+def _shown_checkout(slurm_cluster: Cluster) -> Iterator[tuple[Path, Path]]:
+    with shown_to_researcher(slurm_cluster) as shown:
+        yield shown
+
+
+@pytest.fixture(scope="session")
+def _researchers_folders(slurm_cluster: Cluster) -> Iterator[Path]:
+    """Of the session, not of a test: a test's jobs may write in their folder until the cluster has ended them."""
+    # pytest's own temporary folders are closed to other users.
+    folder = Path(tempfile.mkdtemp(prefix="hpcrun-tests-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def as_researcher(cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path) -> Hpcrun:
+    """The hpcrun command as the cluster's ordinary user runs it: root would pass every permission check."""
+    checkout, venv = _shown_checkout
+    folder = Path(tempfile.mkdtemp(dir=_researchers_folders))
+    # An editable install points at the checkout's own path, which this user may not reach.
+    extra = cluster.env if checkout == REPO else {**cluster.env, "PYTHONPATH": str(checkout)}
+    person = Hpcrun(folder=folder, checkout=checkout, venv=venv, become=as_researcher_command(), extra=extra)
+    for path in (person.folder, person.home, person.runs):
+        shutil.chown(path, RESEARCHER)
+    return person
+
+
+# --- pytest itself --------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SKIPPED] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    expected_to_fail = hasattr(report, "wasxfail")  # pytest calls those skipped as well
+    if report.skipped and not expected_to_fail and item.get_closest_marker("slurm"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        item.config.stash[SKIPPED].append(reason.removeprefix("Skipped: "))
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None, None, None]:
+    yield  # pytest's own list of skips comes first
+    reasons = config.stash[SKIPPED]
+    for reason, count in Counter(reasons).items():
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(f"slurm: {tests} skipped: {reason}", yellow=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if slurm_is_required() and session.config.stash[SKIPPED]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,263 @@
+"""The real parts that tests run: the hpcrun program as a process of its own, and the development cluster."""
+
+from __future__ import annotations
+
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+REPO = Path(__file__).resolve().parents[1]
+CLUSTER_SH = REPO / "dev" / "cluster.sh"
+RESEARCHER = "researcher"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+Completed = subprocess.CompletedProcess[str]
+T = TypeVar("T")
+
+
+def wait_for(predicate: Callable[[], T], timeout: float, what: str) -> T:
+    """The predicate's first true value; an AssertionError that names ``what`` when there is none in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout:g} s in vain for {what}; the last answer was {value!r}")
+        time.sleep(0.2)
+
+
+@dataclass(frozen=True)
+class Hpcrun:
+    """The hpcrun command of one person: a home, a runs folder, and an environment with nothing else in it.
+
+    Calling it runs ``python -m hpcrun ARGS``. `run` runs any other program in the same surroundings.
+    """
+
+    folder: Path  # where commands run unless told otherwise
+    checkout: Path  # where this person sees the project: use it for paths like examples/
+    venv: Path
+    become: tuple[str, ...] = ()  # the command that makes another one run as this person
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir()
+        self.runs.mkdir()
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "runs"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.home),
+            "HPCRUN_RUNS": str(self.runs),
+            "LANG": "C.UTF-8",
+            "PATH": f"{self.venv}/bin:{SYSTEM_PATH}",
+            "VIRTUAL_ENV": str(self.venv),
+            **self.extra,
+        }
+
+    def argv(self, *args: str) -> list[str]:
+        return [f"{self.venv}/bin/python", "-m", "hpcrun", *args]
+
+    def __call__(
+        self,
+        *args: str,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        check: bool = False,
+        timeout: float = 120,
+        stdin: str | None = None,
+    ) -> Completed:
+        return self.run(*self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin)
+
+    def run(
+        self,
+        *argv: str,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        check: bool = True,
+        timeout: float = 120,
+        stdin: str | None = None,
+    ) -> Completed:
+        """Run a program as this person. ``env`` adds variables, or takes them away with None."""
+        changed: dict[str, str | None] = {**self.environ, **(env or {})}
+        done = subprocess.run(
+            [*self.become, *argv],
+            env={key: value for key, value in changed.items() if value is not None},
+            cwd=cwd or self.folder,
+            input=stdin or "",
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",  # a test may well print a file name that is no text
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+
+class ClusterError(Exception):
+    """The cluster tool failed. ``incapable``: because this machine cannot run a cluster at all."""
+
+    def __init__(self, done: Completed) -> None:
+        said = done.stderr.strip() or f"exit status {done.returncode}"
+        super().__init__(said.splitlines()[-1].removeprefix("cluster.sh: "))
+        self.incapable = done.returncode == 3  # EXIT_CANNOT in dev/cluster.sh
+
+
+def cluster_sh(*args: str) -> str:
+    # The first 'up' of a machine downloads Slurm: minutes.
+    done = subprocess.run([CLUSTER_SH, *args], capture_output=True, text=True, timeout=900)
+    if done.returncode != 0:
+        raise ClusterError(done)
+    return done.stdout
+
+
+def cluster_error(*args: str) -> ClusterError | None:
+    try:
+        cluster_sh(*args)
+    except ClusterError as error:
+        return error
+    return None
+
+
+@dataclass
+class Cluster:
+    """The development cluster, and the faults a test makes in it, which `restore` undoes."""
+
+    root: Path
+    _stopped: set[str] = field(default_factory=set)
+    _unplugged: set[str] = field(default_factory=set)
+
+    @classmethod
+    def running(cls) -> Cluster:
+        conf = cluster_sh("env").strip().removeprefix("export SLURM_CONF=")
+        return cls(root=Path(conf).parents[1])
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"SLURM_CONF": str(self.root / "etc" / "slurm.conf")}
+
+    def env_without_accounting(self, folder: Path) -> dict[str, str]:
+        """The same cluster, seen by commands that know of no accounting database: their sacct refuses."""
+        kept = [
+            line
+            for line in Path(self.env["SLURM_CONF"]).read_text().splitlines()
+            if not line.startswith("AccountingStorage")
+        ]
+        conf = folder / "slurm-without-accounting.conf"
+        conf.write_text("\n".join([*kept, "AccountingStorageType=accounting_storage/none", ""]))
+        conf.chmod(0o644)
+        return {"SLURM_CONF": str(conf)}
+
+    def stop(self, what: str) -> None:
+        """Take away ``ctld``, ``dbd``, or the slurmd of a node."""
+        self._stopped.add(what)
+        cluster_sh("stop", what)
+
+    def start(self, what: str) -> None:
+        cluster_sh("start", what)
+        self._stopped.discard(what)
+
+    def unplug(self, node: str) -> None:
+        """Pull a node's network cable."""
+        self._unplugged.add(node)
+        cluster_sh("unplug", node)
+
+    def plug(self, node: str) -> None:
+        cluster_sh("plug", node)
+        self._unplugged.discard(node)
+
+    def slurm(self, *argv: str) -> str:
+        """What a Slurm command says, asked as the user who runs the tests."""
+        env = {"PATH": SYSTEM_PATH, **self.env}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise AssertionError(f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def nodes(self) -> dict[str, str]:
+        """Every node's state in sinfo's words; a star at its end says that the node does not answer."""
+        lines = self.slurm("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
+        return dict(sorted(line.split() for line in lines))
+
+    def jobs(self) -> set[str]:
+        """The ids of the jobs that are not over; an array counts once."""
+        return set(self.slurm("squeue", "--noheader", "--format=%F").split())
+
+    def restore(self, *, keep: Iterable[str]) -> None:
+        """Undo every fault, cancel every job but those to keep, and wait until the nodes can be used again."""
+        for what in sorted(self._stopped):
+            self.start(what)
+        for node in sorted(self._unplugged):
+            self.plug(node)
+        kept = set(keep)
+        if new := self.jobs() - kept:
+            self.slurm("scancel", *new)
+            wait_for(lambda: self.jobs() <= kept, 60, "the test's jobs to end")
+        wait_for(self._usable, 60, "every node to be usable")
+
+    def _usable(self) -> bool:
+        unusable = {node: state for node, state in self.nodes().items() if state not in {"idle", "mixed", "allocated"}}
+        for node, state in unusable.items():
+            if state.startswith(("down", "drain", "fail")) and not state.endswith("*"):
+                self.slurm("scontrol", "update", f"nodename={node}", "state=resume")
+        return not unusable
+
+
+def as_researcher_command() -> tuple[str, ...]:
+    gid = pwd.getpwnam(RESEARCHER).pw_gid
+    return ("setpriv", f"--reuid={RESEARCHER}", f"--regid={gid}", "--init-groups")
+
+
+@contextmanager
+def shown_to_researcher(cluster: Cluster) -> Iterator[tuple[Path, Path]]:
+    """The checkout and the tests' virtual environment, as paths that the cluster's ordinary user can reach.
+
+    They are what they are, unless the checkout lies below a folder that is closed to others, as root's home is.
+    Then it is mounted in the cluster's folder; to be read only, so that nothing can be deleted through it.
+    """
+    venv = Path(sys.prefix)
+    if _researcher_can_run(venv, REPO):
+        yield REPO, venv
+        return
+    if not venv.is_relative_to(REPO):
+        raise AssertionError(f"{RESEARCHER} cannot run {venv}/bin/python: keep the tests' environment in {REPO}")
+    mount = cluster.root / "checkout"
+    mount.mkdir()
+    subprocess.run(["mount", "--options", "bind,ro", str(REPO), str(mount)], check=True)
+    try:
+        venv = mount / venv.relative_to(REPO)
+        if not _researcher_can_run(venv, mount):
+            raise AssertionError(
+                f"{RESEARCHER} cannot run hpcrun with {venv}/bin/python, even where all folders above are open: "
+                "the checkout must be readable by others, and the environment made from a Python outside "
+                "home folders, such as /usr/bin/python3"
+            )
+        yield mount, venv
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+        mount.rmdir()
+
+
+def _researcher_can_run(venv: Path, checkout: Path) -> bool:
+    done = subprocess.run(
+        [*as_researcher_command(), f"{venv}/bin/python", "-c", "import hpcrun.cli"],
+        env={"PATH": SYSTEM_PATH, "PYTHONPATH": str(checkout)},
+        cwd="/",
+        capture_output=True,
+    )
+    return done.returncode == 0

@@ -1,0 +1,105 @@
+"""The development cluster itself: what the other slurm tests stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness import RESEARCHER, Cluster, ClusterError, Hpcrun, cluster_sh, wait_for
+
+pytestmark = pytest.mark.slurm
+
+NODES = "a100-1 a100-2 a40-1 cpu-1 h100-1 h100-2 h200-1 l40s-1 l40s-2 v100-1 v100-2".split()
+
+
+def submit(person: Hpcrun, *args: str, script: str) -> str:
+    """The id of a job of bash commands."""
+    file = person.folder / "job.sh"
+    file.write_text(f"#!/bin/bash\n{script}\n")
+    return person.run("sbatch", "--parsable", "--output=job.log", *args, str(file)).stdout.strip()
+
+
+def test_every_node_is_there(cluster: Cluster) -> None:
+    assert list(cluster.nodes()) == NODES
+
+
+def test_up_twice_is_no_harm() -> None:
+    assert cluster_sh("up").startswith("already up")
+
+
+def test_an_ordinary_users_job_runs_on_two_hosts_with_their_gpus(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    script = "srun --label bash -c 'echo $(id -un) $(hostname) $CUDA_VISIBLE_DEVICES'"
+    job = submit(as_researcher, "--wait", "--nodes=2", "--gpus-per-node=a100:2", script=script)
+    log = (as_researcher.folder / "job.log").read_text()
+    assert sorted(log.splitlines()) == [f"0: {RESEARCHER} a100-1 0,1", f"1: {RESEARCHER} a100-2 0,1"]
+
+    def accounted() -> str:
+        return cluster.slurm("sacct", "-XnP", "-j", job, "--format=user,account,state,exitcode").strip()
+
+    wait_for(lambda: accounted() == f"{RESEARCHER}|lab|COMPLETED|0:0", 10, "the job's accounting record")
+
+
+def test_limits_are_enforced(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    job = submit(as_researcher, "--qos=short", "--time=20", script="true")
+
+    def reason() -> str:
+        return cluster.slurm("squeue", "--noheader", f"--job={job}", "--format=%r").strip()
+
+    wait_for(lambda: reason() == "QOSMaxWallDurationPerJobLimit", 10, "the reason why the job waits")
+
+
+def test_without_accounting_sacct_refuses(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    env = cluster.env_without_accounting(as_researcher.folder)
+    done = as_researcher.run("sacct", env=env, check=False)
+    assert done.returncode != 0
+    assert "accounting storage is disabled" in done.stderr.lower()
+
+
+def test_an_unplugged_node_goes_down_and_comes_back(cluster: Cluster) -> None:
+    cluster.unplug("v100-2")
+    wait_for(lambda: cluster.nodes()["v100-2"] == "down*", 90, "slurmctld to give the node up")
+    cluster.plug("v100-2")
+    wait_for(lambda: cluster.nodes()["v100-2"] == "idle", 20, "the node to be idle again")
+
+
+def test_a_job_outlives_the_controller(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    job = submit(as_researcher, script="sleep 60")
+    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING\n", 10, "the job to run")
+    cluster.stop("ctld")
+    assert "is DOWN" in as_researcher.run("scontrol", "ping", check=False).stdout
+    cluster.start("ctld")
+    assert cluster.slurm("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING\n"
+
+
+def test_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    jobs_of_others = cluster.jobs()
+    submit(as_researcher, script="sleep 60")
+    cluster.stop("dbd")
+    cluster.stop("v100-1")
+    cluster.slurm("scontrol", "update", "nodename=cpu-1", "state=drain", "reason=test")
+    cluster.restore(keep=jobs_of_others)
+    assert cluster.jobs() <= jobs_of_others
+    assert cluster.nodes()["v100-1"] == cluster.nodes()["cpu-1"] == "idle"
+    assert "dev" in cluster.slurm("sacctmgr", "--noheader", "list", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ((), "no command"),
+        (("restart",), "not a command: 'restart'"),
+        (("up", "--fast"), "not a command: 'up --fast'"),
+        (("unplug", "a100-9"), "no such node: 'a100-9'"),
+        (("plug", "ctld"), "no such node: 'ctld'"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(call: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ClusterError, match=says):
+        cluster_sh(*call)
+
+
+def test_the_researcher_reads_the_checkout(as_researcher: Hpcrun) -> None:
+    assert "Usage" in as_researcher("--help", check=True).stdout
+    assert as_researcher.run("test", "-r", str(as_researcher.checkout / "pyproject.toml")).returncode == 0
+    assert Path(as_researcher.run("pwd").stdout.strip()) == as_researcher.folder

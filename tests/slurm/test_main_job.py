@@ -1,0 +1,189 @@
+"""The main job on a real Slurm: four ranks on two hosts, as an ordinary user."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+
+FOUR_ON_TWO = ("submit", "--gpus", "4", "--nodes", "2", "-P", "a100")
+
+
+def write(person: Hpcrun, name: str, text: str) -> str:
+    (person.folder / name).write_text(text)
+    return name
+
+
+def status(person: Hpcrun, run: str = "last", env: dict[str, str] | None = None) -> dict[str, Any]:
+    document = json.loads(person("status", "--json", run, env=env, check=True).stdout)
+    (only,) = document["runs"]
+    return dict(only)
+
+
+def attempt(person: Hpcrun) -> Path:
+    """The folder of the newest run's first attempt."""
+    return Path(status(person)["folder"]) / "elements/0/attempts/0"
+
+
+@pytest.mark.parametrize("accounting", [True, False], ids=["accounting", "no accounting"])
+def test_digits_train_on_two_hosts(cluster: Cluster, as_researcher: Hpcrun, accounting: bool) -> None:
+    env = None if accounting else cluster.env_without_accounting(as_researcher.folder)
+    example = str(as_researcher.checkout / "examples/digits_ddp.py")
+    done = as_researcher(*FOUR_ON_TWO, "--follow", example, "--epochs", "1", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 nodes × 2 a100 GPUs, 4 ranks by torchrun" in done.stdout
+    for line in ("rank 0 on a100-1", "rank 1 on a100-1", "rank 2 on a100-2", "rank 3 on a100-2", "epoch 1: loss"):
+        assert line in done.stdout
+    assert status(as_researcher, env=env)["state"] == "COMPLETED"
+    assert "COMPLETED" in as_researcher("status", env=env, check=True).stdout
+
+
+def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) -> None:
+    script = write(
+        as_researcher,
+        "boom.py",
+        "import os, time\n"
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "if os.environ['RANK'] == '3':\n"
+        "    raise RuntimeError('rank three has had enough')\n"
+        "time.sleep(600)\n",
+    )
+    done = as_researcher(*FOUR_ON_TWO, "--wait", script)  # the harness's limit is well below torchrun's 300 s barrier
+    assert done.returncode == 7
+    assert "rank 3 on a100-2 failed first, with exit status 1" in done.stderr
+    assert "RuntimeError: rank three has had enough" in done.stderr
+    logs = as_researcher("logs", "--rank", "3", check=True).stdout
+    assert "Traceback (most recent call last)" in logs
+    assert "RuntimeError: rank three has had enough" in logs
+    found = status(as_researcher)
+    assert (found["state"], found["exit_status"]) == ("FAILED", 1)
+
+
+def test_a_ranks_own_exit_status_and_signal_are_kept(as_researcher: Hpcrun) -> None:
+    script = write(
+        as_researcher,
+        "ends.py",
+        "import os, signal, sys, time\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "time.sleep(600)\n",
+    )
+    assert as_researcher("submit", "-P", "a100", "--gpus", "2", "--wait", script).returncode == 7
+    record = json.loads((attempt(as_researcher) / "rank-1.exit").read_text())
+    assert record["status"] == 128 + 11
+    assert record["node"] == "a100-1"
+
+
+def test_srun_starts_one_task_per_gpu(as_researcher: Hpcrun) -> None:
+    script = write(
+        as_researcher,
+        "ranks.py",
+        "import os, socket\n"
+        "names = 'RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR CUDA_VISIBLE_DEVICES OMP_NUM_THREADS'.split()\n"
+        "print(socket.gethostname(), *(os.environ[name] for name in names))\n",
+    )
+    as_researcher(*FOUR_ON_TWO, "--launcher", "srun", "--wait", script, check=True)
+    lines = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
+    assert lines == [
+        "[rank 0] a100-1 0 0 4 a100-1 0,1 16",
+        "[rank 1] a100-1 1 1 4 a100-1 0,1 16",
+        "[rank 2] a100-2 2 0 4 a100-1 0,1 16",
+        "[rank 3] a100-2 3 1 4 a100-1 0,1 16",
+    ]
+
+
+def test_python_starts_one_process_per_node_and_sets_no_rank(as_researcher: Hpcrun) -> None:
+    write(
+        as_researcher,
+        "spawner.py",
+        "import os, socket, sys\n"
+        "node, nodes = os.environ['NODE_RANK'], os.environ['NNODES']\n"
+        "print(socket.gethostname(), node, nodes, 'RANK' in os.environ, sys.argv[1:])\n",
+    )
+    as_researcher(*FOUR_ON_TWO, "--launcher", "python", "--wait", "-m", "spawner", "--lr", "1e-3", check=True)
+    lines = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
+    assert lines == [
+        "[rank 0] a100-1 0 2 False ['--lr', '1e-3']",
+        "[rank 1] a100-2 1 2 False ['--lr', '1e-3']",
+    ]
+
+
+def test_a_cpu_job_gets_its_cpus(as_researcher: Hpcrun) -> None:
+    args = ("submit", "-P", "a100", "-p", "cpu", "--gpus", "0", "--cpus", "8", "--wait")
+    as_researcher(*args, "printenv", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK", check=True)
+    assert as_researcher("logs", check=True).stdout == "8\n8\n"
+
+
+def test_the_dry_run_is_what_is_submitted(as_researcher: Hpcrun) -> None:
+    job = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--sbatch", "hold", "echo", "a 'b' $c")
+    dry = as_researcher("submit", "--dry-run", *job, check=True).stdout
+    as_researcher("submit", *job, check=True)
+    found = status(as_researcher)
+    assert (Path(found["folder"]) / "script.sh").read_text() == dry
+    slurm_has = as_researcher.run("scontrol", "write", "batch_script", str(found["job_id"]), "-").stdout
+    assert slurm_has.rstrip("\n") == dry.rstrip("\n")
+
+
+def test_a_rendered_script_does_the_same_by_hand(as_researcher: Hpcrun) -> None:
+    job = ("-P", "a100", "--gpus", "2", "--nodes", "2", "--launcher", "srun", "-J", "by-hand", "hostname")
+    as_researcher("render", *job, check=True)
+    answer = as_researcher.run("sbatch", "--wait", "by-hand.sh").stdout
+    job_id = answer.split()[-1]
+    logs = as_researcher.folder / f"hpcrun-{job_id}/elements/0/attempts/0"
+    assert (logs / "rank-0.out").read_text() == "a100-1\n"
+    assert (logs / "rank-1.out").read_text() == "a100-2\n"
+    assert json.loads((logs / "exit").read_text())["status"] == 0
+
+
+def test_a_secret_reaches_the_rank_and_no_file(as_researcher: Hpcrun) -> None:
+    secret = "hush-4711"
+    job = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--env", f"WANDB_API_KEY={secret}", "--env", "PLAIN=a b")
+    done = as_researcher("submit", *job, "--wait", "printenv", "WANDB_API_KEY", "PLAIN", check=True)
+    assert secret not in done.stdout + done.stderr
+    assert as_researcher("logs", check=True).stdout == f"{secret}\na b\n"
+    folder = Path(status(as_researcher)["folder"])
+    holding = [path.name for path in folder.rglob("*") if path.is_file() and secret in path.read_text(errors="replace")]
+    assert holding == ["rank-0.out"]
+
+
+def test_a_runs_folder_with_an_odd_name(as_researcher: Hpcrun) -> None:
+    odd = str(as_researcher.runs / "100% of 'my' $runs")
+    job = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--wait", "echo", "here")
+    as_researcher(*job, check=True, env={"HPCRUN_RUNS": odd})
+    assert as_researcher("logs", check=True, env={"HPCRUN_RUNS": odd}).stdout == "here\n"
+    assert "rendezvous" in as_researcher("logs", "--batch", check=True, env={"HPCRUN_RUNS": odd}).stdout
+
+
+def test_output_dir_holds_the_run_and_status_knows_it(as_researcher: Hpcrun) -> None:
+    job = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--output-dir", "results", "--wait", "echo", "here")
+    as_researcher(*job, check=True)
+    (folder,) = (as_researcher.folder / "results").iterdir()
+    assert (folder / "elements/0/attempts/0/rank-0.out").read_text() == "here\n"
+    assert status(as_researcher)["state"] == "COMPLETED"
+    assert as_researcher("logs", check=True).stdout == "here\n"
+
+
+def test_what_an_enclosing_job_says_does_not_leak(as_researcher: Hpcrun) -> None:
+    inside = {
+        "SLURM_JOB_ID": "1",
+        "SLURM_NTASKS": "64",
+        "SBATCH_PARTITION": "h100",
+        "SLURM_CPUS_PER_TASK": "3",
+        "RANK": "5",
+    }
+    job = ("submit", "-P", "a100", "--gpus", "1", "--wait", "--launcher", "python", "bash", "-c")
+    command = "echo $SLURM_JOB_PARTITION $SLURM_NTASKS ${RANK-none}"
+    as_researcher(*job, command, env=inside, check=True)
+    assert as_researcher("logs", check=True).stdout == "gpu 1 none\n"
+
+
+def test_sbatch_environment_counts_outside_a_job(as_researcher: Hpcrun) -> None:
+    job = ("submit", "-P", "a100", "--gpus", "0", "--dry-run", "true")
+    assert "#SBATCH --partition=cpu\n" in as_researcher(*job, env={"SBATCH_PARTITION": "cpu"}, check=True).stdout

@@ -1,0 +1,88 @@
+"""What cannot be submitted: one clear message, an exit code of the house, no run and no job left."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import RESEARCHER, Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+
+
+def nothing_left(cluster: Cluster, person: Hpcrun) -> bool:
+    runs = [path.name for path in person.runs.iterdir() if path.name != "active"]
+    markers = list((person.runs / "active").iterdir()) if (person.runs / "active").exists() else []
+    return not runs and not markers and not cluster.slurm("squeue", "-h", "-u", RESEARCHER).strip()
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--gpus", "3", "--nodes", "2"], 2, "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50"),
+        (["--gpus", "0", "--launcher", "torchrun"], 2, "does not say how many ranks"),
+        (["--gpus-per-node", "8"], 4, "8 GPUs per node, but a node of profile 'a100' has 4"),
+        (["--time", "3-00:00:00"], 4, "over the 2-00:00:00 that profile 'a100' allows"),
+        (["--partition", "gpuu"], 5, "Invalid partition name specified"),
+        (["--account", "nobody"], 5, "Invalid account"),
+        (["--qos", "nope"], 5, "Invalid qos specification"),
+        (["--sbatch", "patition=gpu"], 5, "did you mean 'partition'?"),
+        (["--partition", "cpu", "--gpus", "1"], 5, "Requested node configuration is not available"),
+        (["--sbatch", "array=1-9"], 2, "hpcrun owns the directive 'array'"),
+        (["--no-sbatch", "comment"], 2, "nothing sets it"),
+        (["--gpus", "h100:4"], 2, "not 'h100'"),
+        (["--gups", "4"], 2, "--gpus"),
+        (["-J", "my hetjob"], 2, "could"),
+    ],
+)
+def test_refusals(cluster: Cluster, as_researcher: Hpcrun, args: list[str], code: int, says: str) -> None:
+    (as_researcher.folder / "train.py").write_text("print('never')\n")
+    done = as_researcher("submit", "-P", "a100", *args, "train.py")
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert nothing_left(cluster, as_researcher)
+
+
+@pytest.fixture
+def full_disk(as_researcher: Hpcrun) -> Iterator[Path]:
+    """A file system of the researcher's own that is full to the last block."""
+    mount = as_researcher.folder / "full"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", str(mount)], check=True)
+    (mount / "active").mkdir()
+    (mount / "active").chmod(0o777)
+    with (mount / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(b"x" * 1024)
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_full_disk(cluster: Cluster, as_researcher: Hpcrun, full_disk: Path) -> None:
+    done = as_researcher("submit", "-P", "a100", "--gpus", "1", "true", env={"HPCRUN_RUNS": str(full_disk)})
+    assert done.returncode == 4, done.stderr
+    assert "No space left on device" in done.stderr
+    assert "HPCRUN_RUNS" in done.stderr
+    assert sorted(path.name for path in full_disk.iterdir()) == ["active", "filler"]
+    assert nothing_left(cluster, as_researcher)
+
+
+def test_no_profile_where_there_is_slurm(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    done = as_researcher("submit", "--gpus", "1", "true")
+    assert done.returncode == 2
+    assert "a100, h100, l40s, local, v100" in done.stderr
+    assert nothing_left(cluster, as_researcher)
+
+
+def test_failures_are_json_where_json_was_asked_for(as_researcher: Hpcrun) -> None:
+    import json
+
+    done = as_researcher("submit", "--json", "-P", "a100", "-p", "nope", "true")
+    assert done.returncode == 5
+    error = json.loads(done.stdout)["error"]
+    assert error["exit_code"] == 5
+    assert "Invalid partition name" in error["message"]

@@ -1,0 +1,184 @@
+"""What status, logs and cancel say of waiting, running, ended and forgotten jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu")
+
+
+def statuses(person: Hpcrun, *args: str, env: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """Name → what status says in JSON."""
+    document = json.loads(person("status", "--json", *args, env=env).stdout)
+    return {run["name"]: run for run in document["runs"]}
+
+
+def wait_for_state(person: Hpcrun, name: str, state: str) -> dict[str, Any]:
+    def reached() -> dict[str, Any] | None:
+        found = statuses(person)[name]
+        return found if found["state"] == state else None
+
+    return wait_for(reached, 30, f"{name} to be {state}")
+
+
+def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> None:
+    as_researcher(*CPU_JOB, "-J", "held", "--sbatch", "hold", "true", check=True)
+    table = as_researcher("status", check=True).stdout
+    assert "PENDING" in table
+    assert "JobHeldUser" in table
+    logs = as_researcher("logs", "held")
+    assert logs.stdout == ""
+    assert "PENDING (JobHeldUser)" in logs.stderr
+    as_researcher("cancel", "held", check=True)
+    assert wait_for_state(as_researcher, "held", "CANCELLED")["final"]
+    assert "over already" in as_researcher("cancel", "held", check=True).stderr
+
+
+def test_a_running_job_is_followed_and_cancelled(as_researcher: Hpcrun) -> None:
+    as_researcher(*CPU_JOB, "-J", "long", "bash", "-c", "echo begun; sleep 300", check=True)
+    running = wait_for_state(as_researcher, "long", "RUNNING")
+    assert running["hosts"] == "cpu-1"
+    wait_for(lambda: as_researcher("logs", "long").stdout == "begun\n", 10, "its first line")
+    as_researcher("cancel", str(running["job_id"]), check=True)
+    ended = as_researcher("logs", "-f", "long", check=True)  # ends, since the job does
+    assert "begun" in ended.stdout
+    assert wait_for_state(as_researcher, "long", "CANCELLED")["final"]
+
+
+def test_a_job_over_its_time_is_a_timeout(as_researcher: Hpcrun, cluster: Cluster) -> None:
+    as_researcher(*CPU_JOB, "-J", "slow", "--time", "1", "sleep", "300", check=True)
+    job_id = wait_for_state(as_researcher, "slow", "RUNNING")["job_id"]
+    # Slurm's clock ticks in minutes: let it believe that the minute is over
+    cluster.slurm("scontrol", "update", f"jobid={job_id}", "EndTime=now")
+    assert wait_for_state(as_researcher, "slow", "TIMEOUT")["final"]
+
+
+def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
+    cluster: Cluster, as_researcher: Hpcrun, tmp_path: Path
+) -> None:
+    without = cluster.env_without_accounting(as_researcher.folder)
+    as_researcher(*CPU_JOB, "-J", "good", "true", check=True)
+    as_researcher(*CPU_JOB, "-J", "bad", "false", check=True)
+    as_researcher(*CPU_JOB, "-J", "ended", "sleep", "300", check=True)
+    as_researcher(*CPU_JOB, "-J", "killed", "sleep", "300", check=True)
+    ids = {name: str(run["job_id"]) for name, run in statuses(as_researcher, env=without).items()}
+    wait_for_state(as_researcher, "killed", "RUNNING")
+    as_researcher("cancel", "ended", check=True)
+    cluster.slurm("scancel", ids["killed"])  # behind hpcrun's back
+
+    def forgotten() -> bool:
+        known = cluster.slurm("squeue", "--states=all", "--noheader", "--format=%i").split()
+        return not set(ids.values()) & set(known)
+
+    # no status in between, which would have learned their ends
+    wait_for(forgotten, 120, "slurmctld to forget the jobs (MinJobAge)")
+    found = statuses(as_researcher, env=without)
+    assert {name: run["state"] for name, run in found.items()} == {
+        "good": "COMPLETED",
+        "bad": "FAILED",
+        "ended": "CANCELLED",
+        "killed": "UNKNOWN",  # the script saw SIGTERM, and nobody is left who knows from whom
+    }
+    assert found["bad"]["exit_status"] == 1
+    assert "SIGTERM" in found["killed"]["reason"]
+
+
+def test_sacct_is_asked_for_what_squeue_has_forgotten(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    as_researcher(*CPU_JOB, "-J", "bad", "bash", "-c", "exit 9", check=True)
+    job_id = str(statuses(as_researcher)["bad"]["job_id"])
+    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job_id, "-t", "all", "-o", "%T") == "FAILED\n", 30, "its end")
+    run_folder = Path(str(statuses(as_researcher)["bad"]["folder"]))
+    (run_folder / "status.json").unlink()  # nothing was known of it
+    (run_folder / "elements/0/attempts/0/exit").unlink()  # and it could not say
+    (run_folder.parent / "active" / run_folder.name).touch()
+    shim = forgetful_squeue(as_researcher)
+    found = statuses(as_researcher, env={"PATH": f"{shim}:{as_researcher.environ['PATH']}"})["bad"]
+    assert (found["state"], found["exit_status"]) == ("FAILED", 9)
+
+
+def forgetful_squeue(person: Hpcrun) -> Path:
+    """A folder whose squeue answers, and knows no job: what one sees after MinJobAge, or in a hiccup."""
+    folder = person.folder / "forgetful"
+    folder.mkdir()
+    (folder / "squeue").write_text("#!/bin/sh\nexit 0\n")
+    (folder / "squeue").chmod(0o755)
+    return folder
+
+
+def test_one_empty_answer_ends_no_running_job(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    as_researcher(*CPU_JOB, "-J", "alive", "sleep", "300", check=True)
+    wait_for_state(as_researcher, "alive", "RUNNING")
+    shim = forgetful_squeue(as_researcher)
+    blind = {"PATH": f"{shim}:{as_researcher.environ['PATH']}", **cluster.env_without_accounting(as_researcher.folder)}
+    blinded = statuses(as_researcher, env=blind)["alive"]
+    assert blinded["state"] == "UNKNOWN"
+    assert not blinded["final"]
+    assert statuses(as_researcher)["alive"]["state"] == "RUNNING"
+
+
+def test_any_number_of_runs_costs_one_squeue_and_one_sacct(as_researcher: Hpcrun) -> None:
+    for number in range(5):
+        as_researcher(*CPU_JOB, "-J", f"run{number}", "--sbatch", "hold", "true", check=True)
+    counted = as_researcher.folder / "counted"
+    counted.mkdir()
+    for command in ("squeue", "sacct", "scontrol", "sinfo"):
+        # squeue forgets three of the five, so that sacct is needed
+        filter_ = "| tail -n 2" if command == "squeue" else ""
+        (counted / command).write_text(
+            f'#!/bin/sh\necho {command} >>"{counted}/calls"\n/usr/bin/{command} "$@" {filter_}\n'
+        )
+        (counted / command).chmod(0o755)
+    found = statuses(as_researcher, env={"PATH": f"{counted}:{as_researcher.environ['PATH']}"})
+    assert {run["state"] for run in found.values()} == {"PENDING"}
+    assert (counted / "calls").read_text().split() == ["squeue", "sacct"]
+
+
+def test_with_the_controller_away_the_last_known_states_are_shown(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    as_researcher(*CPU_JOB, "-J", "long", "sleep", "300", check=True)
+    wait_for_state(as_researcher, "long", "RUNNING")
+    cluster.stop("ctld")
+    shown = as_researcher("status")
+    assert shown.returncode == 5
+    assert "RUNNING" in shown.stdout
+    assert "ago" in shown.stdout
+    assert "squeue" in shown.stderr
+    refused = as_researcher(*CPU_JOB, "-J", "late", "true")
+    assert refused.returncode == 5
+    assert "Unable to contact slurm controller" in refused.stderr
+    assert "hint: the controller is away; nothing was submitted" in refused.stderr
+    assert "late" not in as_researcher("status").stdout
+
+
+def test_an_sbatch_that_got_no_answer_is_found_again(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    controller = int((cluster.root / "run/slurmctld.pid").read_text())
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        done = as_researcher(*CPU_JOB, "-J", "lost", "sleep", "60")
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    assert done.returncode == 5
+    assert "may have been submitted all the same" in done.stderr
+    found = wait_for_state(as_researcher, "lost", "RUNNING")
+    assert found["job_id"].isdigit()
+    as_researcher("cancel", "lost", check=True)
+
+
+def test_runs_of_another_cluster_are_not_asked_about(as_researcher: Hpcrun) -> None:
+    as_researcher(*CPU_JOB, "-J", "here", "--sbatch", "hold", "true", check=True)
+    path = Path(str(statuses(as_researcher)["here"]["folder"])) / "run.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "cluster": "elsewhere"}))
+    (path.parent / "status.json").unlink()
+    found = statuses(as_researcher)["here"]
+    assert found["state"] == "UNKNOWN"
+    assert found["reason"] == "ask on cluster elsewhere"
