@@ -21,7 +21,7 @@ Completed = subprocess.CompletedProcess[str]
 T = TypeVar("T")
 
 
-def wait_for(predicate: Callable[[], T], timeout: float, what: str) -> T:
+def wait_for(predicate: Callable[[], T | None], timeout: float, what: str) -> T:
     """The predicate's first true value; an AssertionError that names ``what`` when there is none in time."""
     deadline = time.monotonic() + timeout
     while True:

@@ -172,7 +172,7 @@ def judge(
     """
     if info is not None:
         return _from_scheduler(info, attempt, now_s)
-    if attempt is not None and attempt.exit is not None:
+    if attempt is not None and attempt.exit is not None and (answered or not attempt.exit.signal):
         return _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
     if not answered:
         return last or _from_start(run, attempt, now_s)

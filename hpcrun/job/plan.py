@@ -11,7 +11,16 @@ from hpcrun.job.directives import Directives
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest
-from hpcrun.job.resources import Machine, decide_cpus, decide_memory, decide_walltime, share_gpus
+from hpcrun.job.resources import (
+    Machine,
+    check_walltime,
+    decide_cpus,
+    decide_memory,
+    decide_walltime,
+    memory_of,
+    share_gpus,
+    walltime_of,
+)
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, decide_shape
 from hpcrun.job.units import format_memory, format_time
@@ -97,15 +106,11 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     name = check_job_name(request.name) if request.name else job_name_from(_stem(request))
     directives: Directives = {}
     if profile.scheduler == "slurm":
-        directives = {
-            "job-name": name,
-            **_asked_directives(request, profile),
-            **_size_directives(shape, profile, cpus, memory_mb, walltime_s),
-            # Slurm starting a job again by itself is not hpcrun's to hide; appending loses no line
-            "no-requeue": None,
-            "open-mode": "append",
-        }
-        _apply_free_directives(directives, request, profile)
+        directives = {"job-name": name, **_profile_directives(profile, shape, cpus, memory_mb, walltime_s)}
+        _apply_request(directives, request)
+        # --sbatch and --no-sbatch may have changed them
+        memory_mb, walltime_s = memory_of(directives), walltime_of(directives)
+        check_walltime(walltime_s, profile)
     unknown = (sbatch.unknown_note(key) for key in directives)
     return Plan(
         name=name,
@@ -145,50 +150,56 @@ def _command(request: JobRequest, python: PythonEnvironment) -> tuple[str, ...]:
     return (request.script, *request.args)
 
 
-def _asked_directives(request: JobRequest, profile: Profile) -> Directives:
+def _profile_directives(
+    profile: Profile, shape: Shape, cpus: int, memory_mb: int | None, walltime_s: int | None
+) -> Directives:
+    """Return the directives that the profile and the job's size make."""
+    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
+    gpu_forms: dict[str, tuple[str, str]] = {
+        "gres": ("gres", f"gpu:{prefix}{shape.gpus_per_node}"),
+        "gpus-per-node": ("gpus-per-node", f"{prefix}{shape.gpus_per_node}"),
+        "gpus": ("gpus", f"{prefix}{shape.gpus}"),
+    }
+    gpu_key, gpu_value = gpu_forms[profile.gpu.directive]
     wanted = {
-        "partition": request.partition or profile.partition,
-        "account": request.account or profile.account,
-        "qos": request.qos or profile.qos,
-        "constraint": request.constraint or profile.constraint,
+        "partition": profile.partition,
+        "account": profile.account,
+        "qos": profile.qos,
+        "constraint": profile.constraint,
+        "nodes": str(shape.nodes),
+        "ntasks-per-node": str(shape.tasks_per_node),
+        "cpus-per-task": str(cpus // shape.tasks_per_node),
+        gpu_key: gpu_value if shape.gpus_per_node else None,
+        "mem": None if memory_mb is None else format_memory(memory_mb),
+        "time": None if walltime_s is None else format_time(walltime_s),
+    }
+    directives: Directives = {key: value for key, value in wanted.items() if value is not None}
+    # a job that Slurm starts again by itself is nobody's plan; appending loses no line
+    directives |= {"no-requeue": None, "open-mode": "append"}
+    for key, value in profile.sbatch.items():
+        sbatch.set_directive(directives, key, None if value is True else value)
+    return directives
+
+
+def _apply_request(directives: Directives, request: JobRequest) -> None:
+    """Lay what was asked for over the profile: options, then --sbatch, then --no-sbatch."""
+    asked = {
+        "partition": request.partition,
+        "account": request.account,
+        "qos": request.qos,
+        "constraint": request.constraint,
         "reservation": request.reservation,
+        "mem": None if request.memory_mb is None else format_memory(request.memory_mb),
+        "time": None if request.walltime_s is None else format_time(request.walltime_s),
         "nodelist": request.nodelist,
         "exclude": request.exclude,
         "mail-user": request.mail_user,
         "mail-type": request.mail_type,
         "chdir": request.workdir,
     }
-    return {key: value for key, value in wanted.items() if value is not None}
-
-
-def _size_directives(
-    shape: Shape, profile: Profile, cpus: int, memory_mb: int | None, walltime_s: int | None
-) -> Directives:
-    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
-    gpu_forms: dict[str, Directives] = {
-        "gres": {"gres": f"gpu:{prefix}{shape.gpus_per_node}"},
-        "gpus-per-node": {"gpus-per-node": f"{prefix}{shape.gpus_per_node}"},
-        "gpus": {"gpus": f"{prefix}{shape.gpus}"},
-    }
-    size: Directives = {
-        "nodes": str(shape.nodes),
-        "ntasks-per-node": str(shape.tasks_per_node),
-        "cpus-per-task": str(cpus // shape.tasks_per_node),
-    }
-    if shape.gpus_per_node:
-        size |= gpu_forms[profile.gpu.directive]
-    if memory_mb is not None:
-        size["mem"] = format_memory(memory_mb)
-    if walltime_s is not None:
-        size["time"] = format_time(walltime_s)
-    return size
-
-
-def _apply_free_directives(directives: Directives, request: JobRequest, profile: Profile) -> None:
-    """Add what the profile and --sbatch set, then take away what --no-sbatch names."""
-    for key, value in profile.sbatch.items():
-        free = sbatch.check_free_key(key, f"profile {profile.name!r}, sbatch")
-        sbatch.set_directive(directives, free, None if value is True else value)
+    for key, value in asked.items():
+        if value is not None:
+            sbatch.set_directive(directives, key, value)
     for item in request.sbatch:
         key, equals, text = item.partition("=")
         free = sbatch.check_free_key(key, f"--sbatch {item}")

@@ -6,28 +6,52 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from hpcrun.job.quoting import check_env_name
+from hpcrun.errors import UsageError
+from hpcrun.job.directives import check_free_key
+from hpcrun.job.quoting import check_env_name, quote_directive
 from hpcrun.job.request import Launcher
 from hpcrun.job.units import parse_memory, parse_time
 
 
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("YAML reads this as true or false; put it in quotes if it is a word")
+    return value
+
+
+def _no_nul(value: Any) -> Any:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("a NUL character cannot stand in a script")
+    return _no_bool(value)
+
+
 def _time(value: Any) -> Any:
-    return parse_time(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else value
+    return parse_time(value) if isinstance(value, str) else _no_bool(value)
 
 
 def _memory(value: Any) -> Any:
-    return parse_memory(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else value
+    return parse_memory(value) if isinstance(value, str) else _no_bool(value)
 
 
-def _scalar(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("YAML reads this as true or false; put it in quotes")
-    return str(value) if isinstance(value, int | float) else value
+def _directive_value(value: Any) -> Any:
+    if value is not True and not isinstance(value, str):
+        raise ValueError("a directive takes text, or true for a bare flag")
+    if isinstance(value, str):
+        quote_directive(value)
+    return value
 
 
+def _directive_key(key: str) -> str:
+    try:
+        return check_free_key(key, key)
+    except UsageError as error:
+        raise ValueError(f"{error.message} ({error.hint})") from None
+
+
+Count = Annotated[int, BeforeValidator(_no_bool)]
 Walltime = Annotated[int, BeforeValidator(_time)]
 MemoryMb = Annotated[int, BeforeValidator(_memory)]
-Text = Annotated[str, BeforeValidator(_scalar), Field(min_length=1)]
+Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
 EnvName = Annotated[str, BeforeValidator(check_env_name)]
 
 
@@ -39,15 +63,15 @@ class GpuSection(_Section):
     """The GPUs of one node, and the form in which this site wants them asked for."""
 
     type: Text | None = None
-    per_node: int = Field(default=0, ge=0)
+    per_node: Count = Field(default=0, ge=0)
     directive: Literal["gres", "gpus-per-node", "gpus"] = "gres"
 
 
 class CpuSection(_Section):
     """The CPUs of one node, and how many a job gets with each GPU."""
 
-    per_node: int | None = Field(default=None, ge=1)
-    per_gpu: int | None = Field(default=None, ge=1)
+    per_node: Count | None = Field(default=None, ge=1)
+    per_gpu: Count | None = Field(default=None, ge=1)
 
 
 class MemorySection(_Section):
@@ -81,6 +105,8 @@ class Profile(_Section):
     launcher: Launcher | None = None
     python: Text | None = None
     modules: tuple[Text, ...] = ()
-    setup: tuple[str, ...] = ()
-    env: dict[EnvName, Annotated[str, BeforeValidator(_scalar)]] = {}
-    sbatch: dict[str, Annotated[str, BeforeValidator(_scalar)] | Literal[True]] = {}
+    setup: tuple[Annotated[str, BeforeValidator(_no_nul)], ...] = ()
+    env: dict[EnvName, Annotated[str, BeforeValidator(_no_nul)]] = {}
+    sbatch: dict[
+        Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]
+    ] = {}

@@ -30,7 +30,7 @@ def quote_bash(text: str) -> str:
     raw = os.fsencode(text)
     if b"\0" in raw:
         raise ValueError("a NUL character cannot stand in an argument or a variable")
-    if _BASH_SAFE.fullmatch(text):
+    if _BASH_SAFE.fullmatch(text) and not text.startswith("="):  # zsh and readers alike take a leading = for more
         return text
     if all(0x20 <= byte < 0x7F for byte in raw):
         return "'" + text.replace("'", "'\\''") + "'"
@@ -82,10 +82,10 @@ def check_job_name(name: str) -> str:
 
 def job_name_from(text: str) -> str:
     """Return a usable job name made from any text, such as a script's file name."""
-    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-.+")[:100]
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
     for word in _HETJOB_WORDS:
         name = name.replace(word, f"{word[:-3]}-{word[-3:]}")
-    return name or "job"
+    return name.strip("-.+")[:100] or "job"
 
 
 def check_env_name(name: str) -> str:

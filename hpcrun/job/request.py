@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, field_validator
@@ -31,7 +32,7 @@ class GpuCount(BaseModel):
             ValueError: the text is neither.
         """
         type_, colon, count = text.rpartition(":")
-        if not count.isascii() or not count.isdigit() or (colon and not type_):
+        if not re.fullmatch(r"\d{1,6}", count, re.ASCII) or (colon and not re.fullmatch(r"[\w.-]+", type_, re.ASCII)):
             raise ValueError(f"{text!r} is not a number of GPUs; write 4 or a100:4")
         return cls(count=int(count), type=type_ or None)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.directives import Directives
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import Shape
-from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.units import format_memory, format_time, parse_memory, parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,39 @@ def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
         PlanError: more than the profile allows.
     """
     walltime_s = request.walltime_s or profile.time.default
+    check_walltime(walltime_s, profile)
+    return walltime_s
+
+
+def check_walltime(walltime_s: int | None, profile: Profile) -> None:
+    """Refuse a time limit over the profile's: Slurm would take the job, and never start it.
+
+    Raises:
+        PlanError: it is.
+    """
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
         raise PlanError(
             f"a time of {format_time(walltime_s)} is over the {format_time(most)} that profile {profile.name!r} allows",
             hint=f"ask for --time {format_time(most)} or less, or take a profile whose partition allows more",
         )
-    return walltime_s
+
+
+def memory_of(directives: Directives) -> int | None:
+    """Return the memory per node in MB that the directives ask for, None where they leave it to the site."""
+    return _read(parse_memory, directives.get("mem"))
+
+
+def walltime_of(directives: Directives) -> int | None:
+    """Return the time limit in seconds that the directives ask for, None where they leave it to the site."""
+    return _read(parse_time, directives.get("time"))
+
+
+def _read(parse: Callable[[str], int], text: str | None) -> int | None:
+    try:
+        return None if text is None else parse(text)
+    except ValueError:  # UNLIMITED, or a mistake: sbatch will judge
+        return None
 
 
 def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[tuple[str, ...], ...], str | None]:

@@ -60,10 +60,11 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"q": _bash_filter, "comment": _comment, "shell": _shell}
+    environment.filters |= {"q": _bash_filter, "comment": _comment, "quoted": _quoted}
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        # whatever a person's own template does wrong
         raise _template_error(error, templates) from None
     if not text.isascii() or "\r" in text or "\0" in text:
         raise ProfileError("a template holds characters other than ASCII, or CR line ends",
@@ -102,10 +103,12 @@ def _comment(value: object) -> str:
     return "".join(char if 0x20 <= ord(char) < 0x7F else "?" for char in str(value))
 
 
-def _shell(command: str) -> str:
-    """Return a person's own shell command as it is, or through eval where it is not pure ASCII."""
-    command = command.strip("\n")
-    return command if command.isascii() and "\r" not in command else f"eval {_bash_filter(command)}"
+def _quoted(value: object) -> str:
+    """Return one word in quotes whatever is in it, line breaks kept where it is plain ASCII."""
+    text = str(value)
+    if all(char in "\n\t" or 0x20 <= ord(char) < 0x7F for char in text):
+        return "'" + text.replace("'", "'\\''") + "'"
+    return _bash_filter(text)
 
 
 def _template_error(error: Any, templates: Mapping[str, TemplateSource]) -> ProfileError:
@@ -119,6 +122,6 @@ def _template_error(error: Any, templates: Mapping[str, TemplateSource]) -> Prof
         frame = frame.tb_next
     where = f"template {path or getattr(error, 'name', None) or MAIN_TEMPLATE}" + (f", line {line}" if line else "")
     return ProfileError(
-        f"{where}: {error.message or 'no such template'}",
+        f"{where}: {str(error) or 'no such template'}",
         hint="hpcrun profile path lists the folders that templates come from",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_WORDS = frozenset({"TOKEN", "KEY", "SECRET", "PASSWORD"})
+_WORDS = frozenset("TOKEN KEY SECRET PASSWORD PASSWD PASSPHRASE APIKEY CREDENTIALS".split())
 
 MASK = "***"
 

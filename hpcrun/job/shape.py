@@ -106,14 +106,14 @@ def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, in
             f"--gpus {total} contradicts --nodes {nodes} --gpus-per-node {each}: {nodes} × {each} = {nodes * each}",
             hint="leave one of the three out",
         )
+    if (each == 0) != (total == 0):
+        raise UsageError(f"--gpus {total} contradicts --gpus-per-node {each}", hint="leave one of the two out")
     if each == 0:
-        if total:
-            raise UsageError(f"--gpus {total} contradicts --gpus-per-node 0", hint="leave one of the two out")
         return nodes or 1, 0
     if total % each:
         raise UsageError(
             f"--gpus {total} does not divide by --gpus-per-node {each}: {total} / {each} = {total / each:.2f}",
-            hint=f"ask for {total // each * each or each} or {(total // each + 1) * each} GPUs",
+            hint=f"ask for {_multiples_around(total, each)} GPUs",
         )
     return total // each, each
 
@@ -125,13 +125,17 @@ def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, i
     if nodes is None:
         nodes = max(1, -(-total // most)) if most else 1
     if total % nodes:
-        low, high = total // nodes * nodes, (total // nodes + 1) * nodes
         raise UsageError(
             f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
             + ("" if said else f" (a node has {most})"),
-            hint=f"ask for {low or high} or {high} GPUs" if low else f"ask for {high} GPUs, or fewer nodes",
+            hint=f"ask for {_multiples_around(total, nodes)} GPUs",
         )
     return nodes, total // nodes
+
+
+def _multiples_around(number: int, divisor: int) -> str:
+    low = number // divisor * divisor
+    return f"{low} or {low + divisor}" if low else str(divisor)
 
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:

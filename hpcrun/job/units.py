@@ -11,9 +11,9 @@ import re
 TIME_FORMS = "90 (minutes), 1:30:00, 1-12:00:00, 36h or 90m"
 MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
 
-_SLURM_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
-_HUMAN_TIME = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[KMGT])?(?:i?B)?", re.IGNORECASE)
+_SLURM_TIME = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<rest>\d{1,9}(?::\d{1,9}){0,2})")
+_HUMAN_TIME = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
+_MEMORY = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,6})?)(?:(?P<unit>[KMGT])(?:i?B)?)?", re.IGNORECASE)
 _UNIT_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 

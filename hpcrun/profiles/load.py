@@ -101,10 +101,13 @@ def _bases(file: YamlFile) -> list[str]:
 
 
 def _find_base(base: str, file: YamlFile, folders: Sequence[Path]) -> Path:
-    for folder in folders:
-        candidate = folder / f"{base}{SUFFIX}"
+    searched = list(folders)
+    if base == file.path.stem and file.path.parent in searched:
         # a user's a100 that extends a100 means the one it hides
-        if candidate.is_file() and candidate.resolve() != file.path.resolve():
+        searched = searched[searched.index(file.path.parent) + 1 :]
+    for folder in searched:
+        candidate = folder / f"{base}{SUFFIX}"
+        if candidate.is_file():
             return candidate
     known = [
         path.relative_to(folder).with_suffix("").as_posix() for folder in folders for path in folder.rglob(f"*{SUFFIX}")
@@ -126,7 +129,11 @@ def _merge(under: _Merged, over: _Merged, key: Key = ()) -> None:
         if value is None:
             target.pop(name, None)
             _drop_origins(under, here)
-        elif isinstance(value, dict) and isinstance(target.get(name), dict):
+        elif isinstance(value, dict):
+            if not isinstance(target.get(name), dict):
+                _drop_origins(under, here)
+                target[name] = {}
+            under.origins[here] = over.origins[here]
             _merge(under, over, here)
         else:
             _drop_origins(under, here)
@@ -152,16 +159,18 @@ def _validate(path: Path, merged: _Merged) -> Profile:
 
 
 def _explain(detail: Any, path: Path, merged: _Merged) -> str:
-    key = tuple(str(step) for step in detail["loc"])
-    while key and key not in merged.origins:
-        key = key[:-1]
+    key: Key = ()
+    for step in detail["loc"]:  # pydantic adds words of its own about unions and validators
+        if (*key, str(step)) not in merged.origins:
+            break
+        key = (*key, str(step))
     where = merged.origins.get(key) or path
-    dotted = ".".join(str(step) for step in detail["loc"] if step != "[key]")
+    dotted = ".".join(key) or str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
-        close = nearest(str(detail["loc"][-1]), _keys_beside(detail["loc"][:-1]))
+        close = nearest(key[-1], _keys_beside(key[:-1]))
         return f"{where}: unknown key {dotted!r}" + (f"; did you mean {close!r}?" if close else "")
     text = detail["msg"].removeprefix("Value error, ")
-    return f"{where}: {dotted}: {text[0].lower()}{text[1:]}, not {detail['input']!r}"
+    return f"{where}: {dotted}: {text}" + ("" if detail["type"] == "value_error" else f", not {detail['input']!r}")
 
 
 def _keys_beside(section: tuple[Any, ...]) -> list[str]:

@@ -1,7 +1,13 @@
-"""Reading a YAML file so that every mistake, and every value, can be shown with its line."""
+"""Reading a YAML file so that every mistake, and every value, can be shown with its line.
+
+Built on the parser's events, not on its constructors: numbers and dates keep the spelling a person gave them
+(an account 0042, a version 12.10), and nothing but plain mappings, lists and scalars can come out.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +17,13 @@ from hpcrun.errors import ProfileError
 Key = tuple[str, ...]
 
 _MAX_BYTES = 1_000_000
+_MAX_DEPTH = 20
+# the core schema of YAML 1.2, plain style
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +42,7 @@ class YamlFile:
     """A mapping read from a file, and the line of every key in it.
 
     Attributes:
-        data: plain dicts, lists and scalars.
+        data: dicts, lists, text, true, false and null.
         origins: path of keys, such as ``("gpu", "type")`` → where it stands.
     """
 
@@ -59,60 +72,99 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
     """Parse YAML 1.2 text; ``path`` is for messages and origins.
 
     Raises:
-        ProfileError: broken YAML, a duplicate key, a tag, or something other than a mapping of text keys.
+        ProfileError: broken YAML, a duplicate key, a tag, an alias, or something other than a mapping.
     """
     from ruamel.yaml import YAML
-    from ruamel.yaml.comments import CommentedMap
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        loaded = YAML(typ="rt", pure=True).load(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a %YAML 1.1 directive, which changes nothing here
+            return _Builder(path, iter(YAML(typ="rt", pure=True).parse(text))).build()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ProfileError(f"{where}: {_first_line(error.problem or error)}", hint=_yaml_hint(text, mark)) from None
+        raise ProfileError(f"{where}: {_first_line(error.problem or error)}", hint=_tab_hint(text, mark)) from None
     except YAMLError as error:
         raise ProfileError(f"{path}: {_first_line(error)}") from None
-    if loaded is None:
-        return YamlFile(path, {}, {})
-    if not isinstance(loaded, CommentedMap):
-        raise ProfileError(f"{path}:1: a list of keys and values was expected, such as 'partition: gpu'")
-    origins: dict[Key, Origin] = {}
-    return YamlFile(path, _plain(loaded, (), path, origins), origins)
 
 
 def _first_line(error: object) -> str:
-    return str(error).strip().splitlines()[0]
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "not YAML"
 
 
-def _yaml_hint(text: str, mark: Any) -> str | None:
+def _tab_hint(text: str, mark: Any) -> str | None:
     lines = text.splitlines()
     if mark and mark.line < len(lines) and "\t" in lines[mark.line]:
         return "YAML indents with spaces, not with tabs"
     return None
 
 
-def _plain(value: Any, key: Key, path: Path, origins: dict[Key, Origin]) -> Any:
-    """Turn ruamel's containers into plain ones, noting the line of every key."""
-    tag = getattr(getattr(value, "tag", None), "value", None)
-    if tag is not None:
-        where = origins.get(key) or path
-        raise ProfileError(f"{where}: the YAML tag {tag!r} is not allowed", hint="write the plain value")
-    if isinstance(value, dict):
-        plain: dict[str, Any] = {}
-        for name, item in value.items():
-            line = value.lc.key(name)[0] + 1  # type: ignore[attr-defined]
-            if not isinstance(name, str):
-                raise ProfileError(f"{path}:{line}: the key {name!r} is not text; put it in quotes")
+class _Builder:
+    """Builds plain data from one file's parser events, noting the line of every key."""
+
+    def __init__(self, path: Path, events: Iterator[Any]) -> None:
+        self.path = path
+        self.events = events
+        self.origins: dict[Key, Origin] = {}
+
+    def build(self) -> YamlFile:
+        data: Any = None
+        documents = 0
+        for event in self.events:
+            kind = type(event).__name__
+            if kind == "DocumentStartEvent":
+                documents += 1
+                if documents > 1:
+                    raise self._error(event, "a second document", "one file is one profile")
+                first = next(self.events)
+                data = self._value(first, ())
+                if not isinstance(data, dict | None):
+                    raise self._error(first, "keys and values were expected, such as 'partition: gpu'")
+        return YamlFile(self.path, data or {}, self.origins)
+
+    def _value(self, event: Any, key: Key) -> Any:
+        kind = type(event).__name__
+        if kind == "AliasEvent" or event.anchor is not None:
+            raise self._error(
+                event, "anchors and aliases (& and *) are not read", "write the value out, or use extends"
+            )
+        if event.tag is not None:
+            raise self._error(event, f"the YAML tag {event.tag!r} is not allowed", "write the plain value")
+        if len(key) > _MAX_DEPTH:
+            raise self._error(event, "nested too deeply to be a profile")
+        if kind == "MappingStartEvent":
+            return self._mapping(key)
+        if kind == "SequenceStartEvent":
+            return self._list(key)
+        plain = not event.style
+        return _WORDS[event.value] if plain and event.value in _WORDS else event.value
+
+    def _mapping(self, key: Key) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for event in self.events:
+            if type(event).__name__ == "MappingEndEvent":
+                break
+            if type(event).__name__ != "ScalarEvent":
+                raise self._error(event, "a key must be text")
+            name = event.value
+            if name == "<<" and not event.style:
+                raise self._error(event, "merge keys (<<) are not read", "use extends")
+            if name in found:
+                raise self._error(event, f"the key {name!r} stands here a second time")
             inner = (*key, name)
-            origins[inner] = Origin(path, line)
-            plain[name] = _plain(item, inner, path, origins)
-        return plain
-    if isinstance(value, list):
-        return [_plain(item, key, path, origins) for item in value]
-    for kind in (bool, int, float, str):  # ruamel's scalars are subclasses that remember their spelling
-        if isinstance(value, kind):
-            return kind(value)
-    if value is None:
-        return None
-    return str(value)  # a date
+            self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
+            found[name] = self._value(next(self.events), inner)
+        return found
+
+    def _list(self, key: Key) -> list[Any]:
+        found: list[Any] = []
+        for event in self.events:
+            if type(event).__name__ == "SequenceEndEvent":
+                break
+            found.append(self._value(event, (*key, str(len(found)))))
+        return found
+
+    def _error(self, event: Any, message: str, hint: str | None = None) -> ProfileError:
+        return ProfileError(f"{self.path}:{event.start_mark.line + 1}: {message}", hint=hint)

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,22 +62,21 @@ class RunStore:
         """
         parent = elsewhere or self.root
         folder, aside = parent / run.run_id, parent / f".{run.run_id}"
-        marker = self.root / ACTIVE / run.run_id
-        with _writing(parent):
-            try:
-                for needed in (parent, marker.parent):
-                    needed.mkdir(mode=0o700, parents=True, exist_ok=True)
-                aside.mkdir(mode=0o700)
-                _write(aside / "run.json", run_to_json(run))
-                _write(aside / SCRIPT, script)
-                marker.touch(exist_ok=False)
-                aside.rename(folder)
-                if elsewhere is not None:
-                    self.folder(run.run_id).symlink_to(folder)
-            except BaseException:  # Ctrl-C too leaves nothing half-made
-                shutil.rmtree(aside, ignore_errors=True)
-                marker.unlink(missing_ok=True)
-                raise
+        link, marker = self.folder(run.run_id), self.root / ACTIVE / run.run_id
+        with _writing(parent), ExitStack() as undo:
+            for needed in (parent, marker.parent):
+                needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+            aside.mkdir(mode=0o700)
+            undo.callback(shutil.rmtree, aside, ignore_errors=True)
+            _write(aside / "run.json", run_to_json(run))
+            _write(aside / SCRIPT, script)
+            marker.touch(exist_ok=False)
+            undo.callback(marker.unlink, missing_ok=True)
+            if elsewhere is not None:
+                link.symlink_to(folder)
+                undo.callback(link.unlink, missing_ok=True)
+            aside.rename(folder)
+            undo.pop_all()  # it is made: nothing is undone any more
         return folder
 
     def load(self, run_id: str) -> Run:

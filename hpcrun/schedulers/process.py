@@ -62,7 +62,7 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], lo
         OSError: it cannot be started.
     """
     with log.open("ab") as output:
-        subprocess.Popen(
+        subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -70,4 +70,5 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], lo
             cwd=cwd,
             env=dict(env),
             start_new_session=True,
+            check=False,
         )

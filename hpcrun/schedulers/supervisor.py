@@ -138,4 +138,6 @@ def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | No
 
 
 if __name__ == "__main__":
+    if os.fork():  # the caller waits for this one only, and keeps no child
+        os._exit(0)
     supervise(Path(sys.argv[1]), int(sys.argv[2]))

@@ -44,7 +44,7 @@ def test_arguments_arrive_as_typed(as_researcher: Hpcrun, args: list[bytes]) -> 
 def test_variables_arrive_as_typed(as_researcher: Hpcrun) -> None:
     value = b' "$HOME" `id` \\ \xff\n\''
     job = as_researcher.argv("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--wait", "--env")
-    argv = [*as_researcher.become, *job, b"ODD=" + value, "printenv", "--null", "ODD"]
+    argv: list[str | bytes] = [*as_researcher.become, *job, b"ODD=" + value, "printenv", "--null", "ODD"]
     subprocess.run(argv, env=as_researcher.environ, cwd=as_researcher.folder, check=True, capture_output=True)
     (log,) = as_researcher.runs.glob("*/elements/0/attempts/0/rank-0.out")
     assert log.read_bytes() == value + b"\0"

@@ -126,11 +126,15 @@ def test_one_empty_answer_ends_no_running_job(cluster: Cluster, as_researcher: H
     assert statuses(as_researcher)["alive"]["state"] == "RUNNING"
 
 
-def test_any_number_of_runs_costs_one_squeue_and_one_sacct(as_researcher: Hpcrun) -> None:
+def test_any_number_of_runs_costs_one_squeue_and_one_sacct(cluster: Cluster, as_researcher: Hpcrun) -> None:
     for number in range(5):
         as_researcher(*CPU_JOB, "-J", f"run{number}", "--sbatch", "hold", "true", check=True)
+    ids = [str(run["job_id"]) for run in statuses(as_researcher).values()]
+    accounted = ("sacct", "--allocations", "--noheader", "--format=jobid", f"--jobs={','.join(ids)}")
+    wait_for(lambda: len(cluster.slurm(*accounted).split()) == 5, 30, "the accounting database to know the jobs")
     counted = as_researcher.folder / "counted"
     counted.mkdir()
+    counted.chmod(0o777)
     for command in ("squeue", "sacct", "scontrol", "sinfo"):
         # squeue forgets three of the five, so that sacct is needed
         filter_ = "| tail -n 2" if command == "squeue" else ""

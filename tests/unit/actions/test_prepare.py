@@ -1,0 +1,133 @@
+"""From a request to a script: which profile, what SBATCH_* says, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.submit import Prepared, choose_profile, prepare
+from hpcrun.errors import HpcrunError, ProfileError, UsageError
+from hpcrun.job.resources import Machine
+from hpcrun.profiles.config import Config
+from tests.unit.given import request, surroundings, write
+
+NO_SLURM = "there is no sbatch on PATH"
+
+
+def prepared(folder: Path, profile: str = "site", env: dict[str, str] | None = None, **asked: Any) -> Prepared:
+    write(folder / "train.py", "")
+    own = folder / "own"
+    if not (own / "profiles/site.yaml").exists():
+        write(own / "profiles/site.yaml", "partition: theirs\ntime: {default: 1h}\ngpu: {type: a100, per_node: 4}\n")
+    around = surroundings(folder, {"PATH": "/usr/bin:/bin", **(env or {})}, own=(own,))
+    return prepare(request(**asked), profile, around, lambda: Machine(cpus=4))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "directive", "read"),
+    [
+        ("SBATCH_PARTITION", "debug", "partition", "debug"),
+        ("SBATCH_ACCOUNT", "proj", "account", "proj"),
+        ("SBATCH_QOS", "high", "qos", "high"),
+        ("SBATCH_CONSTRAINT", "ib", "constraint", "ib"),
+        ("SBATCH_RESERVATION", "mine", "reservation", "mine"),
+        ("SBATCH_TIMELIMIT", "30", "time", "00:30:00"),
+        ("SBATCH_TIMELIMIT", "1-00:00:00", "time", "1-00:00:00"),
+    ],
+)
+def test_sbatch_s_variables_come_before_the_profile(
+    variable: str, value: str, directive: str, read: str, tmp_path: Path
+) -> None:
+    assert prepared(tmp_path, env={variable: value}).plan.directive(directive) == read
+
+
+def test_a_flag_comes_before_sbatch_s_variables(tmp_path: Path) -> None:
+    env = {"SBATCH_PARTITION": "env", "SBATCH_TIMELIMIT": "30"}
+    plan = prepared(tmp_path, env=env, partition="flag", walltime_s="2h").plan
+    assert (plan.directive("partition"), plan.directive("time")) == ("flag", "02:00:00")
+
+
+@pytest.mark.parametrize(
+    "env", [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SLURM_JOB_ID": "1"}, {"SBATCH_EXCLUSIVE": "1"}]
+)
+def test_empty_ones_those_of_an_enclosing_job_and_all_others_are_passed_over(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    plan = prepared(tmp_path, env=env).plan
+    assert plan.directive("partition") == "theirs"
+    assert "exclusive" not in dict(plan.directives)
+
+
+def test_a_time_limit_that_cannot_be_read_is_refused_by_its_variable(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="SBATCH_TIMELIMIT: 'soon' is not a time"):
+        prepared(tmp_path, env={"SBATCH_TIMELIMIT": "soon"})
+
+
+def test_a_local_job_does_not_hear_sbatch_s_variables(tmp_path: Path) -> None:
+    assert prepared(tmp_path, "local", env={"SBATCH_TIMELIMIT": "soon"}).plan.walltime_s is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "env", "config", "no_slurm", "chosen"),
+    [
+        ("flag", {"HPCRUN_PROFILE": "env"}, "config", None, "flag"),
+        (None, {"HPCRUN_PROFILE": "env"}, "config", None, "env"),
+        (None, {}, "config", None, "config"),
+        (None, {}, "config", NO_SLURM, "config"),
+        (None, {}, None, NO_SLURM, "local"),
+        (None, {"HPCRUN_PROFILE": ""}, None, NO_SLURM, "local"),
+    ],
+)
+def test_the_profile_is_the_first_that_is_named(
+    asked: str | None, env: dict[str, str], config: str | None, no_slurm: str | None, chosen: str, tmp_path: Path
+) -> None:
+    assert choose_profile(asked, surroundings(tmp_path, env, config=Config(config)), no_slurm) == chosen
+
+
+def test_where_there_is_slurm_and_nothing_names_a_profile_all_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no profile is chosen") as refused:
+        choose_profile(None, surroundings(tmp_path, {}), None)
+    assert refused.value.hint is not None
+    assert "a100, h100, l40s, local, v100" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "exit_code"),
+    [
+        ({"gpus": "3", "nodes": 2}, 2),
+        ({"gpus": "0", "launcher": "torchrun"}, 2),
+        ({"gpus": "8", "nodes": 1}, 4),
+        ({"profile": "sit"}, 3),
+        ({"sbatch": ["output=/x"]}, 2),
+        ({"gpus": "h100:4"}, 2),
+        ({"script": "none.py"}, 2),
+        ({"sbatch": ["comment=a\nb"]}, 2),
+    ],
+)
+def test_bad_input_is_one_message_with_the_exit_code_of_its_kind(
+    asked: dict[str, Any], exit_code: int, tmp_path: Path
+) -> None:
+    with pytest.raises(HpcrunError) as refused:
+        prepared(tmp_path, **asked)
+    assert refused.value.exit_code == exit_code
+    assert refused.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["sbatch: {output: /x}\n", "sbatch: {a b: c}\n", 'sbatch: {comment: "a\\nb"}\n', 'setup: ["a\\0b"]\n']
+)
+def test_a_mistake_of_the_profile_s_own_is_a_profile_error(text: str, tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/site.yaml", text)
+    with pytest.raises(ProfileError):
+        prepared(tmp_path)
+
+
+def test_one_s_own_template_is_used(tmp_path: Path) -> None:
+    write(tmp_path / "own/templates/job.sh.j2", "#!/bin/bash\necho {{ plan.name | q }}\n")
+    assert prepared(tmp_path).script.text == "#!/bin/bash\necho train\n"
+
+
+def test_the_same_request_makes_the_same_bytes(tmp_path: Path) -> None:
+    assert prepared(tmp_path, gpus="4").script == prepared(tmp_path, gpus="4").script

@@ -1,0 +1,152 @@
+"""The command line of a job: every option once, and all behind SCRIPT is the script's own."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import pytest
+import typer
+
+from hpcrun.cli.options import JobOptions, takes_job
+from hpcrun.job.directives import OPTIONS
+from hpcrun.job.request import JobRequest, option_of, read_request
+
+
+def parse(*args: str) -> dict[str, Any]:
+    """What a command receives that takes a job."""
+    seen: list[dict[str, Any]] = []
+    app = typer.Typer()
+
+    @app.command(context_settings={"allow_interspersed_args": False})
+    @takes_job
+    def command(asked: dict[str, Any], dry_run: bool = False) -> None:
+        seen.append(asked | {"dry_run": dry_run})
+
+    app(list(args), standalone_mode=False)
+    (asked,) = seen
+    return {name: value for name, value in asked.items() if value not in (None, False)}
+
+
+@pytest.mark.parametrize(
+    ("args", "field", "value"),
+    [
+        (["-N", "2"], "nodes", 2),
+        (["--nodes", "2"], "nodes", 2),
+        (["-G", "4"], "gpus", "4"),
+        (["--gpus=a100:4"], "gpus", "a100:4"),
+        (["--gpus-per-node", "2"], "gpus_per_node", "2"),
+        (["--nproc-per-node", "2"], "nproc_per_node", 2),
+        (["-t", "36h"], "walltime_s", "36h"),
+        (["--time", "1-00:00:00"], "walltime_s", "1-00:00:00"),
+        (["--mem", "64G"], "memory_mb", "64G"),
+        (["--cpus", "4"], "cpus", 4),
+        (["-c", "4"], "cpus_per_task", 4),
+        (["--cpus-per-gpu", "4"], "cpus_per_gpu", 4),
+        (["-p", "gpu"], "partition", "gpu"),
+        (["-A", "proj"], "account", "proj"),
+        (["-q", "high"], "qos", "high"),
+        (["-C", "ib&a100"], "constraint", "ib&a100"),
+        (["-x", "node1"], "exclude", "node1"),
+        (["-w", "node2"], "nodelist", "node2"),
+        (["--reservation", "r"], "reservation", "r"),
+        (["-J", "name"], "name", "name"),
+        (["-P", "a100"], "profile", "a100"),
+        (["--sbatch", "a=b", "--sbatch", "exclusive"], "sbatch", ["a=b", "exclusive"]),
+        (["--no-sbatch", "mem"], "no_sbatch", ["mem"]),
+        (["--env", "A=b=c"], "env", ["A=b=c"]),
+        (["--load", "cuda", "--load", "nccl"], "load", ["cuda", "nccl"]),
+        (["--setup", "ulimit -c 0"], "setup", ["ulimit -c 0"]),
+        (["--launcher", "srun"], "launcher", "srun"),
+        (["--python", "/x"], "python", "/x"),
+        (["--workdir", "/x"], "workdir", "/x"),
+        (["--mail-user", "me", "--mail-type", "END"], "mail_type", "END"),
+        (["-m"], "module", True),
+        (["--module"], "module", True),
+        (["--dry-run"], "dry_run", True),
+    ],
+)
+def test_an_option_reaches_its_field(args: list[str], field: str, value: object) -> None:
+    assert parse(*args, "train.py")[field] == value
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["--lr", "1e-3"],
+        ["--nodes", "3", "-N", "5", "--gpus=7"],
+        ["--help"],
+        ["--", "x"],
+        ["--"],
+        ["-m"],
+        ["", " ", "a b", "$HOME", "*", "\n"],
+        ["--dry-run"],
+        ["other.py", "--gpus", "1"],
+        ["-1"],
+        ["\udcff"],
+    ],
+)
+def test_all_behind_the_script_is_the_script_s_own_untouched(args: list[str]) -> None:
+    asked = parse("--gpus", "4", "train.py", *args)
+    assert asked.pop("args", None) == (args or None)
+    assert asked == {"gpus": "4", "script": "train.py"}
+
+
+def test_a_module_is_named_like_a_script() -> None:
+    assert parse("--gpus", "4", "-m", "pkg.train", "--lr", "1") == {
+        "gpus": "4",
+        "module": True,
+        "script": "pkg.train",
+        "args": ["--lr", "1"],
+    }
+
+
+@pytest.mark.parametrize("args", [["--gpu", "4", "a.py"], ["-Z", "a.py"], ["--nodes", "two", "a.py"], ["--gpus", "4"]])
+def test_an_unknown_option_or_a_missing_script_is_refused(args: list[str]) -> None:
+    with pytest.raises(typer.TyperException):
+        parse(*args)
+
+
+def test_every_field_of_a_request_has_an_option_and_every_option_a_field() -> None:
+    options = set(get_type_hints(JobOptions)) - {"profile"}
+    assert options == set(JobRequest.model_fields) - {"script", "args"}
+
+
+def names() -> dict[str, tuple[str | None, list[str]]]:
+    """Return field → help text and names of its option, as the program has them."""
+    app = typer.Typer()
+
+    @app.command()
+    @takes_job
+    def command(asked: dict[str, Any]) -> None:
+        """Take a job."""
+
+    parameters = typer.main.get_command(app).params
+    return {
+        str(parameter.name): (getattr(parameter, "help", None), parameter.opts)
+        for parameter in parameters
+        if parameter.name in get_type_hints(JobOptions)
+    }
+
+
+def test_every_option_is_named_as_messages_name_it() -> None:
+    for field, (_, options) in names().items():
+        assert option_of(field) in options
+
+
+def test_every_option_has_a_help_text_and_no_two_share_a_name() -> None:
+    assert all(help_ for help_, _ in names().values())
+    every = [name for _, options in names().values() for name in options]
+    assert len(set(every)) == len(every)
+
+
+def test_an_option_that_is_also_a_directive_has_the_directive_s_name() -> None:
+    assert {directive: option_of(field) for directive, field in OPTIONS.items()} == {
+        directive: f"--{directive}" for directive in OPTIONS
+    }
+
+
+def test_what_was_not_typed_is_not_asked_for() -> None:
+    asked = parse("train.py")
+    assert asked == {"script": "train.py"}
+    assert read_request(asked).model_dump(exclude_defaults=True) == asked

@@ -1,0 +1,107 @@
+"""What tests start from: requests as typed, profiles as written, plans, templates, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.surroundings import Surroundings
+from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest, read_request
+from hpcrun.job.resources import Machine
+from hpcrun.job.script import Script, TemplateSource, render_script
+from hpcrun.profiles.config import Config
+from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.templates import load_templates
+from hpcrun.runs.record import Run
+
+PYTHON = PythonEnvironment("/opt/venv/bin/python", "virtual environment", "/opt/venv")
+
+
+def request(script: str = "train.py", **asked: Any) -> JobRequest:
+    """A request, with values as they are typed."""
+    return read_request({"script": script, **asked})
+
+
+def cluster(**said: Any) -> Profile:
+    """A Slurm cluster of nodes with four A100s, unless it says otherwise."""
+    return Profile(**{"name": "big", "gpu": {"type": "a100", "per_node": 4}, **said})
+
+
+def cpu_cluster(**said: Any) -> Profile:
+    """A Slurm cluster without GPUs."""
+    return Profile(**{"name": "thin", **said})
+
+
+def laptop(**said: Any) -> Profile:
+    """This machine, without Slurm."""
+    return Profile(**{"name": "local", "scheduler": "local", **said})
+
+
+def plan(
+    profile: Profile | None = None,
+    *,
+    script: str = "train.py",
+    python: PythonEnvironment = PYTHON,
+    machine: Machine | None = None,
+    **asked: Any,
+) -> Plan:
+    """The plan of a request on a profile."""
+    return build_plan(request(script, **asked), profile or cluster(), python=python, machine=machine or Machine(cpus=8))
+
+
+def templates() -> dict[str, TemplateSource]:
+    """The shipped templates."""
+    return load_templates([shipped_folder("templates")])
+
+
+def script(plan: Plan) -> Script:
+    """The script of a plan, by the shipped templates."""
+    return render_script(plan, templates())
+
+
+def surroundings(
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    own: tuple[Path, ...] = (),
+    config: Config | None = None,
+    own_python: str | None = None,
+) -> Surroundings:
+    """A caller in ``folder`` whose own configuration folders are ``own``, most important first."""
+    return Surroundings(
+        env=env if env is not None else {"PATH": "/usr/bin:/bin"},
+        cwd=folder,
+        host="here",
+        config=config or Config(),
+        profile_folders=(*(path / "profiles" for path in own), shipped_folder("cluster_profiles")),
+        template_folders=(*(path / "templates" for path in own), shipped_folder("templates")),
+        own_python=own_python,
+    )
+
+
+def run(run_id: str = "20260102-030405-train-0a1b", **said: Any) -> Run:
+    """A run as it was submitted to a Slurm cluster called ``alpha``."""
+    values: dict[str, Any] = {
+        "name": run_id[16:-5] or run_id,
+        "scheduler": "slurm",
+        "cluster": "alpha",
+        "host": "login1",
+        "created_s": 1000.0,
+        "job_id": "4711",
+        "profile": "big",
+        "nodes": 2,
+        "gpus_per_node": 2,
+        "world_size": 4,
+        "walltime_s": 3600,
+    }
+    return Run(run_id=run_id, **{**values, **said})
+
+
+def write(path: Path, text: str) -> Path:
+    """A file with this text, its folders made; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path

@@ -1,0 +1,165 @@
+"""Directives: which may be set freely, which are hpcrun's, which are unknown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.errors import UsageError
+from hpcrun.job.directives import (
+    ESSENTIAL,
+    EXCLUSIVE,
+    KNOWN,
+    OPTIONS,
+    OWNED,
+    Directives,
+    check_free_key,
+    directive_line,
+    normalise_key,
+    remove_directive,
+    set_directive,
+    unknown_note,
+)
+from hpcrun.job.request import JobRequest
+
+
+@pytest.mark.parametrize("key", ["mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"])
+def test_a_key_may_be_written_with_dashes_or_underscores(key: str) -> None:
+    assert normalise_key(key) == "mem-per-cpu"
+
+
+@pytest.mark.parametrize("key", sorted(OWNED))
+def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead(key: str) -> None:
+    with pytest.raises(UsageError, match=f"--sbatch {key}: hpcrun owns the directive '{key}'") as refused:
+        check_free_key(key, f"--sbatch {key}")
+    assert refused.value.hint is not None
+    assert OWNED[key] in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [
+        ("output", "--output-dir"),
+        ("error", "--output-dir"),
+        ("job-name", "--name"),
+        ("chdir", "--workdir"),
+        ("export", "--env"),
+        ("gres", "--gpus"),
+        ("nodes", "--nodes"),
+        ("wait", "--wait"),
+        ("test-only", "--dry-run"),
+        ("cpus-per-task", "--cpus-per-task"),
+        ("nodelist", "--nodelist"),
+    ],
+)
+def test_the_refusal_names_the_option_to_use(key: str, option: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_free_key(key, "--sbatch")
+    assert refused.value.hint is not None
+    assert option in refused.value.hint
+
+
+@pytest.mark.parametrize("key", ["array", "output", "requeue", "signal"])
+def test_the_directives_the_script_depends_on_are_owned(key: str) -> None:
+    assert key in OWNED
+
+
+@pytest.mark.parametrize("key", ["", "--", "a b", "é", "a;b", "x\n#SBATCH --uid", "a/b"])
+def test_what_cannot_be_an_option_of_sbatch_is_refused(key: str) -> None:
+    with pytest.raises(UsageError, match="cannot be an sbatch option"):
+        check_free_key(key, f"--sbatch {key}")
+
+
+@given(st.text(max_size=20))
+def test_any_key_is_taken_or_refused_in_words(key: str) -> None:
+    try:
+        name = check_free_key(key, "--sbatch")
+    except UsageError as error:
+        assert error.hint
+    else:
+        assert directive_line(name, None).isascii()
+
+
+@pytest.mark.parametrize("key", ["exclusive", "mem-per-gpu", "dependency", "partition", "licenses", "comment", "nice"])
+def test_a_directive_of_sbatch_goes_through_without_a_word(key: str) -> None:
+    assert check_free_key(key, "--sbatch") == key
+    assert unknown_note(key) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "close"), [("exclusiv", "exclusive"), ("licences", "licenses"), ("dependancy", "dependency")]
+)
+def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name(key: str, close: str) -> None:
+    assert check_free_key(key, "--sbatch") == key
+    note = unknown_note(key)
+    assert note is not None
+    assert f"{key!r} is not one hpcrun knows" in note
+    assert f"did you mean {close!r}?" in note
+
+
+def test_a_site_s_own_directive_is_left_to_sbatch() -> None:
+    note = unknown_note("zzz-bowl")
+    assert note is not None
+    assert "did you mean" not in note
+
+
+@pytest.mark.parametrize("wanted", ["mem", "mem-per-cpu", "mem-per-gpu"])
+def test_the_forms_of_memory_exclude_each_other(wanted: str) -> None:
+    directives: Directives = {"mem": "1G", "time": "1:00:00"}
+    set_directive(directives, wanted, "2G")
+    assert directives == {"time": "1:00:00", wanted: "2G"}
+
+
+def test_a_directive_set_twice_keeps_the_last_value() -> None:
+    directives: Directives = {}
+    set_directive(directives, "comment", "a")
+    set_directive(directives, "comment", "b")
+    assert directives == {"comment": "b"}
+
+
+@pytest.mark.parametrize("key", ["mem", "--mem", " mem"])
+def test_a_directive_can_be_removed(key: str) -> None:
+    directives: Directives = {"mem": "1G", "time": "1:00:00"}
+    remove_directive(directives, key)
+    assert directives == {"time": "1:00:00"}
+
+
+@pytest.mark.parametrize("key", sorted(ESSENTIAL))
+def test_what_the_script_cannot_do_without_cannot_be_removed(key: str) -> None:
+    with pytest.raises(UsageError, match=f"--no-sbatch {key}: the script cannot do without it"):
+        remove_directive({key: "x"}, key)
+
+
+@pytest.mark.parametrize(("key", "hint"), [("tim", "did you mean 'time'?"), ("zzz", "set are: mem, time")])
+def test_removing_what_nothing_sets_is_refused_with_what_is_set(key: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="nothing sets it") as refused:
+        remove_directive({"mem": "1G", "time": "1", "nodes": "1"}, key)
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("exclusive", None, "--exclusive"),
+        ("partition", "gpu", "--partition=gpu"),
+        ("comment", "my project", '--comment="my project"'),
+        ("comment", 'a "b"', '--comment="a \\"b\\""'),
+        ("comment", "", '--comment=""'),
+    ],
+)
+def test_a_line_is_written_as_sbatch_reads_it(key: str, value: str | None, line: str) -> None:
+    assert directive_line(key, value) == line
+
+
+@pytest.mark.parametrize("value", ["a\n#SBATCH --uid=0", "é", "a hetjob"])
+def test_a_value_that_sbatch_cannot_read_is_refused_with_its_key(value: str) -> None:
+    with pytest.raises(UsageError, match="directive 'comment', value"):
+        directive_line("comment", value)
+
+
+def test_no_directive_is_both_owned_and_free() -> None:
+    assert not set(OWNED) & set(OPTIONS)
+    assert set(OPTIONS.values()) <= set(JobRequest.model_fields)
+    assert all(key in {*KNOWN, *OPTIONS} for group in EXCLUSIVE for key in group)
+    assert all(key == normalise_key(key) for key in (*OWNED, *OPTIONS, *KNOWN))

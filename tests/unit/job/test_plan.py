@@ -1,0 +1,244 @@
+"""The plan: every number and word of the script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.errors import UsageError
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.resources import Machine
+from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop, plan
+
+
+@pytest.mark.parametrize(
+    ("form", "type_", "directive", "value"),
+    [
+        ("gres", "a100", "gres", "gpu:a100:2"),
+        ("gres", None, "gres", "gpu:2"),
+        ("gpus-per-node", "a100", "gpus-per-node", "a100:2"),
+        ("gpus-per-node", None, "gpus-per-node", "2"),
+        ("gpus", "a100", "gpus", "a100:4"),
+        ("gpus", None, "gpus", "4"),
+    ],
+)
+def test_gpus_are_asked_for_in_the_form_the_site_wants(
+    form: str, type_: str | None, directive: str, value: str
+) -> None:
+    decided = plan(cluster(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=2)
+    forms = {name: text for name, text in decided.directives if name in ("gres", "gpus-per-node", "gpus")}
+    assert forms == {directive: value}
+
+
+def test_a_cpu_job_asks_for_no_gpu_in_any_form() -> None:
+    assert not {"gres", "gpus", "gpus-per-node"} & {name for name, _ in plan(cluster(), gpus="0").directives}
+
+
+def test_the_size_of_a_job_stands_in_its_directives() -> None:
+    decided = plan(
+        cluster(cpu={"per_gpu": 8}, memory={"per_gpu": "10G"}, time={"default": "1:00:00"}), gpus="4", nodes=2
+    )
+    directives = dict(decided.directives)
+    wanted = {"nodes": "2", "ntasks-per-node": "1", "cpus-per-task": "16", "mem": "20G", "time": "01:00:00"}
+    assert {name: directives[name] for name in wanted} == wanted
+
+
+def test_srun_has_a_task_for_each_gpu() -> None:
+    decided = plan(cluster(cpu={"per_gpu": 8}), gpus="4", nodes=2, launcher="srun")
+    assert decided.directive("ntasks-per-node") == "2"
+    assert decided.directive("cpus-per-task") == "8"
+
+
+def test_where_nothing_is_said_of_memory_and_time_the_site_decides() -> None:
+    assert not {"mem", "time"} & {name for name, _ in plan(cluster(), gpus="4").directives}
+
+
+def test_every_job_is_submitted_without_requeue_and_appends_its_log() -> None:
+    directives = dict(plan().directives)
+    assert directives["no-requeue"] is None
+    assert "no-requeue" in directives
+    assert directives["open-mode"] == "append"
+
+
+@pytest.mark.parametrize(
+    ("field", "directive"),
+    [
+        ("partition", "partition"),
+        ("account", "account"),
+        ("qos", "qos"),
+        ("constraint", "constraint"),
+        ("reservation", "reservation"),
+        ("exclude", "exclude"),
+        ("nodelist", "nodelist"),
+        ("mail_user", "mail-user"),
+        ("mail_type", "mail-type"),
+        ("workdir", "chdir"),
+    ],
+)
+def test_what_is_asked_for_is_passed_on(field: str, directive: str) -> None:
+    asked: dict[str, Any] = {field: "value"}
+    assert plan(**asked).directive(directive) == "value"
+
+
+@pytest.mark.parametrize("field", ["partition", "account", "qos", "constraint"])
+def test_a_flag_comes_before_the_profile_and_the_profile_before_nothing(field: str) -> None:
+    profile, asked = cluster(**{field: "theirs"}), {field: "mine"}
+    assert plan(profile).directive(field) == "theirs"
+    assert plan(profile, **dict[str, Any](asked)).directive(field) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("item", "key", "value"),
+    [
+        ("exclusive", "exclusive", None),
+        ("comment=my project", "comment", "my project"),
+        ("--licenses=matlab:1", "licenses", "matlab:1"),
+        ("mem_per_gpu=10G", "mem-per-gpu", "10G"),
+        ("comment=a=b", "comment", "a=b"),
+        ("comment=", "comment", ""),
+    ],
+)
+def test_any_other_directive_can_be_set(item: str, key: str, value: str | None) -> None:
+    assert (key, value) in plan(sbatch=[item]).directives
+
+
+@pytest.mark.parametrize(
+    "item", ["array=1-3", "output=/x", "requeue", "signal=B:USR1@60", "--gres=gpu:1", "job_name=x"]
+)
+def test_a_directive_of_hpcrun_s_own_is_refused(item: str) -> None:
+    with pytest.raises(UsageError, match="hpcrun owns the directive") as refused:
+        plan(sbatch=[item])
+    assert f"--sbatch {item}" in refused.value.message
+    assert refused.value.hint
+
+
+def test_an_unknown_directive_is_noted_in_the_plan() -> None:
+    decided = plan(sbatch=["licences=matlab"])
+    assert ("licences", "matlab") in decided.directives
+    assert any("did you mean 'licenses'?" in note for note in decided.notes)
+    assert plan(sbatch=["licenses=matlab"]).notes == ()
+
+
+def test_a_profile_s_own_directives_stand_in_the_script_and_a_flag_changes_them() -> None:
+    profile = cluster(sbatch={"comment": "theirs", "exclusive": True, "nice": "5"})
+    directives = dict(plan(profile).directives)
+    assert (directives["comment"], directives["exclusive"], directives["nice"]) == ("theirs", None, "5")
+    assert plan(profile, sbatch=["comment=mine"]).directive("comment") == "mine"
+
+
+def test_a_directive_that_the_profile_sets_can_be_removed() -> None:
+    profile = cluster(memory={"per_gpu": "10G"}, partition="gpu", sbatch={"comment": "theirs"})
+    decided = plan(profile, gpus="4", no_sbatch=["mem", "comment", "--partition"])
+    assert not {"mem", "comment", "partition"} & {name for name, _ in decided.directives}
+
+
+def test_removing_a_directive_that_is_not_set_is_refused() -> None:
+    with pytest.raises(UsageError, match="--no-sbatch licenses: nothing sets it"):
+        plan(no_sbatch=["licenses"])
+
+
+@pytest.mark.parametrize("form", ["mem-per-cpu", "mem-per-gpu"])
+def test_another_form_of_memory_takes_the_place_of_the_profile_s(form: str) -> None:
+    decided = plan(cluster(memory={"per_gpu": "10G"}), gpus="4", sbatch=[f"{form}=4G"])
+    assert {name: value for name, value in decided.directives if name.startswith("mem")} == {form: "4G"}
+
+
+@pytest.mark.parametrize(
+    ("set_by_profile", "asked", "directive", "value"),
+    [
+        ({"mem-per-cpu": "4G"}, {"memory_mb": "8G"}, "mem", "8G"),
+        ({"mem": "4G"}, {"memory_mb": "8G"}, "mem", "8G"),
+        ({"time": "1:00:00"}, {"walltime_s": "2h"}, "time", "02:00:00"),
+        ({"partition": "theirs"}, {"partition": "mine"}, "partition", "mine"),
+        ({"qos": "theirs"}, {"qos": "mine"}, "qos", "mine"),
+    ],
+)
+def test_a_flag_comes_before_the_same_directive_of_the_profile(
+    set_by_profile: dict[str, str], asked: dict[str, Any], directive: str, value: str
+) -> None:
+    decided = plan(cluster(sbatch=set_by_profile), gpus="4", **asked)
+    assert decided.directive(directive) == value
+    if directive == "mem":
+        assert decided.directive("mem-per-cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "memory_mb"),
+    [({"sbatch": ["mem-per-cpu=4G"]}, None), ({"no_sbatch": ["mem"]}, None), ({"sbatch": ["mem=4G"]}, 4096)],
+)
+def test_the_plan_says_the_memory_that_the_script_asks_for(asked: dict[str, Any], memory_mb: int | None) -> None:
+    assert plan(cluster(memory={"per_gpu": "10G"}), gpus="4", **asked).memory_mb == memory_mb
+
+
+@pytest.mark.parametrize(
+    ("asked", "walltime_s"), [({"no_sbatch": ["time"]}, None), ({"sbatch": ["time=2:00:00"]}, 7200)]
+)
+def test_the_plan_says_the_time_that_the_script_asks_for(asked: dict[str, Any], walltime_s: int | None) -> None:
+    assert plan(cluster(time={"default": "1:00:00"}), gpus="4", **asked).walltime_s == walltime_s
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "command"),
+    [
+        ("train.py", {"args": ["--lr", "1e-3"]}, ("/opt/venv/bin/python", "-u", "train.py", "--lr", "1e-3")),
+        ("pkg.train", {"module": True, "args": ["x"]}, ("/opt/venv/bin/python", "-u", "-m", "pkg.train", "x")),
+        ("./run.sh", {"args": ["x"]}, ("./run.sh", "x")),
+        ("lightning", {"args": ["fit"]}, ("lightning", "fit")),
+    ],
+)
+def test_a_rank_runs_the_script_with_the_job_s_python_or_the_program_itself(
+    script: str, asked: dict[str, Any], command: tuple[str, ...]
+) -> None:
+    assert plan(script=script, **asked).command == command
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "name"),
+    [
+        ("/a/b/train.py", {}, "train"),
+        ("pkg.sub.train", {"module": True}, "train"),
+        ("my script.py", {}, "my-script"),
+        ("hetjob.py", {}, "het-job"),
+        ("./run.sh", {}, "run"),
+        ("train.py", {"name": "other"}, "other"),
+    ],
+)
+def test_a_job_is_called_after_its_script_unless_it_has_a_name(script: str, asked: dict[str, Any], name: str) -> None:
+    decided = plan(script=script, **asked)
+    assert (decided.name, decided.directive("job-name")) == (name, name)
+
+
+def test_modules_setup_and_variables_of_the_profile_come_before_those_asked_for() -> None:
+    profile = cluster(modules=["cuda/12.6"], setup=["ulimit -c 0"], env={"A": "1", "B": "1"})
+    decided = plan(profile, load=["nccl"], setup=["echo hi"], env=["B=2", "C=3"])
+    assert decided.modules == ("cuda/12.6", "nccl")
+    assert decided.setup == ("ulimit -c 0", "echo hi")
+    assert decided.env == (("A", "1"), ("B", "2"), ("C", "3"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "threads"),
+    [
+        ({"gpus": "4", "cpus": 32}, 8),
+        ({"gpus": "4", "cpus": 30}, 7),
+        ({"gpus": "4", "cpus": 2}, 1),
+        ({"gpus": "0", "cpus": 16}, 16),
+        ({"gpus": "4", "launcher": "python", "cpus": 32}, 32),
+    ],
+)
+def test_a_rank_s_threads_are_its_share_of_the_cpus(asked: dict[str, Any], threads: int) -> None:
+    assert plan(**asked).cpus_per_rank == threads
+
+
+def test_a_local_job_has_no_directives_and_says_how_the_gpus_are_shared() -> None:
+    decided = plan(laptop(), machine=Machine(8, ("0", "1")), gpus="2", nodes=2)
+    assert decided.directives == ()
+    assert decided.local_gpus == (("0",), ("1",))
+    assert plan(laptop(), machine=Machine(8), gpus="2").notes[0].startswith("no GPU here for 2 ranks")
+
+
+def test_the_same_request_makes_the_same_plan() -> None:
+    python = PythonEnvironment("python3", "the first on the job's PATH")
+    assert plan(cpu_cluster(), python=python, gpus="0") == plan(cpu_cluster(), python=python, gpus="0")
+    assert plan().python == PYTHON

@@ -1,0 +1,64 @@
+"""The profile as a model: what a person may write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hpcrun.job.profile import Profile
+from tests.unit.given import cluster
+
+
+@pytest.mark.parametrize(
+    ("said", "default_s"), [("1:00:00", 3600), ("90", 5400), ("36h", 129600), ("1-00:00:00", 86400)]
+)
+def test_a_time_may_be_written_in_any_form(said: str, default_s: int) -> None:
+    assert cluster(time={"default": said}).time.default == default_s
+
+
+@pytest.mark.parametrize(("said", "megabytes"), [("64G", 65536), (500, 500), ("1.5T", 1572864), (0, 0)])
+def test_a_memory_size_may_be_written_in_any_form(said: str | int, megabytes: int) -> None:
+    assert cluster(memory={"per_node": said}).memory.per_node == megabytes
+
+
+def test_numbers_are_read_from_text() -> None:
+    profile = cluster(gpu={"per_node": "4"}, cpu={"per_gpu": "16"})
+    assert (profile.gpu.per_node, profile.cpu.per_gpu) == (4, 16)
+
+
+def test_a_bare_directive_is_written_true() -> None:
+    assert cluster(sbatch={"exclusive": True}).sbatch == {"exclusive": True}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"partition": True},
+        {"partition": ""},
+        {"env": {"A": True}},
+        {"env": {"A": ["x"]}},
+        {"env": {"1A": "x"}},
+        {"env": {"A B": "x"}},
+        {"sbatch": {"exclusive": False}},
+        {"gpu": {"per_node": -1}},
+        {"gpu": {"per_node": "four"}},
+        {"gpu": {"per_node": True}},
+        {"gpu": {"directive": "tres"}},
+        {"cpu": {"per_node": 0}},
+        {"memory": {"per_node": True}},
+        {"memory": {"per_node": "lots"}},
+        {"time": {"max": True}},
+        {"time": {"max": "0"}},
+        {"scheduler": "pbs"},
+        {"launcher": "mpirun"},
+        {"setup": "echo hi"},
+        {"modules": "cuda"},
+        {"gpus": {}},
+        {"gpu": {"pernode": 4}},
+    ],
+)
+def test_what_means_nothing_is_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Profile(name="x", **said)

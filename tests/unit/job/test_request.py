@@ -1,0 +1,110 @@
+"""What a person typed, read into a request or refused with the option's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.errors import UsageError
+from hpcrun.job.request import GpuCount, JobRequest, option_of, read_request
+from tests.unit.given import plan, request, script
+
+
+@pytest.mark.parametrize(
+    ("typed", "count", "type_"),
+    [("4", 4, None), ("0", 0, None), ("a100:4", 4, "a100"), ("a100_40gb:1", 1, "a100_40gb")],
+)
+def test_gpus_are_a_number_perhaps_of_a_type(typed: str, count: int, type_: str | None) -> None:
+    assert request(gpus=typed).gpus == GpuCount(count=count, type=type_)
+    assert request(gpus_per_node=typed).gpus_per_node == GpuCount(count=count, type=type_)
+
+
+@pytest.mark.parametrize("typed", ["", "four", "-1", "4.5", ":4", "a100:", "a100", "a100:x", "²", "4 ", "1e1"])
+@pytest.mark.parametrize("field", ["gpus", "gpus_per_node"])
+def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
+    with pytest.raises(UsageError, match="is not a number of GPUs; write 4 or a100:4") as refused:
+        request(**{field: typed})
+    assert refused.value.message.startswith(f"{option_of(field)}: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"nodes": 0}, "--nodes: 0: input should be greater than or equal to 1"),
+        ({"cpus_per_task": -1}, "--cpus-per-task: -1: "),
+        ({"nproc_per_node": 0}, "--nproc-per-node: 0: "),
+        ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
+        ({"walltime_s": "0"}, "--time: a time of zero"),
+        ({"memory_mb": "lots"}, "--mem: 'lots' is not a memory size"),
+        ({"launcher": "mpirun"}, "--launcher: 'mpirun': input should be 'torchrun', 'srun' or 'python'"),
+        ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
+        ({"name": "a\nb"}, "--name: 'a\\nb' cannot be a job's name"),
+        ({"name": "hetjob"}, "--name: 'hetjob' cannot be a job's name"),
+        ({"env": ["NCCL_DEBUG"]}, "--env: 'NCCL_DEBUG' has no '='; write NAME=VALUE"),
+        ({"env": ["1A=b"]}, "--env: '1A' cannot be a variable's name"),
+        ({"env": ["=b"]}, "--env: '' cannot be a variable's name"),
+        ({"partition": ""}, "--partition: is empty"),
+        ({"account": "  "}, "--account: is empty"),
+        ({"mail_user": ""}, "--mail-user: is empty"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_refused_by_its_option(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        request(**asked)
+    assert refused.value.message.startswith(message)
+    assert "\n" not in refused.value.message
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "pair"),
+    [
+        ("A=b", ("A", "b")),
+        ("A=", ("A", "")),
+        ("A=b=c", ("A", "b=c")),
+        ("A= b\n", ("A", " b\n")),
+        ("A=\udcff", ("A", "\udcff")),
+    ],
+)
+def test_a_variable_keeps_its_value_as_it_was_typed(typed: str, pair: tuple[str, str]) -> None:
+    assert request(env=[typed]).env == (pair,)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=20)))
+def test_the_script_s_arguments_are_kept_as_they_are(args: list[str]) -> None:
+    assert request(args=args).args == tuple(args)
+
+
+def test_bytes_that_are_no_utf_8_are_taken_where_they_reach_the_script() -> None:
+    raw = "\udcff\udc80"
+    asked = request(raw, args=[raw], setup=[raw], python=raw, workdir=raw)
+    assert (asked.script, asked.args, asked.setup, asked.python, asked.workdir) == (raw, (raw,), (raw,), raw, raw)
+
+
+def test_bytes_that_are_no_utf_8_are_refused_in_words_where_sbatch_reads_them() -> None:
+    with pytest.raises(UsageError, match="partition"):
+        script(plan(partition="\udcff"))
+
+
+def test_what_was_not_said_is_not_said() -> None:
+    asked = request()
+    said = asked.model_dump(exclude_defaults=True)
+    assert said == {"script": "train.py"}
+
+
+def test_a_misspelt_field_is_refused() -> None:
+    with pytest.raises(UsageError, match="--gpu"):
+        read_request({"script": "a.py", "gpu": "4"})
+
+
+def test_a_request_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        setattr(request(), "nodes", 3)  # noqa: B010 - mypy knows as well
+
+
+def test_a_request_that_was_recorded_is_read_back_the_same() -> None:
+    asked = request(gpus="a100:4", nodes=2, env=["A=b"], walltime_s="36h", memory_mb="64G", args=["--x", "1"])
+    assert JobRequest(**asked.model_dump()) == asked

@@ -1,0 +1,201 @@
+"""CPUs, memory, time and local GPUs: what was asked for, else the profile's share, within its limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.profile import Profile
+from hpcrun.job.resources import Machine, decide_cpus, decide_memory, decide_walltime, share_gpus
+from hpcrun.job.shape import decide_shape
+from tests.unit.given import cluster, cpu_cluster, laptop, request
+
+G = 1024
+HOUR = 3600
+
+
+def cpus(profile: Profile, machine: Machine | None = None, **asked: Any) -> int:
+    typed = request(**asked)
+    return decide_cpus(typed, profile, decide_shape(typed, profile), machine or Machine(cpus=8))
+
+
+def memory(profile: Profile, **asked: Any) -> int | None:
+    typed = request(**asked)
+    return decide_memory(typed, profile, decide_shape(typed, profile))
+
+
+@pytest.mark.parametrize(
+    ("asked", "per_node"),
+    [
+        ({"gpus": "4", "cpus": 12}, 12),
+        ({"gpus": "4", "cpus_per_task": 8}, 8),  # torchrun: one task per node
+        ({"gpus": "4", "launcher": "srun", "cpus_per_task": 8}, 32),  # srun: one task per GPU
+        ({"gpus": "4", "nodes": 2, "launcher": "srun", "cpus_per_task": 8}, 16),
+        ({"gpus": "4", "cpus_per_gpu": 6}, 24),
+        ({"gpus": "4", "nodes": 2, "cpus_per_gpu": 6}, 12),
+        ({"gpus": "4", "launcher": "srun", "cpus": 16, "cpus_per_task": 4, "cpus_per_gpu": 4}, 16),
+        ({"gpus": "0", "cpus": 3}, 3),
+        ({"gpus": "4"}, 40),  # the profile's ten with each GPU
+        ({"gpus": "1"}, 10),
+        ({"gpus": "4", "launcher": "srun"}, 40),
+        ({"gpus": "0"}, 1),
+        ({"gpus": "0", "launcher": "torchrun", "nproc_per_node": 6}, 6),
+    ],
+)
+def test_cpus_of_a_node_follow_from_what_was_said(asked: dict[str, Any], per_node: int) -> None:
+    assert cpus(cluster(cpu={"per_node": 64, "per_gpu": 10}), **asked) == per_node
+
+
+def test_the_profile_s_share_is_never_more_than_a_node_has_and_divides_by_the_tasks() -> None:
+    profile = cluster(cpu={"per_node": 30, "per_gpu": 10})
+    assert cpus(profile, gpus="4") == 30
+    assert cpus(profile, gpus="4", launcher="srun") == 28
+
+
+def test_a_profile_without_cpus_gives_each_rank_one() -> None:
+    assert cpus(cluster(), gpus="4") == 4
+    assert cpus(cpu_cluster()) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "arithmetic"),
+    [
+        (
+            {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
+            "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16",
+        ),
+        (
+            {"gpus": "4", "launcher": "srun", "cpus": 8, "cpus_per_task": 4},
+            "--cpus 8 = 8, but --cpus-per-task 4 × 4 tasks = 16",
+        ),
+        (
+            {"gpus": "4", "launcher": "srun", "cpus": 10},
+            "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50",
+        ),
+        ({"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu says nothing of a job without GPUs"),
+    ],
+)
+def test_cpus_that_contradict_are_refused_with_the_arithmetic(asked: dict[str, Any], arithmetic: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        cpus(cluster(), **asked)
+    assert arithmetic in refused.value.message
+    assert refused.value.hint
+
+
+def test_more_cpus_than_a_node_has_are_refused() -> None:
+    with pytest.raises(PlanError, match="65 CPUs per node, but a node of profile 'big' has 64") as refused:
+        cpus(cluster(cpu={"per_node": 64}), cpus=65)
+    assert refused.value.hint == "ask for --cpus 64 or fewer"
+
+
+@pytest.mark.parametrize(
+    ("machine_cpus", "asked", "per_node"),
+    [
+        (8, {"gpus": "4", "nodes": 2}, 4),
+        (8, {"gpus": "1"}, 8),
+        (2, {"gpus": "4", "nodes": 2}, 2),  # never fewer than ranks
+        (2, {"gpus": "8"}, 8),
+        (8, {"gpus": "4", "nodes": 2, "cpus": 3}, 3),
+    ],
+)
+def test_local_nodes_share_this_machine_s_cpus(machine_cpus: int, asked: dict[str, Any], per_node: int) -> None:
+    assert cpus(laptop(), Machine(machine_cpus), **asked) == per_node
+
+
+@pytest.mark.parametrize(
+    ("asked", "megabytes"),
+    [
+        ({"gpus": "1"}, 60 * G),
+        ({"gpus": "2"}, 120 * G),
+        ({"gpus": "4"}, 200 * G),  # never more than a node has
+        ({"gpus": "4", "nodes": 2}, 120 * G),
+        ({"gpus": "4", "memory_mb": "8G"}, 8 * G),
+        ({"gpus": "4", "memory_mb": "200G"}, 200 * G),
+        ({"gpus": "4", "memory_mb": "0"}, 0),
+        ({"gpus": "0"}, None),
+    ],
+)
+def test_memory_of_a_node_follows_from_what_was_said(asked: dict[str, Any], megabytes: int | None) -> None:
+    assert memory(cluster(memory={"per_node": "200G", "per_gpu": "60G"}), **asked) == megabytes
+
+
+def test_without_a_word_of_memory_the_site_decides() -> None:
+    assert memory(cluster(), gpus="4") is None
+    assert memory(cluster(memory={"per_node": "200G"}), gpus="4") is None
+
+
+def test_more_memory_than_a_node_has_is_refused() -> None:
+    with pytest.raises(PlanError, match="201G of memory, but a node of profile 'big' has 200G") as refused:
+        memory(cluster(memory={"per_node": "200G"}), memory_mb="201G")
+    assert refused.value.hint == "ask for --mem 200G or less"
+
+
+@pytest.mark.parametrize(
+    ("time", "typed", "seconds"),
+    [
+        ({}, None, None),
+        ({"default": "1:00:00"}, None, HOUR),
+        ({"default": "1:00:00", "max": "2-00:00:00"}, "2h", 2 * HOUR),
+        ({"max": "2-00:00:00"}, "2-00:00:00", 48 * HOUR),
+        ({}, "400h", 400 * HOUR),
+    ],
+)
+def test_the_time_limit_is_the_one_asked_for_else_the_profile_s(
+    time: dict[str, str], typed: str | None, seconds: int | None
+) -> None:
+    asked = request(walltime_s=typed) if typed else request()
+    assert decide_walltime(asked, cluster(time=time)) == seconds
+
+
+def test_more_time_than_the_profile_allows_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"a time of 3-00:00:00 is over the 2-00:00:00 that profile 'big'") as refused:
+        decide_walltime(request(walltime_s="72h"), cluster(time={"max": "48h"}))
+    assert refused.value.hint is not None
+    assert "--time 2-00:00:00" in refused.value.hint
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 20))
+def test_local_nodes_never_share_a_gpu(nodes: int, each: int, here: int) -> None:
+    shape = decide_shape(request(nodes=nodes, gpus_per_node=str(each)), laptop())
+    ids = tuple(str(number) for number in range(here))
+    shares, note = share_gpus(laptop(), shape, Machine(8, ids))
+    if nodes * each > here:
+        assert shares == ()
+        assert note is not None
+        return
+    assert note is None
+    assert [len(share) for share in shares] == [each] * nodes
+    handed_out = [gpu for share in shares for gpu in share]
+    assert len(set(handed_out)) == len(handed_out)
+    assert set(handed_out) <= set(ids)
+
+
+def test_the_gpus_shared_out_are_those_this_process_may_see() -> None:
+    shape = decide_shape(request(gpus="2", nodes=2), laptop())
+    assert share_gpus(laptop(), shape, Machine(8, ("3", "GPU-abc", "5")))[0] == (("3",), ("GPU-abc",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids", "note"),
+    [
+        ({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks: they run on the CPU"),
+        ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks: they run on the CPU"),
+        ({"gpus": "4"}, ("0", "1"), "2 GPUs here for 4 ranks: they run on the CPU"),
+        ({"gpus": "1"}, (), "no GPU here for 1 rank: they run on the CPU"),
+    ],
+)
+def test_too_few_gpus_here_are_said_in_the_plan(asked: dict[str, Any], ids: tuple[str, ...], note: str) -> None:
+    shape = decide_shape(request(**asked), laptop())
+    said = share_gpus(laptop(), shape, Machine(8, ids))[1]
+    assert said is not None
+    assert said.startswith(note)
+
+
+def test_neither_slurm_jobs_nor_cpu_jobs_share_this_machine_s_gpus() -> None:
+    machine = Machine(8, ("0", "1"))
+    assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), machine) == ((), None)
+    assert share_gpus(laptop(), decide_shape(request(gpus="0"), laptop()), machine) == ((), None)

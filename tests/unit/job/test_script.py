@@ -1,0 +1,189 @@
+"""The script: pure in the plan and the templates; every mistake in a template is shown with its file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcrun.errors import ProfileError, UsageError
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.script import TemplateSource, render_script
+from tests.unit.given import cluster, laptop, plan, script, templates
+
+HOSTILE = ["it's", 'say "hi"', "$HOME", "`id`", "a|b", "a\nb", "\\", "#", "é", "\udcff", "*", "$(id)", "a;b", " "]
+
+
+def check_syntax(text: str, folder: Path) -> None:
+    file = folder / "script.sh"
+    file.write_text(text, "ascii", newline="")
+    done = subprocess.run(["bash", "-n", str(file)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def custom(text: str) -> dict[str, TemplateSource]:
+    return {"job.sh.j2": TemplateSource(text, "/home/me/job.sh.j2")}
+
+
+def test_the_same_plan_makes_the_same_script() -> None:
+    assert script(plan(gpus="4", nodes=2)) == script(plan(gpus="4", nodes=2))
+
+
+def test_directives_stand_before_the_first_command() -> None:
+    lines = script(plan(gpus="4", nodes=2, sbatch=["comment=x"])).text.splitlines()
+    first_command = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+    marked = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
+    assert lines[0] == "#!/bin/bash"
+    assert marked
+    assert max(marked) < first_command
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "srun", "python"])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_no_run_is_named_in_a_script(launcher: str, nodes: int) -> None:
+    text = script(plan(gpus="4", nodes=nodes, launcher=launcher)).text
+    assert re.search(r"\d{8}-\d{6}", text) is None
+    assert "HPCRUN_RUN_DIR" in text
+
+
+def test_the_number_of_nodes_is_never_an_empty_word() -> None:
+    for profile in (cluster(), laptop()):
+        assert "undefined" not in script(plan(profile, gpus="2")).text.lower()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda text: {"args": [text]},
+        lambda text: {"env": [f"A={text}"]},
+        lambda text: {"load": [text]} if text.isascii() else {"args": [text]},
+        lambda text: {"script": f"{text}.py"},
+    ],
+    ids=["argument", "variable", "module", "script"],
+)
+def test_hostile_values_make_a_script_of_pure_ascii_that_bash_reads(asked: Any, text: str, tmp_path: Path) -> None:
+    rendered = script(plan(gpus="2", **asked(text))).text
+    assert rendered.isascii()
+    assert "\r" not in rendered
+    check_syntax(rendered, tmp_path)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_environment_s_path_comes_through(text: str, tmp_path: Path) -> None:
+    python = PythonEnvironment(f"/opt/{text}/bin/python", "virtual environment", f"/opt/{text}")
+    check_syntax(script(plan(gpus="2", python=python)).text, tmp_path)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(max_size=30).map(lambda raw: raw.replace(b"\0", b"")), max_size=20))
+def test_the_command_in_the_script_is_what_was_typed(tmp_path: Path, args: list[bytes]) -> None:
+    text = script(plan(gpus="2", args=[os.fsdecode(arg) for arg in args])).text
+    (line,) = [line for line in text.splitlines() if line.startswith("command=(")]
+    file = tmp_path / "line.sh"
+    file.write_text(f"{line}\nprintf '%s\\0' \"${{command[@]}}\"\n", "ascii")
+    done = subprocess.run(["bash", str(file)], capture_output=True, check=True)
+    assert done.stdout.split(b"\0")[:-1] == [b"/opt/venv/bin/python", b"-u", b"train.py", *args]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo hi",
+        "source a.sh && b",
+        "cat <<X\na\nX",
+        "echo hi # a remark",
+        "a; b;",
+        "echo é",
+        "a\r\n",
+        "if a\nthen b\nfi",
+    ],
+)
+def test_a_setup_command_is_part_of_a_script_that_bash_reads(command: str, tmp_path: Path) -> None:
+    check_syntax(script(plan(setup=[command])).text, tmp_path)
+
+
+@pytest.mark.parametrize("command", ["", "  ", "# nothing to do", "\n"])
+def test_a_setup_command_that_does_nothing_is_refused_or_does_nothing(command: str, tmp_path: Path) -> None:
+    try:
+        text = script(plan(setup=[command])).text
+    except UsageError as error:
+        assert "setup" in error.message
+    else:
+        check_syntax(text, tmp_path)
+
+
+@pytest.mark.parametrize("command", ["echo 'oops", "if true", "}", "x=("])
+def test_a_setup_command_that_bash_cannot_read_is_refused_or_fails_alone(command: str, tmp_path: Path) -> None:
+    try:
+        text = script(plan(setup=[command])).text
+    except UsageError as error:
+        assert "setup" in error.message
+    else:
+        check_syntax(text, tmp_path)
+
+
+def test_a_failing_setup_command_is_said_by_its_number() -> None:
+    text = script(plan(setup=["true", "false"])).text
+    assert "set-up command 1 failed" in text
+    assert "set-up command 2 failed" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        ("#!/bin/bash\n{{ plan.nam }}\n", 2, "nam"),
+        ("#!/bin/bash\n\n{{ site }}\n", 3, "'site' is undefined"),
+        ("#!/bin/bash\n{% if %}\n", 2, "Expected an expression"),
+        ("#!/bin/bash\n{{ plan.name | quote }}\n", 2, "No filter named 'quote'"),
+        ("#!/bin/bash\n{% for x in plan.env %}\n", 2, "endfor"),
+        ("#!/bin/bash\n{{ plan.walltime_s + 60 }}\n", 2, ""),
+        ("#!/bin/bash\n{{ 1 // 0 }}\n", 2, ""),
+        ("#!/bin/bash\n{{ plan.name() }}\n", 2, ""),
+    ],
+)
+def test_a_mistake_in_a_template_is_shown_with_file_and_line(source: str, line: int, words: str) -> None:
+    with pytest.raises(ProfileError) as refused:
+        render_script(plan(cluster()), custom(source))
+    assert f"/home/me/job.sh.j2, line {line}" in refused.value.message
+    assert words in refused.value.message
+
+
+def test_a_template_that_includes_one_that_is_nowhere_names_it() -> None:
+    with pytest.raises(ProfileError, match=r"site\.sh\.j2"):
+        render_script(plan(), custom('#!/bin/bash\n{% include "site.sh.j2" %}\n'))
+    with pytest.raises(ProfileError, match=r"job\.sh\.j2"):
+        render_script(plan(), {})
+
+
+def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
+    sources = {**templates(), "launch/torchrun.sh.j2": TemplateSource("\n{{ oops }}\n", "/home/me/torchrun.sh.j2")}
+    with pytest.raises(ProfileError, match=r"/home/me/torchrun\.sh\.j2, line 2.*'oops' is undefined"):
+        render_script(plan(gpus="2"), sources)
+
+
+def test_a_template_may_not_hold_what_sbatch_refuses() -> None:
+    with pytest.raises(ProfileError, match="other than ASCII"):
+        render_script(plan(), custom("#!/bin/bash\n# café\n"))
+
+
+def test_line_ends_of_a_template_made_on_windows_are_made_right() -> None:
+    assert "\r" not in render_script(plan(), custom("#!/bin/bash\r\necho hi\r\n")).text
+
+
+def test_a_value_that_no_script_can_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="NUL"):
+        script(plan(args=["a\0b"]))
+    with pytest.raises(UsageError, match="NUL"):
+        script(plan(setup=["echo é\0"]))
+
+
+def test_a_module_that_cannot_be_loaded_ends_the_job_with_its_name() -> None:
+    text = script(plan(load=["cuda/12.6"])).text
+    assert "module load cuda/12.6 || fail 'cannot load module cuda/12.6'" in text

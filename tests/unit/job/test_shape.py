@@ -1,0 +1,186 @@
+"""Nodes × GPUs × ranks: every way to say it, and every way to contradict oneself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.errors import HpcrunError, PlanError, UsageError
+from hpcrun.job.shape import Shape, decide_shape
+from tests.unit.given import cluster, cpu_cluster, laptop, request
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "each"),
+    [
+        ({}, 1, 1),
+        ({"nodes": 1}, 1, 1),
+        ({"gpus": "1"}, 1, 1),
+        ({"gpus": "4"}, 1, 4),
+        ({"gpus": "4", "nodes": 2}, 2, 2),
+        ({"gpus": "4", "nodes": 4}, 4, 1),
+        ({"gpus": "8"}, 2, 4),  # the fewest nodes that four per node allow
+        ({"gpus": "6"}, 2, 3),
+        ({"gpus": "9"}, 3, 3),
+        ({"gpus_per_node": "3"}, 1, 3),
+        ({"gpus_per_node": "2", "nodes": 3}, 3, 2),
+        ({"gpus": "8", "gpus_per_node": "2"}, 4, 2),
+        ({"gpus": "4", "nodes": 2, "gpus_per_node": "2"}, 2, 2),
+        ({"gpus": "0"}, 1, 0),
+        ({"gpus": "0", "nodes": 3}, 3, 0),
+        ({"gpus_per_node": "0", "nodes": 2}, 2, 0),
+        ({"gpus": "0", "gpus_per_node": "0"}, 1, 0),
+    ],
+)
+def test_nodes_and_gpus_per_node_follow_from_what_was_said(asked: dict[str, Any], nodes: int, each: int) -> None:
+    shape = decide_shape(request(**asked), cluster())
+    assert (shape.nodes, shape.gpus_per_node, shape.gpus) == (nodes, each, nodes * each)
+
+
+@pytest.mark.parametrize(
+    ("asked", "arithmetic"),
+    [
+        ({"gpus": "3", "nodes": 2}, "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50"),
+        ({"gpus": "1", "nodes": 2}, "1 GPUs do not divide by 2 nodes: 1 / 2 = 0.50"),
+        ({"gpus": "5"}, "5 GPUs do not divide by 2 nodes: 5 / 2 = 2.50 (a node has 4)"),
+        (
+            {"gpus": "4", "nodes": 2, "gpus_per_node": "4"},
+            "--gpus 4 contradicts --nodes 2 --gpus-per-node 4: 2 × 4 = 8",
+        ),
+        ({"gpus": "4", "gpus_per_node": "3"}, "--gpus 4 does not divide by --gpus-per-node 3: 4 / 3 = 1.33"),
+        ({"gpus": "4", "gpus_per_node": "0"}, "--gpus 4 contradicts --gpus-per-node 0"),
+        ({"gpus": "0", "gpus_per_node": "2"}, "--gpus 0 contradicts --gpus-per-node 2"),
+        ({"gpus": "0", "gpus_per_node": "2", "nodes": 2}, "2 × 2 = 4"),
+        ({"nodes": 2}, "--nodes 2 does not say how many GPUs"),
+        ({"gpus": "a100:4", "gpus_per_node": "h100:2"}, "two GPU types at once: a100 and h100"),
+    ],
+)
+def test_a_contradiction_is_refused_and_shows_its_arithmetic(asked: dict[str, Any], arithmetic: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        decide_shape(request(**asked), cluster())
+    assert arithmetic in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ({"gpus": "3", "nodes": 2}, "ask for 2 or 4 GPUs"),
+        ({"gpus": "5", "nodes": 2}, "ask for 4 or 6 GPUs"),
+        ({"gpus": "1", "nodes": 2}, "ask for 2 GPUs"),
+        ({"gpus": "5", "gpus_per_node": "3"}, "ask for 3 or 6 GPUs"),
+        ({"gpus": "2", "gpus_per_node": "4"}, "ask for 4 GPUs"),
+    ],
+)
+def test_gpus_that_do_not_divide_come_with_numbers_that_do(asked: dict[str, Any], hint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        decide_shape(request(**asked), cluster())
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith(hint)
+
+
+def test_more_gpus_than_a_node_has_are_refused_with_nodes_that_have_them() -> None:
+    with pytest.raises(PlanError) as refused:
+        decide_shape(request(gpus="8", nodes=1), cluster())
+    assert refused.value.message == "8 GPUs per node, but a node of profile 'big' has 4"
+    assert refused.value.hint == "spread them over more nodes: --gpus 8 --nodes 2"
+    with pytest.raises(PlanError, match="5 GPUs per node"):
+        decide_shape(request(gpus_per_node="5"), cluster())
+
+
+def test_gpus_on_a_cluster_without_any_are_refused() -> None:
+    with pytest.raises(PlanError, match="a node of profile 'thin' has 0") as refused:
+        decide_shape(request(gpus="4"), cpu_cluster())
+    assert refused.value.hint is not None
+    assert "--gpus 0" in refused.value.hint
+
+
+@given(st.integers(0, 12) | st.none(), st.integers(0, 6) | st.none(), st.integers(1, 6) | st.none())
+def test_a_shape_always_is_what_was_asked_for(total: int | None, each: int | None, nodes: int | None) -> None:
+    asked = {"gpus": total, "gpus_per_node": each, "nodes": nodes}
+    typed: dict[str, Any] = {name: value if name == "nodes" else str(value) for name, value in asked.items()}
+    typed = {name: value for name, value in typed.items() if asked[name] is not None}
+    try:
+        shape = decide_shape(request(**typed), cluster())
+    except HpcrunError as error:
+        assert error.message
+        return
+    assert shape.nodes >= 1
+    assert shape.gpus == shape.nodes * shape.gpus_per_node
+    assert total is None or shape.gpus == total
+    assert each is None or shape.gpus_per_node == each
+    assert nodes is None or shape.nodes == nodes
+    assert shape.gpus_per_node <= 4
+
+
+@pytest.mark.parametrize(
+    ("profile_type", "typed", "type_"),
+    [("a100", "4", "a100"), ("a100", "a100:4", "a100"), (None, "4", None), (None, "h100:4", "h100")],
+)
+def test_the_gpu_type_is_the_one_named_else_the_profile_s(
+    profile_type: str | None, typed: str, type_: str | None
+) -> None:
+    profile = cluster(gpu={"type": profile_type, "per_node": 4})
+    assert decide_shape(request(gpus=typed), profile).gpu_type == type_
+
+
+@pytest.mark.parametrize("typed", ["h100:4", "a10:4"])
+def test_a_gpu_type_the_cluster_does_not_have_is_refused_with_the_one_it_has(typed: str) -> None:
+    with pytest.raises(UsageError, match="profile 'big' has GPUs of type 'a100', not") as refused:
+        decide_shape(request(gpus=typed), cluster())
+    assert refused.value.hint is not None
+    assert "a100" in refused.value.hint or "profile list" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "launcher", "procs", "tasks"),
+    [
+        ({"gpus": "4", "nodes": 2}, "torchrun", 2, 1),
+        ({"gpus": "4", "nodes": 2, "launcher": "srun"}, "srun", 2, 2),
+        ({"gpus": "4", "nodes": 2, "launcher": "python"}, "python", 1, 1),
+        ({"gpus": "4", "nproc_per_node": 2}, "torchrun", 2, 1),
+        ({"gpus": "0"}, "python", 1, 1),
+        ({"gpus": "0", "nodes": 2}, "python", 1, 1),
+        ({"gpus": "0", "launcher": "torchrun", "nproc_per_node": 4}, "torchrun", 4, 1),
+        ({"gpus": "0", "launcher": "srun"}, "srun", 1, 1),
+        ({"gpus": "0", "launcher": "srun", "nproc_per_node": 3}, "srun", 3, 3),
+        ({"gpus": "4", "launcher": "python", "nproc_per_node": 1}, "python", 1, 1),
+    ],
+)
+def test_ranks_follow_from_the_launcher(asked: dict[str, Any], launcher: str, procs: int, tasks: int) -> None:
+    shape = decide_shape(request(**asked), cluster())
+    assert (shape.launcher, shape.procs_per_node, shape.tasks_per_node) == (launcher, procs, tasks)
+    assert shape.world_size == shape.nodes * procs
+
+
+def test_a_profile_s_launcher_is_taken_where_none_is_asked_for() -> None:
+    assert decide_shape(request(gpus="4"), cluster(launcher="srun")).launcher == "srun"
+    assert decide_shape(request(gpus="4", launcher="torchrun"), cluster(launcher="srun")).launcher == "torchrun"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"gpus": "0", "launcher": "torchrun"}, "--gpus 0 with torchrun does not say how many ranks"),
+        ({"gpus": "4", "launcher": "python", "nproc_per_node": 4}, "contradicts --launcher python"),
+        ({"gpus": "0", "nproc_per_node": 4}, "contradicts --launcher python"),
+        ({"gpus": "2", "nproc_per_node": 4}, "--nproc-per-node 4 is more than the 2 GPUs of a node"),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused_with_what_to_do(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        decide_shape(request(**asked), cluster())
+    assert message in refused.value.message
+    assert refused.value.hint
+
+
+def test_srun_on_a_machine_without_slurm_is_refused() -> None:
+    with pytest.raises(PlanError, match="there is no srun"):
+        decide_shape(request(gpus="2", launcher="srun"), laptop())
+
+
+def test_a_local_job_takes_any_number_and_type_of_gpus() -> None:
+    assert decide_shape(request(gpus="a100:8", nodes=2), laptop()) == Shape(2, 4, "a100", "torchrun", 4)
+    assert decide_shape(request(), laptop()).gpus == 1

@@ -1,0 +1,116 @@
+"""Times and memory sizes, as Slurm writes them and as people do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hpcrun.job.units import format_memory, format_time, parse_memory, parse_time
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"),
+    [
+        ("90", 90 * MINUTE),
+        ("1:30", MINUTE + 30),
+        ("1:30:00", HOUR + 30 * MINUTE),
+        ("100:00:00", 100 * HOUR),
+        ("1-12", DAY + 12 * HOUR),
+        ("1-12:30", DAY + 12 * HOUR + 30 * MINUTE),
+        ("1-12:30:15", DAY + 12 * HOUR + 30 * MINUTE + 15),
+        ("2-00:00:00", 2 * DAY),
+        ("36h", 36 * HOUR),
+        ("90m", 90 * MINUTE),
+        ("45s", 45),
+        ("1d12h", DAY + 12 * HOUR),
+        ("1d2h3m4s", DAY + 2 * HOUR + 3 * MINUTE + 4),
+        ("36H", 36 * HOUR),
+        (" 90 ", 90 * MINUTE),
+    ],
+)
+def test_a_time_is_read_in_slurm_s_forms_and_in_people_s(typed: str, seconds: int) -> None:
+    assert parse_time(typed) == seconds
+
+
+@pytest.mark.parametrize(
+    "typed", ["", " ", "soon", "1:2:3:4", "-5", "1.5h", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1"]
+)
+def test_what_is_no_time_is_refused_with_the_forms_that_are(typed: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a time; write it as 90 \(minutes\), 1:30:00, 1-12:00:00, 36h"):
+        parse_time(typed)
+
+
+@pytest.mark.parametrize("typed", ["0", "0:00", "0:00:00", "0-0", "0h", "00:00:00"])
+def test_a_time_of_zero_is_refused(typed: str) -> None:
+    with pytest.raises(ValueError, match="zero"):
+        parse_time(typed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1, "00:00:01"), (90, "00:01:30"), (HOUR, "01:00:00"), (DAY - 1, "23:59:59"), (36 * HOUR, "1-12:00:00")],
+)
+def test_a_time_is_written_as_slurm_prints_it(seconds: int, text: str) -> None:
+    assert format_time(seconds) == text
+
+
+@given(st.integers(1, 400 * DAY))
+def test_a_time_written_is_read_back_the_same(seconds: int) -> None:
+    assert parse_time(format_time(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("typed", "megabytes"),
+    [
+        ("0", 0),
+        ("500", 500),
+        ("500M", 500),
+        ("500MB", 500),
+        ("64G", 64 * 1024),
+        ("64g", 64 * 1024),
+        ("64GB", 64 * 1024),
+        ("64GiB", 64 * 1024),
+        ("1.5T", 1536 * 1024),
+        ("0.5G", 512),
+        ("2048K", 2),
+        (" 64G ", 64 * 1024),
+    ],
+)
+def test_a_memory_size_is_read(typed: str, megabytes: int) -> None:
+    assert parse_memory(typed) == megabytes
+
+
+@pytest.mark.parametrize("typed", ["", "G", "64X", "-64G", "64 G", "1,5G", "all", "64G per node", "1e3", "64B", ".5G"])
+def test_what_is_no_memory_size_is_refused_with_the_forms_that_are(typed: str) -> None:
+    with pytest.raises(ValueError, match="is not a memory size; write it as 64G, 500M"):
+        parse_memory(typed)
+
+
+@pytest.mark.parametrize("typed", ["512K", "1K", "0.5M"])
+def test_less_than_a_megabyte_is_refused_rather_than_taken_for_all(typed: str) -> None:
+    with pytest.raises(ValueError, match="less than a megabyte"):
+        parse_memory(typed)
+
+
+@given(st.integers(0, 10**12 - 1))
+@example(0)
+@example(1024)
+@example(1024**2)
+def test_a_memory_size_written_is_read_back_the_same(megabytes: int) -> None:
+    assert parse_memory(format_memory(megabytes)) == megabytes
+
+
+@given(st.text("0123456789:-.dhmsKMGTiB ", max_size=12) | st.text(max_size=12))
+@example("9" * 400)
+@example("9" * 400 + "h")
+@example("9" * 400 + "T")
+@example("9" * 5000)
+def test_any_text_is_a_time_or_a_size_or_is_refused_in_words(typed: str) -> None:
+    for parse in (parse_time, parse_memory):
+        try:
+            parse(typed)
+        except ValueError as error:
+            assert str(error)

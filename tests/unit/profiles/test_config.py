@@ -1,0 +1,50 @@
+"""The configuration of a project and of a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.config import Config, load_config
+from tests.unit.given import write
+
+
+def test_without_a_file_nothing_is_configured(tmp_path: Path) -> None:
+    assert load_config([tmp_path, tmp_path / "none"]) == Config(None, None)
+
+
+def test_the_project_is_heard_before_the_user(tmp_path: Path) -> None:
+    project, user = tmp_path / "project", tmp_path / "user"
+    write(project / "config.yaml", "profile: a100\n")
+    write(user / "config.yaml", "profile: h100\nruns: /data/runs\n")
+    assert load_config([project, user]) == Config("a100", Path("/data/runs"))
+
+
+def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "config.yaml", "runs: ../runs\n")
+    assert load_config([tmp_path]).runs == tmp_path / "../runs"
+    monkeypatch.setenv("HOME", "/home/me")
+    write(tmp_path / "config.yaml", "runs: ~/runs\n")
+    assert load_config([tmp_path]).runs == Path("/home/me/runs")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "hint"),
+    [
+        ("profil: a100\n", 1, "unknown key 'profil'", "did you mean 'profile'?"),
+        ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", "there are: profile, runs"),
+        ("profile: true\n", 1, "profile takes text, not True", None),
+        ("profile: a\nruns: [a]\n", 2, "runs takes text, not ['a']", None),
+        ("profile: a\nprofile: b\n", 2, "the key 'profile' stands here a second time", None),
+    ],
+)
+def test_a_mistake_is_refused_at_its_file_and_line(
+    text: str, line: int, message: str, hint: str | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "config.yaml", text)
+    with pytest.raises(ProfileError) as refused:
+        load_config([tmp_path])
+    assert refused.value.message.startswith(f"{path}:{line}: {message}")
+    assert refused.value.hint == hint

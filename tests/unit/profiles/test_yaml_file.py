@@ -1,0 +1,156 @@
+"""Reading YAML: every value with its line, every mistake with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.yaml_file import parse_yaml, read_yaml
+from tests.unit.given import write
+
+FILE = Path("/home/me/site.yaml")
+TOKENS = [
+    *"[]{},:-?&*!|>%@`#'\"", "\n", "\n  ", " ", "\t", "a", "b", "key", ": ", "- ", "? ", "&a ", "*a", "<<", "<<: *a",
+    "!!int ", "!!float ", "!!set ", "!!omap ", "!!binary ", "!!str ", "!x ", "1", "1e3", "0x1f", "1:30", "12.10",
+    "null", "~", "true", "2001-12-14", "2001-99-99", "%YAML 1.1\n", "---", "...", "\n---\n", "\\ud800", "é", "\0",
+    "\x85", "\ufeff",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("", {}),
+        ("# only a remark\n", {}),
+        ("a: 1\nb: text\n", {"a": "1", "b": "text"}),
+        ("a: {b: [1, two, 3.5]}", {"a": {"b": ["1", "two", "3.5"]}}),
+        ("a: true\nb: yes\nc: 'no'\nd: null\n", {"a": True, "b": "yes", "c": "no", "d": None}),
+        ("a: 1:00:00\n", {"a": "1:00:00"}),
+        ("a: 2-00:00:00\n", {"a": "2-00:00:00"}),
+        ("a: |\n  one\n  two\n", {"a": "one\ntwo\n"}),
+        ("a: 2001-99-99\n5: x\n", {"a": "2001-99-99", "5": "x"}),
+        ("a: 2026-01-02\n", {"a": "2026-01-02"}),
+    ],
+)
+def test_a_mapping_is_read_as_plain_values(text: str, data: dict[str, object]) -> None:
+    assert parse_yaml(text, FILE).data == data
+
+
+@pytest.mark.parametrize(
+    "text", ["a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", "base: &x\n  b: 1\nc: {<<: *x}\n", "<<: {b: 1}\nc: 2\n"]
+)
+def test_merge_keys_are_merged_or_refused_with_their_line(text: str) -> None:
+    try:
+        data = parse_yaml(text, FILE).data
+    except ProfileError as error:
+        assert str(FILE) in error.message
+    else:
+        inner = data["c"] if isinstance(data["c"], dict) else data
+        assert inner["b"] == 1
+
+
+@pytest.mark.parametrize(
+    "written", ["0042", "12.10", "1e3", "1_000", "0x1f", "0o17", "+5", "1.0", "2026-01-02", "2001-12-14t21:59:43Z"]
+)
+def test_what_looks_like_a_number_or_a_date_can_still_be_read_as_it_was_written(written: str, tmp_path: Path) -> None:
+    from hpcrun.profiles.load import load_profile
+
+    write(tmp_path / "x.yaml", f"account: {written}\nenv: {{A: {written}}}\n")
+    try:
+        profile = load_profile("x", [tmp_path]).profile
+    except ProfileError as error:
+        assert "quotes" in error.message + str(error.hint)
+    else:
+        assert (profile.account, profile.env["A"]) == (written, written)
+
+
+def test_every_value_knows_its_line() -> None:
+    file = parse_yaml("# a remark\npartition: gpu\ngpu:\n  type: a100\n\n  per_node: 4\nmodules:\n  - x\n", FILE)
+    assert {key: origin.line for key, origin in file.origins.items()} == {
+        ("partition",): 2,
+        ("gpu",): 3,
+        ("gpu", "type"): 4,
+        ("gpu", "per_node"): 6,
+        ("modules",): 7,
+    }
+    assert str(file.origins["gpu", "type"]) == f"{FILE}:4"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "a second time"),
+        ("gpu:\n  type: a\n  per_node: 4\n  type: b\n", 4, "a second time"),
+        ("a:\n\tb: 1\n", 2, "\\t"),
+        ("a: [1, 2\nb: 3\n", 2, ""),
+        ("a: 'open\n", 2, ""),
+        ("a: b: c\n", 1, ""),
+        ("a: 1\nb: !!python/object:os.system x\n", 2, "tag"),
+        ("a: 1\nb: !site x\n", 2, "tag"),
+        ("a: 1\nb: !site {c: 1}\n", 2, "tag"),
+        ("a: 1\nb: [!site x]\n", 2, "tag"),
+        ("a: 1\nb: !!int x\n", 2, ""),
+        ("a: 1\nb: !!set {x}\n", 2, "tag"),
+        ("a: 1\nb: !!omap [x: 1]\n", 2, "tag"),
+        ("a: 1\nb: !!binary aGVsbG8=\n", 2, "tag"),
+        ("a: 1\nb: &x {c: 1}\nd: *x\n", 2, "anchors and aliases"),
+        ("a: *nobody\n", 1, ""),
+        ("a: 1\n---\nb: 2\n", 2, ""),
+        ("a: 1\n[b]: x\n", 2, "a key must be text"),
+        ("- a\n- b\n", 1, "keys and values were expected"),
+        ("just words\n", 1, "keys and values were expected"),
+    ],
+)
+def test_a_mistake_is_refused_with_file_and_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(ProfileError) as refused:
+        parse_yaml(text, FILE)
+    assert refused.value.message.startswith(f"{FILE}:{line}: ")
+    assert words in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def test_a_tab_is_named_for_what_it_is() -> None:
+    with pytest.raises(ProfileError) as refused:
+        parse_yaml("a:\n\tb: 1\n", FILE)
+    assert refused.value.hint == "YAML indents with spaces, not with tabs"
+
+
+@given(st.text(max_size=60) | st.lists(st.sampled_from(TOKENS), max_size=25).map("".join))
+@example("a: &a [*a]")
+@example("a: &a {b: *a}")
+@example("a: &a {b: 1}\nc: {<<: *a}")
+@example("<<: {a: 1}")
+@example("a: !!int x")
+@example("a: !!float x")
+@example("a: !!bool x")
+@example("a: !!omap [b: 1]")
+@example("a: 2001-99-99")
+@example("a: " + "[" * 2000)
+@example("? [a]\n: b")
+@example("%YAML 1.1\n---\na: 1e3")
+@example("%YAML 9.9\n---\na: b")
+def test_any_text_is_read_or_refused_with_the_file_s_name(text: str) -> None:
+    try:
+        file = parse_yaml(text, FILE)
+    except ProfileError as error:
+        assert str(FILE) in error.message
+    else:
+        assert isinstance(file.data, dict)
+        assert all((name,) in file.origins for name in file.data)
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=r"none\.yaml: No such file"):
+        read_yaml(tmp_path / "none.yaml")
+    with pytest.raises(ProfileError, match="Is a directory"):
+        read_yaml(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"a: caf\xe9\n")
+    with pytest.raises(ProfileError, match=r"latin\.yaml: not UTF-8 text"):
+        read_yaml(tmp_path / "latin.yaml")
+    write(tmp_path / "huge.yaml", "#" * 1_000_001)
+    with pytest.raises(ProfileError, match="larger than 1000 kB"):
+        read_yaml(tmp_path / "huge.yaml")

@@ -1,0 +1,105 @@
+"""What the script wrote down of its start, its end, and its ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.runs.attempt import ExitRecord, attempts_folder, first_failure, last_attempt, ranks
+from tests.unit.given import write
+
+
+def attempt(run: Path, number: int = 0, *, start: bool = True, **end: Any) -> Path:
+    folder = attempts_folder(run) / str(number)
+    folder.mkdir(parents=True)
+    if start:
+        write(folder / "start", json.dumps({"job_id": "4711", "host": "node1", "started": 100.5}))
+    if end:
+        write(folder / "exit", json.dumps(end))
+    return folder
+
+
+def rank_exit(folder: Path, rank: int, status: int, ended: float, node: str = "node1") -> None:
+    write(folder / f"rank-{rank}.exit", json.dumps({"rank": rank, "node": node, "status": status, "ended": ended}))
+
+
+def test_a_run_that_has_not_started_has_no_attempt(tmp_path: Path) -> None:
+    assert last_attempt(tmp_path) is None
+    attempt(tmp_path, start=False)
+    assert last_attempt(tmp_path) is None
+
+
+def test_an_attempt_that_runs_has_a_start_and_no_exit(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    found = last_attempt(tmp_path)
+    assert found is not None
+    assert (found.folder, found.job_id, found.started_s, found.exit) == (folder, "4711", 100.5, None)
+
+
+def test_an_attempt_that_ended_says_how(tmp_path: Path) -> None:
+    attempt(tmp_path, status=143, signal="TERM", ended=200.0, message="no module command")
+    found = last_attempt(tmp_path)
+    assert found is not None
+    assert found.exit == ExitRecord(143, "TERM", 200.0, "no module command")
+
+
+def test_the_newest_attempt_counts_by_number_and_not_by_text(tmp_path: Path) -> None:
+    for number in (0, 2, 10):
+        attempt(tmp_path, number)
+    attempt(tmp_path, 11, start=False)
+    (attempts_folder(tmp_path) / "notes").mkdir()
+    found = last_attempt(tmp_path)
+    assert found is not None
+    assert found.folder.name == "10"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
+def test_an_exit_record_that_cannot_be_read_is_none(text: str, tmp_path: Path) -> None:
+    (attempt(tmp_path) / "exit").write_text(text, "latin-1")
+    found = last_attempt(tmp_path)
+    assert found is not None
+    assert found.exit is None
+
+
+def test_a_message_with_control_characters_is_read(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    (folder / "exit").write_bytes(b'{"status": 1, "signal": "", "ended": 2.0, "message": "a\tb\x01\xff"}\n')
+    found = last_attempt(tmp_path)
+    assert found is not None
+    assert found.exit is not None
+    assert found.exit.message.startswith("a\tb")
+
+
+def test_ranks_are_those_that_wrote_something_in_order(tmp_path: Path) -> None:
+    for name in ("rank-10.out", "rank-2.err", "rank-2.out", "rank-0.exit", "rank-x.out", ".rank-7.exit.12", "start"):
+        write(tmp_path / name, "")
+    assert ranks(tmp_path) == [0, 2, 10]
+
+
+def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
+    rank_exit(tmp_path, 0, 0, 1.0)
+    rank_exit(tmp_path, 1, 1, 5.0)
+    rank_exit(tmp_path, 3, 134, 4.0, "node2")
+    found = first_failure(tmp_path)
+    assert found is not None
+    assert (found.rank, found.node, found.status, found.ended_s) == (3, "node2", 134, 4.0)
+
+
+def test_a_rank_that_was_told_to_end_is_named_only_where_no_other_failed(tmp_path: Path) -> None:
+    rank_exit(tmp_path, 0, 143, 1.0)
+    told = first_failure(tmp_path)
+    assert told is not None
+    assert told.rank == 0
+    rank_exit(tmp_path, 1, 1, 9.0)
+    failed = first_failure(tmp_path)
+    assert failed is not None
+    assert failed.rank == 1
+
+
+def test_where_every_rank_ended_well_none_failed(tmp_path: Path) -> None:
+    rank_exit(tmp_path, 0, 0, 1.0)
+    write(tmp_path / "rank-1.exit", "{")
+    assert first_failure(tmp_path) is None

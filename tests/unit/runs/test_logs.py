@@ -1,0 +1,149 @@
+"""Reading logs: the last lines of a file, and files that still grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcrun.runs.logs import LogFile, follow, has_text, rank_log, tail
+
+BLOCK = 65536
+
+
+def last_lines(data: bytes, lines: int) -> str:
+    kept = data.split(b"\n")
+    pieces = [piece + b"\n" for piece in kept[:-1]] + ([kept[-1]] if kept[-1] else [])
+    return b"".join(pieces[-lines:] if lines else []).decode("utf-8", "replace")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\n\n", b"\xff", "é".encode()]), max_size=30), st.integers(0, 8)
+)
+def test_the_last_lines_are_the_last_lines(tmp_path: Path, pieces: list[bytes], lines: int) -> None:
+    path = tmp_path / "log"
+    data = b"".join(pieces)
+    path.write_bytes(data)
+    assert tail(path, lines) == last_lines(data, lines)
+    assert tail(path, None) == data.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("length", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_lines_longer_than_a_block_are_whole(length: int, end: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    data = b"first\n" + b"x" * length + b"\n" + b"y" * length + end
+    path.write_bytes(data)
+    for lines in range(5):
+        assert tail(path, lines) == last_lines(data, lines)
+
+
+def test_many_short_lines_cost_only_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(200_000)))
+    assert tail(path, 3) == "199997\n199998\n199999\n"
+
+
+def test_a_log_has_text_or_not(tmp_path: Path) -> None:
+    log = rank_log(tmp_path, 3, "err")
+    assert (log.path, log.source) == (tmp_path / "rank-3.err", "rank 3")
+    assert not has_text(log)
+    log.path.touch()
+    assert not has_text(log)
+    log.path.write_text("x")
+    assert has_text(log)
+
+
+class Job:
+    """A job that does one more thing at every pause, and is over after the last."""
+
+    def __init__(self, folder: Path, *steps: Callable[[], object]) -> None:
+        self.folder = folder
+        self._steps = list(steps)
+
+    def logs(self) -> list[LogFile]:
+        return [LogFile(path, path.name) for path in sorted(self.folder.iterdir())]
+
+    def is_over(self) -> bool:
+        return not self._steps
+
+    def pause(self) -> None:
+        self._steps.pop(0)()
+
+    def follow(self, lines: int | None = None) -> Iterator[tuple[str, str]]:
+        for log, text in follow(self.logs, lines=lines, is_over=self.is_over, pause=self.pause):
+            yield log.source, text
+
+
+def append(path: Path, data: bytes) -> Callable[[], object]:
+    def write() -> None:
+        with path.open("ab") as file:
+            file.write(data)
+
+    return write
+
+
+def test_what_is_written_is_shown_as_it_comes_and_nothing_twice(tmp_path: Path) -> None:
+    log = tmp_path / "a"
+    log.write_bytes(b"one\n")
+    job = Job(tmp_path, append(log, b"two\n"), lambda: None, append(log, b"three"))
+    assert list(job.follow()) == [("a", "one\n"), ("a", "two\n"), ("a", "three")]
+
+
+def test_what_was_written_just_before_the_end_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "a"
+    over = [False]
+
+    def is_over() -> bool:
+        return over[0]
+
+    def pause() -> None:
+        log.write_bytes(b"last words\n")
+        over[0] = True
+
+    shown = follow(lambda: [LogFile(log, "a")], lines=None, is_over=is_over, pause=pause)
+    assert [text for _, text in shown] == ["last words\n"]
+
+
+def test_a_job_that_is_over_already_is_shown_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\ntwo\n")
+    assert list(Job(tmp_path).follow()) == [("a", "one\ntwo\n")]
+    assert list(Job(tmp_path).follow(lines=1)) == [("a", "two\n")]
+
+
+def test_a_rank_s_log_is_followed_from_when_it_appears(tmp_path: Path) -> None:
+    job = Job(tmp_path, append(tmp_path / "a", b"1\n"), append(tmp_path / "b", b"2\n"), append(tmp_path / "a", b"3\n"))
+    assert list(job.follow()) == [("a", "1\n"), ("b", "2\n"), ("a", "3\n")]
+
+
+def test_only_what_was_there_at_first_is_cut_to_the_last_lines(tmp_path: Path) -> None:
+    log, late = tmp_path / "a", tmp_path / "b"
+    log.write_bytes(b"1\n2\n3\n")
+    job = Job(tmp_path, append(log, b"4\n5\n"), append(late, b"6\n7\n8\n"))
+    assert list(job.follow(lines=2)) == [("a", "2\n3\n"), ("a", "4\n5\n"), ("b", "6\n7\n8\n")]
+    assert list(Job(tmp_path, append(log, b"9\n")).follow(lines=0))[-1] == ("a", "9\n")
+
+
+def test_a_character_that_a_read_cuts_in_two_comes_whole(tmp_path: Path) -> None:
+    log = tmp_path / "a"
+    log.write_bytes(b"caf\xc3")
+    assert "".join(text for _, text in Job(tmp_path, append(log, b"\xa9\n")).follow()) == "café\n"
+
+
+def test_a_log_that_was_begun_anew_is_shown_from_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "a"
+    log.write_bytes(b"a long first attempt\n")
+    job = Job(tmp_path, lambda: log.write_bytes(b"second\n"))
+    assert list(job.follow()) == [("a", "a long first attempt\n"), ("a", "second\n")]
+
+
+def test_a_log_that_is_gone_is_passed_over(tmp_path: Path) -> None:
+    log = tmp_path / "a"
+    log.write_bytes(b"1\n")
+    shown = follow(lambda: [LogFile(tmp_path / "none", "none"), LogFile(log, "a")], lines=None, is_over=lambda: True,
+                   pause=lambda: None)  # fmt: skip
+    assert [text for _, text in shown] == ["1\n"]

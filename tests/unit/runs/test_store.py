@@ -1,0 +1,171 @@
+"""The runs folder: whole runs or none, and markers for those that are not over."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import DamagedRunError, RunStore, replace_file
+from tests.unit.given import run, write
+
+OLD, NEW = "20260101-000000-a-0000", "20260102-000000-b-0000"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let no file grow, as on a full disk or over a quota."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_a_new_run_has_a_record_and_a_script_and_is_active(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    folder = store.create(run(OLD), "#!/bin/bash\n")
+    assert folder == store.folder(OLD)
+    assert (folder / "script.sh").read_bytes() == b"#!/bin/bash\n"
+    assert store.load(OLD) == run(OLD)
+    assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD])
+    assert store.last_status(OLD) is None
+
+
+def test_runs_are_private(tmp_path: Path) -> None:
+    folder = RunStore(tmp_path / "runs").create(run(OLD), "")
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_runs_are_listed_oldest_first_and_nothing_else_is(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(NEW), "")
+    store.create(run(OLD), "")
+    (tmp_path / ".half-made").mkdir()
+    assert store.run_ids() == [OLD, NEW]
+    assert store.active_ids() == [OLD, NEW]
+
+
+def test_without_a_folder_there_are_no_runs(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "none")
+    assert (store.run_ids(), store.active_ids()) == ([], [])
+    with pytest.raises(NotFoundError, match="there is no run 'x'"):
+        store.load("x")
+
+
+def test_a_run_may_lie_elsewhere_and_is_found_by_its_link(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    folder = store.create(run(OLD), "text", tmp_path / "scratch")
+    assert folder == tmp_path / "scratch" / OLD
+    assert store.load(OLD) == run(OLD)
+    assert store.folder(OLD).resolve() == folder
+    store.delete(OLD)
+    assert not folder.exists()
+    assert store.run_ids() == []
+    assert not store.folder(OLD).is_symlink()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_full_disk_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    with full_disk(), pytest.raises(PlanError, match="cannot write to the runs folder") as refused:
+        store.create(run(OLD), "x" * 100, tmp_path / "scratch" if elsewhere else None)
+    assert "File too large" in refused.value.message
+    assert refused.value.hint is not None
+    assert "HPCRUN_RUNS" in refused.value.hint
+    assert files(tmp_path) == []
+    assert (store.run_ids(), store.active_ids()) == ([], [])
+
+
+def test_a_full_disk_leaves_an_old_record_as_it_was(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    before = files(tmp_path)
+    with full_disk(), pytest.raises(PlanError):
+        store.save(run(OLD, job_id="9"))
+    with full_disk():
+        store.save_status(OLD, LastStatus("COMPLETED", 1.0, final=True))
+    assert store.load(OLD) == run(OLD)
+    assert files(tmp_path) == before
+
+
+def test_a_runs_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
+    write(tmp_path / "file", "")
+    with pytest.raises(PlanError, match=f"cannot write to the runs folder {tmp_path}/file"):
+        RunStore(tmp_path / "file").create(run(OLD), "")
+
+
+def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "first")
+    with pytest.raises(PlanError):
+        store.create(run(OLD), "second")
+    assert (store.folder(OLD) / "script.sh").read_text() == "first"
+    assert store.active_ids() == [OLD]
+
+
+def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD, job_id=None), "")
+    store.save(replace(store.load(OLD), job_id="9"))
+    assert store.load(OLD).job_id == "9"
+    assert files(store.folder(OLD)) == ["run.json", "script.sh"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', "\xff"])
+def test_a_damaged_record_is_named_by_its_file(text: str, tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    (store.folder(OLD) / "run.json").write_text(text, "latin-1")
+    with pytest.raises(DamagedRunError, match=r"run\.json cannot be read"):
+        store.load(OLD)
+
+
+def test_a_run_that_is_over_is_active_no_more(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    running = LastStatus("RUNNING", 1.0)
+    store.save_status(OLD, running)
+    assert (store.last_status(OLD), store.active_ids()) == (running, [OLD])
+    over = LastStatus("COMPLETED", 2.0, final=True)
+    store.save_status(OLD, over)
+    store.save_status(OLD, over)
+    assert (store.last_status(OLD), store.active_ids()) == (over, [])
+
+
+def test_a_damaged_status_is_no_status(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    write(store.folder(OLD) / "status.json", "{")
+    assert store.last_status(OLD) is None
+
+
+def test_a_deleted_run_is_gone(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    store.delete(OLD)
+    store.delete(OLD)
+    assert files(tmp_path) == []
+
+
+def test_a_file_is_replaced_or_left_and_nothing_lies_beside_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", "old")
+    replace_file(path, "new")
+    assert path.read_text() == "new"
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        replace_file(path, "x" * 100)
+    assert (path.read_text(), files(tmp_path)) == ("new", ["a.json"])

@@ -1,0 +1,136 @@
+"""Slurm's answers, read as records."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.job.state import JobInfo
+from hpcrun.schedulers.slurm_text import (
+    SEPARATOR,
+    parse_clock,
+    parse_cluster_name,
+    parse_sacct,
+    parse_squeue,
+    parse_submitted,
+    sacct_command,
+    squeue_command,
+    submission_is_uncertain,
+)
+
+FIELD = st.text(max_size=12) | st.sampled_from(
+    ["", "RUNNING", "1:00", "1-00:00:00", "UNLIMITED", "NOT_SET", "(null)", "0:0", "0:15", ":", "-1", "²", "4711_[1-3]"]
+)
+
+
+def line(*fields: str) -> str:
+    return SEPARATOR.join(fields) + "\n"
+
+
+def test_squeue_s_answer_is_read() -> None:
+    text = line("4711", "RUNNING", "None", "1:05", "2-00:00:00", "node[1-2]", "/runs/a/script.sh")
+    text += line("4712", "PENDING", "Resources", "0:00", "UNLIMITED", "", "/runs/b/script.sh")
+    assert parse_squeue(text) == [
+        JobInfo("4711", "RUNNING", None, 65, 172800, "node[1-2]", script="/runs/a/script.sh"),
+        JobInfo("4712", "PENDING", "Resources", 0, None, None, script="/runs/b/script.sh"),
+    ]
+
+
+def test_sacct_s_answer_is_read() -> None:
+    text = line("4711", "FAILED", "3:0", "65", "60", "node[1-2]", "None")
+    text += line("4712", "CANCELLED by 1000", "0:15", "5", "UNLIMITED", "None assigned", "")
+    assert parse_sacct(text) == [
+        JobInfo("4711", "FAILED", None, 65, 3600, "node[1-2]", exit_status=3),
+        JobInfo("4712", "CANCELLED", None, 5, None, None, exit_status=0, signal=15),
+    ]
+
+
+def test_the_questions_ask_for_as_many_fields_as_the_answers_have() -> None:
+    squeue = next(item for item in squeue_command(1000) if item.startswith("--format="))
+    assert squeue.count(SEPARATOR) == 6
+    sacct = next(item for item in sacct_command(["1", "2"]) if item.startswith("--format="))
+    assert sacct.count(",") == 6
+    assert "--user=1000" in squeue_command(1000)
+    assert "--jobs=1,2" in sacct_command(["1", "2"])
+
+
+@pytest.mark.parametrize("text", ["", "\n", "slurm_load_jobs error: Unable to contact\n", "a b c\n", SEPARATOR])
+def test_lines_that_are_no_answer_are_passed_over(text: str) -> None:
+    assert parse_squeue(text) == []
+    assert parse_sacct(text) == []
+
+
+def test_a_state_never_seen_before_is_kept_as_it_is() -> None:
+    assert parse_squeue(line("1", "TELEPORTING", "", "", "", "", ""))[0].state == "TELEPORTING"
+
+
+@given(st.text() | st.lists(st.lists(FIELD, min_size=7, max_size=7).map(lambda items: line(*items))).map("".join))
+def test_any_answer_is_read_without_a_fault(text: str) -> None:
+    for job in (*parse_squeue(text), *parse_sacct(text)):
+        assert isinstance(job.state, str)
+        assert job.state
+    parse_submitted(text)
+    parse_cluster_name(text)
+    parse_clock(text)
+    submission_is_uncertain(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0:00", 0),
+        ("1:05", 65),
+        ("1:00:00", 3600),
+        ("2-03:04:05", 183845),
+        ("UNLIMITED", None),
+        ("NOT_SET", None),
+        ("INVALID", None),
+        ("", None),
+        ("5", None),
+    ],
+)
+def test_a_clock_is_read(text: str, seconds: int | None) -> None:
+    assert parse_clock(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "job_id"),
+    [
+        ("Submitted batch job 4711\n", "4711"),
+        ("Submitted batch job 4711 on cluster beta\n", "4711"),
+        ("Welcome! Your quota is 80% used.\nSubmitted batch job 4711\n", "4711"),
+        ("sbatch: error: invalid partition\n", None),
+        ("", None),
+    ],
+)
+def test_the_job_id_is_found_in_sbatch_s_answer(text: str, job_id: str | None) -> None:
+    assert parse_submitted(text) == job_id
+
+
+@pytest.mark.parametrize(
+    ("stderr", "uncertain"),
+    [
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("sbatch: error: Zero Bytes were transmitted or received", True),
+        ("sbatch: error: Batch job submission failed: Invalid partition name specified", False),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", False),
+        ("", False),
+    ],
+)
+def test_a_failure_that_may_have_submitted_is_told_from_one_that_did_not(stderr: str, uncertain: bool) -> None:
+    assert submission_is_uncertain(stderr) is uncertain
+
+
+@pytest.mark.parametrize(
+    ("conf", "name"),
+    [
+        ("ClusterName=alpha\n", "alpha"),
+        ("# ClusterName=old\n clustername = Alpha # ours\n", "alpha"),
+        ("ClusterName             = alpha\nSlurmctldHost=x\n", "alpha"),
+        ("#ClusterName=old\n", None),
+        ("", None),
+    ],
+)
+def test_the_cluster_s_name_is_found(conf: str, name: str | None) -> None:
+    assert parse_cluster_name(conf) == name

@@ -1,0 +1,52 @@
+"""What commands import: every module is time that a person waits for an answer."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from hpcrun.runs.store import RunStore
+from tests.harness import Hpcrun
+from tests.unit.given import run
+
+HEAVY = {"torch", "pandas", "submitit", "jinja2"}
+MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}  # pydantic builds their validators as they are imported
+IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
+
+
+def imported_by(hpcrun: Hpcrun, *args: str, status: int = 0, path: Path | None = None) -> set[str]:
+    """The modules that the real command imports, as Python itself reports them."""
+    env = {} if path is None else {"PATH": str(path)}
+    python, *command = hpcrun.argv(*args)
+    done = hpcrun.run(python, "-X", "importtime", *command, env=env, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    modules = set(IMPORTED.findall(done.stderr))
+    assert "hpcrun.cli.main" in modules, "Python's report was not understood"
+    return modules
+
+
+def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").touch()
+    modules = imported_by(hpcrun, "submit", "-P", "a100", "--gpus", "1", "--dry-run", "train.py")
+    assert modules >= {"jinja2", *MODELS}
+
+
+@pytest.mark.parametrize("args", [("--help",), ("submit", "--help"), ("--version",)], ids=" ".join)
+def test_help_imports_nothing_heavy(hpcrun: Hpcrun, args: tuple[str, ...]) -> None:
+    assert not imported_by(hpcrun, *args) & (HEAVY | MODELS)
+
+
+@pytest.mark.parametrize("args", [("status",), ("status", "--json")], ids=" ".join)
+def test_status_imports_nothing_heavy(hpcrun: Hpcrun, tmp_path: Path, args: tuple[str, ...]) -> None:
+    store = RunStore(hpcrun.runs)
+    for scheduler in ("local", "slurm"):
+        run_id = f"20260101-120000-{scheduler}-0000"
+        store.create(run(run_id, scheduler=scheduler, cluster=None, host=socket.gethostname()), "#!/bin/bash\n")
+    no_slurm = tmp_path / "bin"
+    no_slurm.mkdir()
+    modules = imported_by(hpcrun, *args, status=5, path=no_slurm)
+    assert modules >= {"hpcrun.schedulers.local", "hpcrun.schedulers.slurm"}
+    assert not modules & HEAVY

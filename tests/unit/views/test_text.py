@@ -1,0 +1,83 @@
+"""Text made safe and short for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hpcrun.views.text import age_text, count, harmless, memory_text, one_line, time_text
+
+PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "P", "_", "a", "\n", "\r", "\t", "\b",
+          "J", "\x1b[31m", "\x1b[2J", "\x1b]0;title\x07", "é", "\x00", "\x7f", "?25l", "\x18"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text\n", "plain text\n"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        ("\x1b[38;5;12mx", "\x1b[38;5;12mx"),
+        ("50%\r60%\r", "50%\r60%\r"),
+        ("a\tb", "a\tb"),
+        ("\x1b[2Jgone", "gone"),
+        ("\x1b[10;20Hmoved", "moved"),
+        ("\x1b[?25lhidden", "hidden"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]0;title\x1b\\x", "x"),
+        ("\x1b]52;c;ZWNobyBoaQ==\x07x", "x"),
+        ("\x1bP+q544e\x1b\\x", "x"),
+        ("\x1b[6nasks", "asks"),
+        ("\x1bcreset", "reset"),
+        ("\x9b2Jx", "2Jx"),
+        ("bell\x07", "bell"),
+        ("back\b\b", "back"),
+        ("end\x1b", "end"),
+        ("é✓", "é✓"),
+    ],
+)
+def test_a_job_may_colour_its_output_and_nothing_else(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+@given(st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+@example("\x1b\x1b[2J")
+@example("\x1b[\x1b[2J")
+@example("\x1b[3\x001m")
+@example("\x1b]0;no end")
+def test_nothing_but_colours_is_left_that_acts_on_a_terminal(text: str) -> None:
+    left = re.sub(r"\x1b\[[0-9;:]*m", "", harmless(text))
+    assert not [char for char in left if (char < " " and char not in "\t\n\r") or "\x7f" <= char <= "\x9f"]
+
+
+@given(st.text())
+def test_one_line_is_one_line_that_can_be_printed(text: str) -> None:
+    assert one_line(text).isprintable()
+    assert len(one_line(text)) == len(text)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, "-"), (0, "00:00:00"), (5400, "01:30:00"), (90000, "1-01:00:00")])
+def test_a_time_is_shown_as_slurm_shows_it(seconds: int | None, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "text"),
+    [(None, "the site's default"), (0, "all of the node"), (65536, "64G per node"), (500, "500M per node")],
+)
+def test_a_memory_size_is_shown_in_words(megabytes: int | None, text: str) -> None:
+    assert memory_text(megabytes) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
+def test_things_are_counted(number: int, text: str) -> None:
+    assert count(number, "node") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s ago"), (59.9, "59 s ago"), (60, "1 min ago"), (7200, "2 h ago"), (200000, "2 d ago")]
+)
+def test_an_age_is_said_in_the_largest_unit(seconds: float, text: str) -> None:
+    assert age_text(seconds) == text
