@@ -9,6 +9,7 @@ import typer
 
 from hpcrun import __version__
 from hpcrun.cli.cancel import cancel
+from hpcrun.cli.command import Command
 from hpcrun.cli.logs import logs
 from hpcrun.cli.output import show, show_error
 from hpcrun.cli.profile import app as profile_app
@@ -26,11 +27,11 @@ app = typer.Typer(
 )
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
 _SCRIPT_LAST = {"allow_interspersed_args": False}
-app.command("submit", context_settings=_SCRIPT_LAST)(submit)
-app.command("render", context_settings=_SCRIPT_LAST)(render)
-app.command("status")(status)
-app.command("logs")(logs)
-app.command("cancel")(cancel)
+app.command("submit", cls=Command, context_settings=_SCRIPT_LAST)(submit)
+app.command("render", cls=Command, context_settings=_SCRIPT_LAST)(render)
+app.command("status", cls=Command)(status)
+app.command("logs", cls=Command)(logs)
+app.command("cancel", cls=Command)(cancel)
 app.add_typer(profile_app, name="profile")
 
 

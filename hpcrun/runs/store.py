@@ -118,7 +118,7 @@ class RunStore:
         """Note what is known of a run; a final status takes the run off the active ones."""
         # A status is a view of the truth: on a full or read-only disk it is shown all the same, and asked again.
         with suppress(OSError):
-            replace_file(self.folder(run_id) / "status.json", status_to_json(status))
+            replace_file(self.folder(run_id) / "status.json", status_to_json(status), durable=False)
             if status.final:
                 (self.root / ACTIVE / run_id).unlink(missing_ok=True)
 
@@ -134,15 +134,19 @@ def _writing(root: Path) -> Iterator[None]:
         ) from None
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, durable: bool = True) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace a file by one that is whole before it takes the name.
+
+    Args:
+        durable: wait until it is on the disk, so that not even a power failure loses it.
 
     Raises:
         OSError: it could not be written; the old file is untouched.
@@ -150,7 +154,7 @@ def replace_file(path: Path, text: str) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(descriptor)
     try:
-        _write(Path(name), text)
+        _write(Path(name), text, durable=durable)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
