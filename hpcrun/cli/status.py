@@ -18,7 +18,7 @@ def status(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...",
+            metavar="RUN",
             help="Job ids, run ids, names, or 'last'; by default the newest.",
             show_default=False,
         ),
