@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -80,6 +81,11 @@ def main() -> NoReturn:
         _fail(UsageError(error.format_message(), hint="hpcrun --help, or hpcrun COMMAND --help"))
     except HpcrunError as error:
         _fail(error)
+    except Exception as error:  # whatever else: a person gets one message, and we the traceback if they want to help
+        if "HPCRUN_DEBUG" in os.environ:
+            raise
+        words = f"{type(error).__name__}: {error}"
+        _fail(HpcrunError(f"this is a bug in hpcrun: {words}", hint="HPCRUN_DEBUG=1 shows where; please report it"))
 
 
 def _fail(error: HpcrunError) -> NoReturn:
