@@ -9,6 +9,7 @@ with gloo.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import socket
 import time
@@ -111,6 +112,12 @@ def main() -> None:
         if rank == 0:
             speed = len(train) / seconds
             print(f"epoch {epoch}: loss {loss:.4f}, test accuracy {test_accuracy:.1%}, {speed:.0f} samples/s")
+
+    # Ends the backend's threads while Python still runs: the model holds the process group, and gloo's threads that
+    # are left at the end of Python abort it (pytorch/pytorch#179291).
+    dist.barrier()
+    del model, optimizer
+    gc.collect()
     dist.destroy_process_group()
 
 
