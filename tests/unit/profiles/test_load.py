@@ -129,7 +129,7 @@ def test_a_profile_that_extends_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.yaml", "partition: x\nextends: [_slurm, a10]\n")
+    path = write(tmp_path / "mine.yaml", "partition: x\nextends: [base/slurm, a10]\n")
     with pytest.raises(ProfileError) as refused:
         load_profile("mine", [tmp_path, SHIPPED])
     assert refused.value.message == f"{path}:2: 'extends' names 'a10', which is nowhere"
