@@ -39,6 +39,7 @@ def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Pat
     listed = person("profile", "list", check=True).stdout
     for name in ("a100", "a100-40gb", "h100", "h200", "v100", "l40s", "a40", "cpu", "local"):
         assert name in listed
+    assert "init_process_group" in person("profile", "env", "NCCL_TIMEOUT", check=True).stdout
     script = person("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--dry-run", "echo", check=True).stdout
     assert script.startswith("#!/bin/bash\n")
     paths = person("profile", "path", check=True).stdout

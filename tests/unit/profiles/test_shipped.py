@@ -15,6 +15,7 @@ from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.variables import load_catalogue
 from hpcrun.profiles.yaml_file import read_yaml
+from tests.harness import REPO
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("cluster_profiles")
@@ -93,6 +94,18 @@ def test_every_card_goes_with_every_fabric(card: str, fabric: str, tmp_path: Pat
     profile = load_profile("mine", [tmp_path, SHIPPED]).profile
     assert profile.card == load(card).card
     assert profile.fabric.kind == fabric.partition("-")[0]
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_has_a_page_that_names_what_is_set(name: str) -> None:
+    page = (REPO / "docs/gpus" / f"{name.removesuffix('-40gb')}.md").read_text()
+    card = load(name).card
+    for number in (card.memory_gb, card.memory_bandwidth_gb_s, card.power_w, card.tflops.fp32, card.tflops.fp16):
+        assert f"{number:g}" in page
+    # what every profile sets stands on the common page
+    common = (REPO / "docs/gpus/README.md").read_text()
+    assert all(f"`{variable}`" in common for variable in load(name).env)
+    assert f"`{name}`" in common
 
 
 def test_a_part_resolves_in_every_folder(tmp_path: Path) -> None:
