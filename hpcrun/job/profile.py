@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
@@ -23,6 +23,10 @@ def _no_nul(value: Any) -> Any:
     if isinstance(value, str) and "\0" in value:
         raise ValueError("a NUL character cannot stand in a script")
     return _no_bool(value)
+
+
+def _short(value: float) -> float:
+    return int(value) if value.is_integer() else value  # 80 is shown as it was written, not as 80.0
 
 
 def _switch(value: Any) -> Any:
@@ -58,7 +62,8 @@ Count = Annotated[int, BeforeValidator(_no_bool)]
 Walltime = Annotated[int, BeforeValidator(_time)]
 MemoryMb = Annotated[int, BeforeValidator(_memory)]
 Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
-Rate = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
+Rate = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)]
+RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)]
 Switch = Annotated[bool, BeforeValidator(_switch)]
 # "=", "^" and "," have a meaning to NCCL, which hpcrun writes itself
 DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
@@ -120,7 +125,7 @@ class CardSection(_Section):
     memory_gb: Rate | None = None
     memory_bandwidth_gb_s: Rate | None = None
     tflops: TflopsSection = TflopsSection()
-    nvlink_gb_s: Annotated[float, BeforeValidator(_no_bool), Field(ge=0)] | None = None
+    nvlink_gb_s: RateOrNone | None = None
     pcie_generation: Count | None = Field(default=None, ge=1)
     compute_capability: Annotated[Text, Field(pattern=r"^\d+\.\d+$")] | None = None
     power_w: Rate | None = None

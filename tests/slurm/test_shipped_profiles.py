@@ -6,7 +6,7 @@ import pytest
 
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.shipped import shipped_folder
-from tests.harness import Cluster, Hpcrun
+from tests.harness import RESEARCHER, Cluster, Hpcrun
 
 pytestmark = pytest.mark.slurm
 
@@ -47,4 +47,4 @@ def test_slurm_takes_it(name: str, cluster: Cluster, as_researcher: Hpcrun) -> N
     assert tested.returncode == 0, tested.stderr
     wanted = profile.gpu.type or "cpu"
     assert f"{wanted}-" in tested.stderr.partition(" on ")[2], f"not on nodes with {wanted}: {tested.stderr}"
-    assert cluster.slurm("squeue", "--noheader") == ""
+    assert cluster.slurm("squeue", "--noheader", "--user", RESEARCHER) == "", "a test leaves no job"

@@ -198,6 +198,10 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
         ("modules:\n  - a\n  - true\n", 1, "modules"),
         ("partition: x\nname: y\n", 2, "'name' is the file's name; remove the line"),
         ("gpu: 4\n", 1, "gpu: "),
+        ("card:\n  memory_gb: lots\n", 2, "card.memory_gb: "),
+        ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'bf16'?"),
+        ("card:\n  bf16: 'yes'\n", 2, "card.bf16: takes true or false"),
+        ("fabric:\n  interface: =ib0\n", 2, "fabric.interface: "),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_at_its_file_and_line(
