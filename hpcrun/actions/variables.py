@@ -14,7 +14,6 @@ from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.job.variables import PREFIXES, Variable, check_variables
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.variables import load_catalogue
-from hpcrun.profiles.yaml_file import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +22,14 @@ class SetVariable:
 
     Attributes:
         value: what it is set to; masked where the name is a secret's.
-        origin: where that is written.
+        origin: file and line where that is written.
         variable: what is known of it, None where that is nothing.
         problem: what is wrong with it, in one line.
     """
 
     name: str
     value: str
-    origin: Origin | None
+    origin: str | None
     variable: Variable | None
     problem: str | None = None
 
@@ -123,16 +122,17 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
     return tuple(finding.text for finding in findings)
 
 
-def _refusal(name: str, text: str, origin: Origin | None) -> HpcrunError:
+def _refusal(name: str, text: str, origin: str | None) -> HpcrunError:
     hint = f"hpcrun profile env {name} explains it"
     return (
         UsageError(f"--env {text}", hint=hint) if origin is None else ProfileError(f"{origin}: env.{text}", hint=hint)
     )
 
 
-def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
-    written = loaded.origins.get(("env", name))
-    return written or loaded.origins.get(("fabric", "hcas" if name == "NCCL_IB_HCA" else "interface"))
+def _origin(name: str, loaded: LoadedProfile) -> str | None:
+    """Return file and line of the value that a profile gives a variable, under ``env`` or through ``fabric``."""
+    places = (("env", name), ("fabric", "hcas" if name == "NCCL_IB_HCA" else "interface"))
+    return next((str(loaded.origins[place]) for place in places if place in loaded.origins), None)
 
 
 def _may_be_known(env: Mapping[str, str]) -> bool:

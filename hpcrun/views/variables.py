@@ -100,7 +100,7 @@ def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
             {
                 "name": row.name,
                 "value": row.value,
-                "origin": str(row.origin) if row.origin else None,
+                "origin": row.origin,
                 "problem": row.problem,
                 "variable": asdict(row.variable) if row.variable else None,
             }
