@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcrun.actions.program import check_program, find_python
 from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.variables import check_job_env
 from hpcrun.errors import (
     HpcrunError,
     InterruptedByUser,
@@ -17,6 +18,7 @@ from hpcrun.errors import (
     SubmissionUncertainError,
     UsageError,
 )
+from hpcrun.job.directives import unknown_note
 from hpcrun.job.plan import Plan, build_plan, job_env
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
@@ -109,6 +111,7 @@ def prepare(
         python=find_python(request, profile, surroundings),
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
     )
+    plan = replace(plan, notes=(*plan.notes, *check_job_env(request, loaded, plan.shape.gpu_type)))
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
 
 
@@ -165,7 +168,7 @@ def submit(
         raise
     except SchedulerError as error:
         store.delete(run_id)
-        raise _with_notes(error, prepared.plan) from None
+        raise _with_doubts(error, prepared.plan) from None
     except KeyboardInterrupt:
         raise InterruptedByUser(
             f"interrupted while submitting {run_id}: the job may have been submitted all the same",
@@ -203,8 +206,9 @@ def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, 
     )
 
 
-def _with_notes(error: SchedulerError, plan: Plan) -> HpcrunError:
+def _with_doubts(error: SchedulerError, plan: Plan) -> HpcrunError:
     """Hint at a misspelt directive where sbatch refused and hpcrun had its doubts."""
-    if error.hint or not plan.notes:
+    doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
+    if error.hint or not doubts:
         return error
-    return SchedulerError(error.message, hint="; ".join(plan.notes))
+    return SchedulerError(error.message, hint="; ".join(doubts))

@@ -134,7 +134,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
 
 def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
     """Return the variables that profile and request set, secrets with their values."""
-    return {**profile.env, **dict(request.env)}
+    return {**profile.fabric.env(), **profile.env, **dict(request.env)}
 
 
 def _stem(request: JobRequest) -> str:

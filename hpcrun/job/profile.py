@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
@@ -23,6 +23,16 @@ def _no_nul(value: Any) -> Any:
     if isinstance(value, str) and "\0" in value:
         raise ValueError("a NUL character cannot stand in a script")
     return _no_bool(value)
+
+
+def _short(value: float) -> float:
+    return int(value) if value.is_integer() else value  # 80 is shown as it was written, not as 80.0
+
+
+def _switch(value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise ValueError("takes true or false")
+    return value
 
 
 def _time(value: Any) -> Any:
@@ -52,6 +62,11 @@ Count = Annotated[int, BeforeValidator(_no_bool)]
 Walltime = Annotated[int, BeforeValidator(_time)]
 MemoryMb = Annotated[int, BeforeValidator(_memory)]
 Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
+Rate = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)]
+RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)]
+Switch = Annotated[bool, BeforeValidator(_switch)]
+# "=", "^" and "," have a meaning to NCCL, which hpcrun writes itself
+DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
 EnvName = Annotated[str, BeforeValidator(check_env_name)]
 
 
@@ -88,6 +103,62 @@ class TimeSection(_Section):
     max: Walltime | None = None
 
 
+class TflopsSection(_Section):
+    """What a card computes in a second, dense (without 2:4 sparsity); a rate that is not there is none."""
+
+    fp32: Rate | None = None
+    tf32: Rate | None = None
+    bf16: Rate | None = None
+    fp16: Rate | None = None
+    fp8: Rate | None = None
+
+
+class CardSection(_Section):
+    """What one GPU can do, by its maker's word. A card says nothing of the network.
+
+    Attributes:
+        nvlink_gb_s: both directions together; 0 for a card that has none.
+        bf16: whether it has bfloat16 units: torch emulates the type where there are none.
+    """
+
+    model: Text | None = None
+    memory_gb: Rate | None = None
+    memory_bandwidth_gb_s: Rate | None = None
+    tflops: TflopsSection = TflopsSection()
+    nvlink_gb_s: RateOrNone | None = None
+    pcie_generation: Count | None = Field(default=None, ge=1)
+    compute_capability: Annotated[Text, Field(pattern=r"^\d+\.\d+$")] | None = None
+    power_w: Rate | None = None
+    bf16: Switch | None = None
+
+
+class FabricSection(_Section):
+    """The network between the nodes.
+
+    Attributes:
+        bandwidth_gbit_s: of one port or adapter.
+        interface: the one over which nodes reach each other, where the automatic choice is wrong.
+        hcas: the RDMA adapters to use, where the automatic choice is wrong.
+    """
+
+    kind: Literal["infiniband", "roce", "efa", "ethernet"] | None = None
+    bandwidth_gbit_s: Rate | None = None
+    interface: DeviceName | None = None
+    hcas: tuple[DeviceName, ...] = ()
+
+    def env(self) -> dict[str, str]:
+        """Return the variables that say so to NCCL and gloo, which spell the same name differently.
+
+        To NCCL a name is a prefix unless "=" stands before it (mlx5_1 is mlx5_10 as well); gloo takes it as it is.
+        """
+        said = {}
+        if self.interface:
+            said = {"NCCL_SOCKET_IFNAME": f"={self.interface}", "GLOO_SOCKET_IFNAME": self.interface}
+        if self.hcas:
+            said["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
+        return said
+
+
 class Profile(_Section):
     """A kind of machine: its GPUs, limits, directives, environment and set-up."""
 
@@ -102,6 +173,8 @@ class Profile(_Section):
     cpu: CpuSection = CpuSection()
     memory: MemorySection = MemorySection()
     time: TimeSection = TimeSection()
+    card: CardSection = CardSection()
+    fabric: FabricSection = FabricSection()
     launcher: Launcher | None = None
     python: Text | None = None
     modules: tuple[Text, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_WORDS = frozenset("TOKEN KEY SECRET PASSWORD PASSWD PASSPHRASE APIKEY CREDENTIALS".split())
+_WORDS = frozenset("TOKEN KEY SECRET PASSWORD PASSWD PASSPHRASE APIKEY CREDENTIALS PSK".split())
 
 MASK = "***"
 

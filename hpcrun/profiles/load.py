@@ -32,7 +32,7 @@ class _Merged:
 def profile_names(folders: Sequence[Path]) -> dict[str, Path]:
     """Return every profile a person can name → its file; an earlier folder hides a later one.
 
-    Files whose name starts with ``_`` are parts for ``extends``, not profiles.
+    Files in subfolders, and files whose name starts with ``_``, are parts for ``extends``, not profiles.
     """
     found: dict[str, Path] = {}
     for folder in folders:
@@ -102,9 +102,11 @@ def _bases(file: YamlFile) -> list[str]:
 
 def _find_base(base: str, file: YamlFile, folders: Sequence[Path]) -> Path:
     searched = list(folders)
-    if base == file.path.stem and file.path.parent in searched:
-        # a user's a100 that extends a100 means the one it hides
-        searched = searched[searched.index(file.path.parent) + 1 :]
+    for place, folder in enumerate(searched):
+        if folder / f"{base}{SUFFIX}" == file.path:
+            # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the one it hides
+            searched = searched[place + 1 :]
+            break
     for folder in searched:
         candidate = folder / f"{base}{SUFFIX}"
         if candidate.is_file():

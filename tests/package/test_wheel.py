@@ -37,8 +37,9 @@ def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
 def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Path) -> None:
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
     listed = person("profile", "list", check=True).stdout
-    for name in ("a100", "h100", "v100", "l40s", "local"):
+    for name in ("a100", "a100-40gb", "h100", "h200", "v100", "l40s", "a40", "cpu", "local"):
         assert name in listed
+    assert "init_process_group" in person("profile", "env", "NCCL_TIMEOUT", check=True).stdout
     script = person("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--dry-run", "echo", check=True).stdout
     assert script.startswith("#!/bin/bash\n")
     paths = person("profile", "path", check=True).stdout

@@ -74,7 +74,7 @@ def test_a_full_disk(cluster: Cluster, as_researcher: Hpcrun, full_disk: Path) -
 def test_no_profile_where_there_is_slurm(cluster: Cluster, as_researcher: Hpcrun) -> None:
     done = as_researcher("submit", "--gpus", "1", "true")
     assert done.returncode == 2
-    assert "a100, h100, l40s, local, v100" in done.stderr
+    assert "a100, a100-40gb, a40, cpu, h100, h200, l40s, local, v100" in done.stderr
     assert nothing_left(cluster, as_researcher)
 
 

@@ -16,12 +16,19 @@ from tests.unit.given import request, surroundings, write
 NO_SLURM = "there is no sbatch on PATH"
 
 
-def prepared(folder: Path, profile: str = "site", env: dict[str, str] | None = None, **asked: Any) -> Prepared:
+def prepared(
+    folder: Path,
+    profile: str = "site",
+    env: dict[str, str] | None = None,
+    env_: list[str] | None = None,  # --env
+    **asked: Any,
+) -> Prepared:
     write(folder / "train.py", "")
     own = folder / "own"
     if not (own / "profiles/site.yaml").exists():
         write(own / "profiles/site.yaml", "partition: theirs\ntime: {default: 1h}\ngpu: {type: a100, per_node: 4}\n")
     around = surroundings(folder, {"PATH": "/usr/bin:/bin", **(env or {})}, own=(own,))
+    asked |= {"env": env_} if env_ else {}
     return prepare(request(**asked), profile, around, lambda: Machine(cpus=4))
 
 
@@ -90,7 +97,7 @@ def test_where_there_is_slurm_and_nothing_names_a_profile_all_are_listed(tmp_pat
     with pytest.raises(UsageError, match="no profile is chosen") as refused:
         choose_profile(None, surroundings(tmp_path, {}), None)
     assert refused.value.hint is not None
-    assert "a100, h100, l40s, local, v100" in refused.value.hint
+    assert "a100, a100-40gb, a40, cpu, h100, h200, l40s, local, v100" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,45 @@ def test_a_mistake_of_the_profile_s_own_is_a_profile_error(text: str, tmp_path: 
     write(tmp_path / "own/profiles/site.yaml", text)
     with pytest.raises(ProfileError):
         prepared(tmp_path)
+
+
+def test_what_is_wrong_with_a_variable_is_a_note_of_the_plan(tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/site.yaml", "extends: l40s\nenv: {NCCL_P2P_LEVEL: NVL}\n")
+    notes = prepared(tmp_path, gpus="2", env_=["NCCL_TIMEOUT=7200", "MY_OWN=1"]).plan.notes
+    assert [note.partition(":")[0] for note in notes] == ["NCCL_P2P_LEVEL=NVL", "NCCL_TIMEOUT=7200"]
+    assert "turns direct transfers off" in notes[0]
+
+
+def test_the_gpus_of_the_job_decide_what_is_harmful(tmp_path: Path) -> None:
+    notes = prepared(tmp_path, "h100", gpus="2", env_=["NCCL_P2P_LEVEL=NVL"]).plan.notes
+    assert "for debugging" in notes[0]
+    assert prepared(tmp_path, "h100", gpus="2").plan.notes == ()
+
+
+def test_notes_are_no_part_of_the_script(tmp_path: Path) -> None:
+    assert "nothing reads" not in prepared(tmp_path, env_=["NCCL_TIMEOUT=1"]).script.text
+
+
+def test_an_impossible_value_of_a_profile_is_refused_at_its_file_and_line(tmp_path: Path) -> None:
+    base = write(tmp_path / "own/profiles/base.yaml", "env:\n  A: x\n  NCCL_IB_RETRY_CNT: 13\n")
+    write(tmp_path / "own/profiles/site.yaml", "extends: base\n")
+    with pytest.raises(ProfileError) as refused:
+        prepared(tmp_path)
+    assert refused.value.message.startswith(f"{base}:3: env.NCCL_IB_RETRY_CNT=13: ")
+    assert "0 to 7" in refused.value.message
+    # --env lies over it, and is judged instead
+    assert prepared(tmp_path, env_=["NCCL_IB_RETRY_CNT=7"]).plan.notes == ()
+
+
+def test_an_impossible_value_of_env_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--env NCCL_IB_RETRY_CNT=13: .* 0 to 7") as refused:
+        prepared(tmp_path, env_=["NCCL_IB_RETRY_CNT=13"])
+    assert refused.value.hint == "hpcrun profile env NCCL_IB_RETRY_CNT explains it"
+
+
+def test_a_secret_is_no_matter_for_notes(tmp_path: Path) -> None:
+    notes = prepared(tmp_path, env_=["NCCL_DEBUG_KEY=s3cr3t", "NCCL_SOCKET_TOKEN=s3cr3t"]).plan.notes
+    assert notes == ()
 
 
 def test_one_s_own_template_is_used(tmp_path: Path) -> None:

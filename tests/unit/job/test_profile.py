@@ -56,9 +56,26 @@ def test_a_bare_directive_is_written_true() -> None:
         {"setup": "echo hi"},
         {"modules": "cuda"},
         {"gpus": {}},
+        {"card": {"memory_gb": "lots"}},
+        {"card": {"memory_gb": 0}},
+        {"card": {"memory_gb": "inf"}},
+        {"card": {"nvlink_gb_s": -1}},
+        {"card": {"bf16": "yes"}},
+        {"card": {"compute_capability": "8"}},
+        {"card": {"tflops": {"fp64": 1}}},
+        {"fabric": {"kind": "omnipath"}},
+        {"fabric": {"bandwidth_gbit_s": True}},
+        {"fabric": {"hcas": "mlx5_0"}},
+        {"fabric": {"hcas": ["=mlx5_0"]}},
         {"gpu": {"pernode": 4}},
     ],
 )
 def test_what_means_nothing_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Profile(name="x", **said)
+
+
+def test_a_rate_is_shown_as_it_was_written() -> None:
+    card = cluster(card={"memory_gb": "80", "tflops": {"fp32": "19.5"}, "nvlink_gb_s": "0"}).card
+    shown = card.model_dump(exclude_unset=True)
+    assert str(shown) == "{'memory_gb': 80, 'tflops': {'fp32': 19.5}, 'nvlink_gb_s': 0}"

@@ -21,7 +21,16 @@ VALUE = "hf_s3cr3t"
 
 @pytest.mark.parametrize(
     "name",
-    ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "DB_PASSWORD", "TOKEN", "hf_token"],
+    [
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "DB_PASSWORD",
+        "TOKEN",
+        "hf_token",
+        "NCCL_PSK",
+    ],
 )
 def test_a_variable_so_named_is_a_secret(name: str) -> None:
     assert is_secret(name)

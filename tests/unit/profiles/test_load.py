@@ -129,7 +129,7 @@ def test_a_profile_that_extends_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.yaml", "partition: x\nextends: [_slurm, a10]\n")
+    path = write(tmp_path / "mine.yaml", "partition: x\nextends: [base/slurm, a10]\n")
     with pytest.raises(ProfileError) as refused:
         load_profile("mine", [tmp_path, SHIPPED])
     assert refused.value.message == f"{path}:2: 'extends' names 'a10', which is nowhere"
@@ -198,6 +198,10 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
         ("modules:\n  - a\n  - true\n", 1, "modules"),
         ("partition: x\nname: y\n", 2, "'name' is the file's name; remove the line"),
         ("gpu: 4\n", 1, "gpu: "),
+        ("card:\n  memory_gb: lots\n", 2, "card.memory_gb: "),
+        ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'bf16'?"),
+        ("card:\n  bf16: 'yes'\n", 2, "card.bf16: takes true or false"),
+        ("fabric:\n  interface: =ib0\n", 2, "fabric.interface: "),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_at_its_file_and_line(

@@ -1,0 +1,166 @@
+"""The variables of NCCL, torch and CUDA that hpcrun knows, and what is wrong with those of a job. Pure: no I/O."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "unread"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# A variable that begins otherwise is a program's own, and may be called as it likes.
+PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST_", "GLOO_", "FI_", "RDMAV_", "PYTORCH_", "OMP_", "CUDA_")
+# How alike two names must be for one to be the other misspelt: real names differ by a word (MIN_CTAS, MAX_CTAS).
+_ALIKE = 0.88
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values that a variable can have; each of the three may say nothing.
+
+    Attributes:
+        least, most: of an integer; None where there is no end.
+        pattern: a regular expression for the whole value.
+    """
+
+    one_of: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    pattern: str | None = None
+
+    def allow(self, value: str) -> bool:
+        """Return whether the value can be; words are compared as NCCL does, without regard to case."""
+        if self.one_of:
+            return value.upper() in self.one_of
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, value) is not None
+        if self.least is None and self.most is None:
+            return True
+        try:
+            number = int(value, 0)
+        except ValueError:
+            return False
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+
+    def in_words(self) -> str:
+        """Return the values for a person; empty where all are allowed or only a pattern says which."""
+        if self.one_of:
+            return ", ".join(self.one_of)
+        if self.least is not None and self.most is not None:
+            return f"{self.least} to {self.most}"
+        return "" if self.least is None else f"{self.least} or more"
+
+
+@dataclass(frozen=True, slots=True)
+class Harmful:
+    """On which GPUs which values do harm, and why."""
+
+    on: tuple[str, ...]
+    values: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable of the catalogue: what a person should know of it.
+
+    Attributes:
+        trap: when not to set it.
+        instead: what works.
+        hpcrun: what every job's script sets it to, in words.
+        off: values that are as if it were not set.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    source: str
+    default: str | None = None
+    set_when: str | None = None
+    trap: str | None = None
+    instead: str | None = None
+    hpcrun: str | None = None
+    renamed_to: str | None = None
+    values: Values = Values()
+    off: tuple[str, ...] = ()
+    harmful: tuple[Harmful, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong with a variable of a job, and what works instead.
+
+    Attributes:
+        impossible: no program can read this value as it was meant: the job must not be submitted so.
+    """
+
+    name: str
+    value: str
+    problem: str
+    instead: str | None = None
+    impossible: bool = False
+
+    @property
+    def advice(self) -> str:
+        """What is wrong and what works, in one line."""
+        return self.problem + (f"; instead: {self.instead}" if self.instead else "")
+
+    @property
+    def text(self) -> str:
+        """The finding in one line, with the variable."""
+        return f"{self.name}={self.value}: {self.advice}"
+
+
+def check_variables(
+    env: Mapping[str, str], catalogue: Mapping[str, Variable], *, others: Collection[str] = (), gpu: str = ""
+) -> list[Finding]:
+    """Return what is wrong with the variables of a job, at most one finding for each.
+
+    Args:
+        env: the variables that profile and request set; an empty value is as none.
+        catalogue: what is known of variables, by name.
+        others: names that are right and of which nothing more is known.
+        gpu: type or name of the job's GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
+    """
+    findings = []
+    for name, value in env.items():
+        if not name.startswith(PREFIXES) and name not in catalogue:
+            continue
+        if name in catalogue:
+            finding = _judge(catalogue[name], value, gpu) if value else None
+        else:
+            finding = None if name in others else _misspelt(name, value, [*catalogue, *others])
+        if finding is not None:
+            findings.append(finding)
+    return findings
+
+
+def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
+    name = variable.name
+    if variable.kind == "unread":
+        return Finding(name, value, "nothing reads this variable", variable.instead)
+    if variable.kind == "renamed":
+        return Finding(name, value, f"its name is now {variable.renamed_to}", variable.instead)
+    if not variable.values.allow(value):
+        allowed = variable.values.in_words()
+        problem = "this value cannot be" + (f"; it takes {allowed}" if allowed else "")
+        return Finding(name, value, problem, variable.instead, impossible=True)
+    for harmful in variable.harmful:
+        if re.fullmatch(harmful.values, value) and not _words(gpu).isdisjoint(harmful.on):
+            return Finding(name, value, f"harmful on this GPU: {harmful.why}", variable.instead)
+    if variable.kind == "debugging" and value not in variable.off:
+        symptom = f" ({variable.set_when})" if variable.set_when else ""
+        return Finding(name, value, f"for debugging{symptom}, and slow or worse when left on", variable.instead)
+    return None
+
+
+def _words(gpu: str) -> set[str]:
+    """Return the words of a GPU's name: sites write l40s, nvidia_l40s, a100-40gb."""
+    return set(re.split(r"[^a-z0-9]+", gpu.lower()))
+
+
+def _misspelt(name: str, value: str, known: list[str]) -> Finding | None:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    return Finding(name, value, f"hpcrun knows no such variable; did you mean {close[0]}?") if close else None

@@ -1,0 +1,110 @@
+"""The catalogue of variables for a terminal and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hpcrun.actions.variables import ProfileVariables
+from hpcrun.job.variables import KINDS, Kind, Variable
+from hpcrun.views.text import one_line
+
+_HEADINGS: dict[Kind, str] = {
+    "system": "What describes a site, and may stay set",
+    "debugging": "For debugging: slow or worse when left on, and in no shipped profile",
+    "torch": "torch",
+    "process": "CUDA and threads",
+    "efa": "EFA (AWS)",
+    "renamed": "Renamed",
+    "unread": "Read by nothing",
+}
+
+
+def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
+    """Return all variables by kind, each with what it means."""
+    column = max(len(variable.name) for variable in variables)
+    lines: list[str] = []
+    for kind in KINDS:
+        lines += ["", _HEADINGS[kind]] if lines else [_HEADINGS[kind]]
+        for variable in variables:
+            if variable.kind == kind:
+                now = f"now {variable.renamed_to}; " if variable.renamed_to else ""
+                lines += _row(variable.name, now + variable.meaning, column, width)
+    return [*lines, "", "hpcrun profile env NAME explains one, or says what a profile sets"]
+
+
+def variable_lines(variable: Variable, width: int) -> list[str]:
+    """Return all that is known of one variable."""
+    rows = {
+        "kind": _HEADINGS[variable.kind],
+        "default": variable.default,
+        "values": variable.values.in_words() or None,
+        "set by hpcrun": variable.hpcrun,
+        "now called": variable.renamed_to,
+        "set it": variable.set_when,
+        "mind": variable.trap,
+        "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful),
+        "instead": variable.instead,
+        "source": variable.source,
+    }
+    column = max(map(len, rows))
+    lines = textwrap.wrap(f"{variable.name}: {variable.meaning}", width)
+    for label, text in rows.items():
+        if text:
+            lines += _row(label, text, column, width)
+    return lines
+
+
+def profile_variables_lines(found: ProfileVariables, width: int) -> list[str]:
+    """Return what a profile sets, where that is written, and why."""
+    lines = [f"Profile {found.profile} sets" if found.set_here else f"Profile {found.profile} sets no variable"]
+    for row in found.set_here:
+        lines += ["", one_line(f"{row.name}={row.value}"), *_row("", f"from {row.origin}", 2, width)]
+        if row.variable is not None:
+            lines += _row("", _why(row.variable), 2, width)
+        if row.problem:
+            lines += _row("", f"mind: {row.problem}", 2, width)
+    lines += ["", "The script of every job sets"]
+    column = max((len(variable.name) for variable in found.by_script), default=0)
+    for variable in found.by_script:
+        lines += _row(variable.name, f"{variable.hpcrun}: {variable.meaning}", column, width)
+    return lines
+
+
+def _why(variable: Variable) -> str:
+    when = f". Set it: {variable.set_when}" if variable.set_when else ""
+    return f"{variable.meaning}{when} ({variable.source})"
+
+
+def _row(label: str, text: str, column: int, width: int) -> list[str]:
+    indent = " " * (column + 2)
+    room = max(width, column + 30)  # a very narrow terminal folds by itself
+    return textwrap.wrap(
+        one_line(text), room, initial_indent=f"{label:<{column}}  ", subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:
+    """Return variables as a JSON document."""
+    return {"kind": "variables", "variables": [asdict(variable) for variable in variables]}
+
+
+def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
+    """Return what a profile sets as a JSON document."""
+    return {
+        "kind": "profile-variables",
+        "profile": found.profile,
+        "set": [
+            {
+                "name": row.name,
+                "value": row.value,
+                "origin": row.origin,
+                "problem": row.problem,
+                "variable": asdict(row.variable) if row.variable else None,
+            }
+            for row in found.set_here
+        ],
+        "set_by_script": [asdict(variable) for variable in found.by_script],
+    }

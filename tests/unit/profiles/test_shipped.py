@@ -1,0 +1,136 @@
+"""The shipped profiles: composed of parts, complete, and without a variable that is for debugging."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.job.plan import PythonEnvironment, build_plan
+from hpcrun.job.profile import FabricSection, Profile
+from hpcrun.job.request import read_request
+from hpcrun.job.resources import Machine
+from hpcrun.job.variables import check_variables
+from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.variables import load_catalogue
+from hpcrun.profiles.yaml_file import read_yaml
+from tests.harness import REPO
+from tests.unit.given import write
+
+SHIPPED = shipped_folder("cluster_profiles")
+CATALOGUE = load_catalogue()
+CARDS = ["a100", "a100-40gb", "a40", "h100", "h200", "l40s", "v100"]
+FABRICS = ["efa", "ethernet", "infiniband-hdr", "infiniband-ndr", "roce"]
+FILES = [path for path in sorted(SHIPPED.rglob("*.yaml")) if path != CATALOGUE.path]
+# gb, gb/s, fp32, tf32, bf16, fp16, fp8, NVLink gb/s, PCIe, compute capability, W; dense rates
+DATASHEETS = {
+    "a100": (80, 2039, 19.5, 156, 312, 312, None, 600, 4, "8.0", 400),
+    "a100-40gb": (40, 1555, 19.5, 156, 312, 312, None, 600, 4, "8.0", 400),
+    "h100": (80, 3350, 67, 494.5, 989, 989, 1979, 900, 5, "9.0", 700),
+    "h200": (141, 4800, 67, 494.5, 989, 989, 1979, 900, 5, "9.0", 700),
+    "v100": (16, 900, 15.7, None, None, 125, None, 300, 3, "7.0", 300),
+    "l40s": (48, 864, 91.6, 183, 362, 362, 733, 0, 4, "8.9", 350),
+    "a40": (48, 696, 37.4, 74.8, 149.7, 149.7, None, 112.5, 4, "8.6", 300),
+}
+
+
+def load(name: str) -> Profile:
+    return load_profile(name, [SHIPPED]).profile
+
+
+def test_the_profiles_are_the_files_at_the_top() -> None:
+    assert sorted(profile_names([SHIPPED])) == sorted([*CARDS, "cpu", "local"])
+    assert sorted(path.stem for path in (SHIPPED / "gpu").iterdir()) == CARDS
+    assert sorted(path.stem for path in (SHIPPED / "fabric").iterdir()) == FABRICS
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_is_what_its_maker_says(name: str) -> None:
+    profile = load(name)
+    card, rates = profile.card, profile.card.tflops
+    said = (card.memory_gb, card.memory_bandwidth_gb_s, rates.fp32, rates.tf32, rates.bf16, rates.fp16, rates.fp8)
+    more = (card.nvlink_gb_s, card.pcie_generation, card.compute_capability, card.power_w)
+    assert said + more == DATASHEETS[name]
+    assert card.bf16 is (rates.bf16 is not None)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_says_nothing_of_the_network(name: str) -> None:
+    assert set(read_yaml(SHIPPED / "gpu" / f"{name}.yaml").data) == {"gpu", "card"}
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_a_fabric_leaves_names_to_the_site(name: str) -> None:
+    said = read_yaml(SHIPPED / "fabric" / f"{name}.yaml").data
+    assert set(said) == {"fabric"}
+    assert set(said["fabric"]) <= {"kind", "bandwidth_gbit_s"}
+
+
+@pytest.mark.parametrize("name", [*CARDS, "cpu"])
+def test_a_profile_is_made_of_parts_and_not_of_profiles(name: str) -> None:
+    """A person's own a100.yaml hides the shipped one by name, and must not change the others."""
+    bases = read_yaml(SHIPPED / f"{name}.yaml").data["extends"]
+    assert all("/" in base for base in ([bases] if isinstance(bases, str) else bases))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SHIPPED).as_posix())
+def test_no_shipped_file_sets_what_is_for_debugging_or_read_by_nothing(path: Path) -> None:
+    env = read_yaml(path).data.get("env", {})
+    assert all(CATALOGUE[name].kind in {"system", "torch", "process"} for name in env)
+    for gpu in CARDS:
+        assert check_variables(env, CATALOGUE, others=CATALOGUE.others, gpu=gpu) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SHIPPED).as_posix())
+def test_every_shipped_file_loads_by_itself(path: Path) -> None:
+    assert load_profile(str(path), [SHIPPED]).profile.name == path.stem
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("card", CARDS)
+def test_every_card_goes_with_every_fabric(card: str, fabric: str, tmp_path: Path) -> None:
+    write(tmp_path / "mine.yaml", f"extends: [base/slurm, gpu/{card}, fabric/{fabric}]\ngpu: {{per_node: 4}}\n")
+    profile = load_profile("mine", [tmp_path, SHIPPED]).profile
+    assert profile.card == load(card).card
+    assert profile.fabric.kind == fabric.partition("-")[0]
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_has_a_page_that_names_what_is_set(name: str) -> None:
+    page = (REPO / "docs/gpus" / f"{name.removesuffix('-40gb')}.md").read_text()
+    card = load(name).card
+    for number in (card.memory_gb, card.memory_bandwidth_gb_s, card.power_w, card.tflops.fp32, card.tflops.fp16):
+        assert f"{number:g}" in page
+    # what every profile sets stands on the common page
+    common = (REPO / "docs/gpus/README.md").read_text()
+    assert all(f"`{variable}`" in common for variable in load(name).env)
+    assert f"`{name}`" in common
+
+
+def test_a_part_resolves_in_every_folder(tmp_path: Path) -> None:
+    write(tmp_path / "gpu/a100.yaml", "extends: gpu/a100\ncard: {power_w: 300}\n")
+    write(tmp_path / "gpu/ours.yaml", "gpu: {type: ours}\n")
+    write(tmp_path / "mine.yaml", "extends: [base/slurm, gpu/a100, gpu/ours]\n")
+    profile = load_profile("mine", [tmp_path, SHIPPED]).profile
+    assert (profile.card.power_w, profile.card.memory_gb, profile.gpu.type) == (300, 80, "ours")
+    # the shipped profile takes a person's part too: its card is that person's card
+    assert load_profile("a100", [tmp_path, SHIPPED]).profile.card.power_w == 300
+
+
+def test_an_interface_is_written_as_each_library_spells_it(tmp_path: Path) -> None:
+    text = "extends: a100\nfabric: {interface: ib0, hcas: [mlx5_0, mlx5_1]}\nenv: {GLOO_SOCKET_IFNAME: ib1}\n"
+    write(tmp_path / "mine.yaml", text)
+    profile = load_profile("mine", [tmp_path, SHIPPED]).profile
+    asked = read_request({"script": "train.py", "gpus": "4"})
+    plan = build_plan(asked, profile, python=PythonEnvironment("python3", "x"), machine=Machine(1))
+    env = dict(plan.env)
+    assert env["NCCL_SOCKET_IFNAME"] == "=ib0"
+    assert env["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
+    assert env["GLOO_SOCKET_IFNAME"] == "ib1", "what a person writes is not changed"
+
+
+@pytest.mark.parametrize("name", ["=ib0", "^docker", "ib0,ib1", "a b"])
+def test_an_interface_is_a_name_alone(name: str) -> None:
+    with pytest.raises(ValueError, match="interface"):
+        FabricSection(interface=name)
