@@ -9,8 +9,10 @@ import typer
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.cli.profile_detect import detect
 
 app = typer.Typer(help="Show the cluster profiles.", no_args_is_help=True)
+app.command("detect")(detect)
 
 
 @app.command("list")
