@@ -54,7 +54,10 @@ def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
     )
     text = profile_text(found)
     _check(text, surroundings.profile_folders)
-    return Detected(text, tuple(f"{command}: {why}" for command, why in facts.problems.items()))
+    warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
+    if trials and not any(trial.accepted for trial in trials):
+        warnings.append(f"sbatch --test-only: {trials[0].said or 'no answer'}")
+    return Detected(text, tuple(warnings))
 
 
 def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, folder: Path, force: bool) -> Detected:

@@ -47,7 +47,7 @@ def look_at_host(name: str, env: Mapping[str, str], *, timeout_s: float, root: P
         command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         answer = run_command(command, timeout_s=timeout_s, env=env)
         gpus = count_lines(answer.stdout) if answer.ok else {}
-        problem = None if answer.ok else answer.words()
+        problem = None if answer.ok else " ".join(answer.words().split())
     return HostFacts(
         name,
         gpus,
