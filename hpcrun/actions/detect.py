@@ -11,8 +11,8 @@ from hpcrun.actions.detect_types import gpu_offers
 from hpcrun.actions.detect_yaml import Found, profile_text
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
+from hpcrun.profiles.detected import new_profile_path, save_profile
 from hpcrun.profiles.load import SUFFIX, load_profile
-from hpcrun.profiles.save import new_profile_path, save_profile
 from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
 
 # What is the same on every Slurm cluster, by the first of these names that is there.

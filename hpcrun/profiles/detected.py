@@ -1,4 +1,4 @@
-"""Writing a profile of a person's own: whole or not at all."""
+"""Where a detected profile goes, and how it gets there: whole or not at all."""
 
 from __future__ import annotations
 
