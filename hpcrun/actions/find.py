@@ -42,7 +42,9 @@ def find_run(word: str, store: RunStore) -> Found:
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit makes one")
     if word == LAST:
-        return Found(store.load(ids[-1]))
+        second = ids[-1][:15]  # YYYYMMDD-HHMMSS: ids tell time in seconds, records more exactly
+        newest = [store.load(run_id) for run_id in ids if run_id.startswith(second)]
+        return Found(max(newest, key=lambda run: run.created_s))
     if word in ids:
         return Found(store.load(word))
     found = _by_job_id(word, ids, store) if _JOB_ID.fullmatch(word) else None

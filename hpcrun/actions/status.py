@@ -78,6 +78,8 @@ def get_status(
         answer, error = _ask(name, mine, store, schedulers, host, now_s)
         known |= answer
         away = away or error
+    # ids tell time in seconds; two runs of one second are in the order in which they were made
+    runs.sort(key=lambda run: run.created_s)
     return StatusResult(tuple(known[run.run_id] for run in runs), away, tuple(damaged))
 
 
@@ -118,10 +120,15 @@ def _ask(
         run = _adopt(run, info, folder, store)
         status = judge(run, info, last_attempt(folder), last, answered=answers is not None,
                        cancelled=(folder / CANCELLED_MARK).exists(), now_s=now_s)  # fmt: skip
-        if answers is not None:
+        if answers is not None and not _says_the_same(status, last):
             store.save_status(run.run_id, status)
         statuses[run.run_id] = RunStatus(run, folder, status, stale=answers is None and not status.final)
     return statuses, error
+
+
+def _says_the_same(status: LastStatus, last: LastStatus | None) -> bool:
+    """Whether nothing is new but the time of asking, and that by less than a minute: not worth a write."""
+    return last is not None and status.asked_s - last.asked_s < 60 and replace(status, asked_s=last.asked_s) == last
 
 
 def _is_final(last: LastStatus | None) -> bool:

@@ -13,7 +13,7 @@ from hpcrun.cli.output import show, tell
 def cancel(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Job ids, run ids, names, or 'last'.", show_default=False),
+        typer.Argument(metavar="RUN", help="Job ids, run ids, names, or 'last'.", show_default=False),
     ],
 ) -> None:
     """End runs."""

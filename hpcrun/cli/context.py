@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from secrets import token_hex
 
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError
@@ -73,7 +71,7 @@ class Context:
     @cached_property
     def host(self) -> str:
         """This host's name; a local run lives on it."""
-        return socket.gethostname()
+        return os.uname().nodename
 
     @cached_property
     def store(self) -> RunStore:
@@ -96,7 +94,7 @@ class Context:
 
     def new_run_id(self, name: str) -> str:
         """Return an id for a run that begins now: sorted by name is sorted by time."""
-        return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{token_hex(2)}"
+        return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{os.urandom(2).hex()}"
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from hpcrun import __version__
-from hpcrun.cli.cancel import cancel
-from hpcrun.cli.logs import logs
+from hpcrun.cli.command import Command, Group
 from hpcrun.cli.output import show, show_error
-from hpcrun.cli.profile import app as profile_app
-from hpcrun.cli.status import status
-from hpcrun.cli.submit import render, submit
 from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError
 
-app = typer.Typer(
-    name="hpcrun",
-    help="From a PyTorch training script to a multi-node Slurm job with one command.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
 _SCRIPT_LAST = {"allow_interspersed_args": False}
-app.command("submit", context_settings=_SCRIPT_LAST)(submit)
-app.command("render", context_settings=_SCRIPT_LAST)(render)
-app.command("status")(status)
-app.command("logs")(logs)
-app.command("cancel")(cancel)
-app.add_typer(profile_app, name="profile")
+_COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
+    "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
+    "status": ("hpcrun.cli.status", {}),
+    "logs": ("hpcrun.cli.logs", {}),
+    "cancel": ("hpcrun.cli.cancel", {}),
+}
+_GROUPS = {"profile": "hpcrun.cli.profile"}
+
+
+def build_app(asked: str | None) -> typer.Typer:
+    """Return the program: with one command where that is asked for, else with all, for help and for misspelt names.
+
+    The options of submit alone take as long to build as all that status does.
+    """
+    app = typer.Typer(
+        name="hpcrun",
+        cls=Group,
+        help="From a PyTorch training script to a multi-node Slurm job with one command.",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    app.callback()(_hpcrun)
+    known = asked in _COMMANDS or asked in _GROUPS
+    for name, (module, settings) in _COMMANDS.items():
+        if not known or name == asked:
+            app.command(name, cls=Command, context_settings=settings)(getattr(import_module(module), name))
+    for name, module in _GROUPS.items():
+        if not known or name == asked:
+            app.add_typer(import_module(module).app, name=name)
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -40,7 +58,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _hpcrun(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
@@ -51,15 +68,24 @@ def _hpcrun(
 
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
+    gc.set_threshold(50_000)  # imports make no garbage; the default looks for it sixty times while starting
+    app = build_app(sys.argv[1] if len(sys.argv) > 1 else None)
     try:
         status = app(standalone_mode=False) or 0
         if status == InterruptedByUser.exit_code:  # typer's word for Ctrl-C
             raise InterruptedByUser("interrupted")
         sys.exit(status)
     except typer.TyperException as error:
+        if not error.format_message():  # no arguments at all: help was shown
+            sys.exit(UsageError.exit_code)
         _fail(UsageError(error.format_message(), hint="hpcrun --help, or hpcrun COMMAND --help"))
     except HpcrunError as error:
         _fail(error)
+    except Exception as error:  # whatever else: a person gets one message, and we the traceback if they want to help
+        if "HPCRUN_DEBUG" in os.environ:
+            raise
+        words = f"{type(error).__name__}: {error}"
+        _fail(HpcrunError(f"this is a bug in hpcrun: {words}", hint="HPCRUN_DEBUG=1 shows where; please report it"))
 
 
 def _fail(error: HpcrunError) -> NoReturn:

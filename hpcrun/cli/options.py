@@ -154,7 +154,7 @@ def takes_job(command: Callable[..., None]) -> Callable[..., None]:
         "args": (
             Annotated[
                 list[str] | None,
-                typer.Argument(metavar="[ARGS]...", help="The script's own, untouched.", show_default=False),
+                typer.Argument(metavar="ARGS", help="The script's own, untouched.", show_default=False),
             ],
             None,
         ),

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from hpcrun.cli.command import Command, Group
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
 from hpcrun.cli.profile_detect import detect
 
-app = typer.Typer(help="Show the cluster profiles.", no_args_is_help=True)
-app.command("detect")(detect)
+app = typer.Typer(cls=Group, help="Show the cluster profiles.", no_args_is_help=True)
+app.command("detect", cls=Command)(detect)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_(as_json: JsonOption = False) -> None:
     """List the profiles; * marks the default."""
     from hpcrun.actions.profiles import list_profiles
@@ -31,7 +32,7 @@ def list_(as_json: JsonOption = False) -> None:
         tell(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 def show_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or a path.", show_default=False)],
     as_json: JsonOption = False,
@@ -53,7 +54,7 @@ def show_(
     show([f"# {path}", text.getvalue().rstrip()])
 
 
-@app.command("path")
+@app.command("path", cls=Command)
 def path() -> None:
     """List the folders that profiles and templates come from, most important first."""
     surroundings = make_context().surroundings

@@ -9,7 +9,7 @@ import typer
 
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.output import JsonOption, clear_screen, show_json, show_rich, tell, width
-from hpcrun.errors import InterruptedByUser, UsageError, nearest
+from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 
 MIN_INTERVAL_S = 10
 
@@ -18,7 +18,7 @@ def status(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...",
+            metavar="RUN",
             help="Job ids, run ids, names, or 'last'; by default the newest.",
             show_default=False,
         ),
@@ -53,7 +53,10 @@ def status(
         while True:
             clear_screen()
             tell([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
-            _show(context, runs or [], wanted, everything=everything, as_json=False)
+            try:
+                _show(context, runs or [], wanted, everything=everything, as_json=False)
+            except SchedulerError as error:  # a controller that is away may come back
+                tell([f"hpcrun: {error.message}"])
             time.sleep(interval)
     except KeyboardInterrupt:
         raise InterruptedByUser("no longer watching; the jobs go on") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,6 +121,8 @@ def render(
 
 
 def _prepare(asked: dict[str, Any], context: Context) -> Prepared:
+    # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.submit import choose_profile, prepare
     from hpcrun.job.request import read_request
     from hpcrun.schedulers.machine import this_machine

@@ -6,6 +6,7 @@ file and a rename, so that a reader sees the old one or the new one, never half 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, stat
 ACTIVE = "active"
 SCRIPT = "script.sh"
 BATCH_LOG = "batch.log"
+_ELSEWHERE = "HPCRUN_RUNS=/path names another folder"
 
 
 class DamagedRunError(HpcrunError):
@@ -38,18 +40,11 @@ class RunStore:
 
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, oldest first."""
-        try:
-            names = os.listdir(self.root)
-        except FileNotFoundError:
-            return []
-        return sorted(name for name in names if name != ACTIVE and not name.startswith("."))
+        return [name for name in _names(self.root) if name != ACTIVE and not name.startswith(".")]
 
     def active_ids(self) -> list[str]:
         """Return the ids of the runs that are not over, oldest first."""
-        try:
-            return sorted(os.listdir(self.root / ACTIVE))
-        except FileNotFoundError:
-            return []
+        return _names(self.root / ACTIVE)
 
     def create(self, run: Run, script: str, elsewhere: Path | None = None) -> Path:
         """Make the folder of a run, whole or not at all; returns it.
@@ -118,9 +113,18 @@ class RunStore:
         """Note what is known of a run; a final status takes the run off the active ones."""
         # A status is a view of the truth: on a full or read-only disk it is shown all the same, and asked again.
         with suppress(OSError):
-            replace_file(self.folder(run_id) / "status.json", status_to_json(status))
+            replace_file(self.folder(run_id) / "status.json", status_to_json(status), durable=False)
             if status.final:
                 (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=_ELSEWHERE) from None
 
 
 @contextmanager
@@ -128,21 +132,24 @@ def _writing(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise PlanError(
-            f"cannot write to the runs folder {root}: {error.strerror}",
-            hint="free some space there, or name another folder with HPCRUN_RUNS=/path",
-        ) from None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = f"free some space there; {_ELSEWHERE}" if full else _ELSEWHERE
+        raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, durable: bool = True) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace a file by one that is whole before it takes the name.
+
+    Args:
+        durable: wait until it is on the disk, so that not even a power failure loses it.
 
     Raises:
         OSError: it could not be written; the old file is untouched.
@@ -150,7 +157,7 @@ def replace_file(path: Path, text: str) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(descriptor)
     try:
-        _write(Path(name), text)
+        _write(Path(name), text, durable=durable)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

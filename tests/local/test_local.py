@@ -246,6 +246,15 @@ def test_a_projects_configuration_is_found_from_below(hpcrun: Hpcrun) -> None:
     assert len(list((project / "runs-of-the-project").glob("2*"))) == 1
 
 
+def test_a_runs_folder_that_is_none(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "file").write_text("")
+    for command in (("status",), ("logs",), (*PYTHON_JOB, "true")):
+        done = hpcrun(*command, env={"HPCRUN_RUNS": str(hpcrun.folder / "file")})
+        assert done.returncode == 4
+        assert "the runs folder" in done.stderr
+        assert "hint: HPCRUN_RUNS=/path names another folder" in done.stderr
+
+
 def test_names_ids_and_ambiguity(hpcrun: Hpcrun) -> None:
     for _ in range(2):
         hpcrun(*PYTHON_JOB, "-J", "twice", "--wait", "true", check=True)
