@@ -10,10 +10,12 @@ import typer
 from hpcrun.cli.command import Command, Group
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.cli.profile_detect import detect
 from hpcrun.cli.profile_env import env
 
 app = typer.Typer(cls=Group, help="Show the cluster profiles.", no_args_is_help=True)
 app.command("env", cls=Command)(env)
+app.command("detect", cls=Command)(detect)
 
 
 @app.command("list", cls=Command)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from hpcrun.job import directives as sbatch
 from hpcrun.job.directives import Directives
+from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest
@@ -98,6 +99,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         UsageError: the request contradicts itself; the message shows the arithmetic.
         PlanError: more than the profile allows, or a launcher that cannot run there.
     """
+    profile = for_gpu_type(profile, request)
     shape = decide_shape(request, profile)
     cpus = decide_cpus(request, profile, shape, machine)
     memory_mb = decide_memory(request, profile, shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
@@ -67,19 +67,13 @@ RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short),
 Switch = Annotated[bool, BeforeValidator(_switch)]
 # "=", "^" and "," have a meaning to NCCL, which hpcrun writes itself
 DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
+# as --gpus TYPE:N can name it
+GpuTypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 EnvName = Annotated[str, BeforeValidator(check_env_name)]
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class GpuSection(_Section):
-    """The GPUs of one node, and the form in which this site wants them asked for."""
-
-    type: Text | None = None
-    per_node: Count = Field(default=0, ge=0)
-    directive: Literal["gres", "gpus-per-node", "gpus"] = "gres"
 
 
 class CpuSection(_Section):
@@ -157,6 +151,39 @@ class FabricSection(_Section):
         if self.hcas:
             said["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
         return said
+
+
+class GpuTypeSection(_Section):
+    """What is different for jobs on GPUs of one type; what it leaves out is as in the profile."""
+
+    per_node: Count | None = Field(default=None, ge=1)
+    partition: Text | None = None
+    qos: Text | None = None
+    constraint: Text | None = None
+    cpu: CpuSection = CpuSection()
+    memory: MemorySection = MemorySection()
+    time: TimeSection = TimeSection()
+
+
+class GpuSection(_Section):
+    """The GPUs of one node, and the form in which this site wants them asked for.
+
+    Attributes:
+        type: the type of a request that names none.
+        types: the types there are, where a site has several; ``--gpus TYPE:N`` chooses.
+    """
+
+    type: Text | None = None
+    per_node: Count = Field(default=0, ge=0)
+    directive: Literal["gres", "gpus-per-node", "gpus"] = "gres"
+    types: dict[GpuTypeName, GpuTypeSection] = {}
+
+    @model_validator(mode="after")
+    def _every_type_has_gpus(self) -> GpuSection:
+        for name, entry in self.types.items():
+            if not (entry.per_node or self.per_node):
+                raise ValueError(f"types.{name} does not say per_node, and neither does gpu")
+        return self
 
 
 class Profile(_Section):

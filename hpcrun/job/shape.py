@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.gpu_types import asked_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, Launcher
 
@@ -58,12 +59,9 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
 
 
 def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
-    asked = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
-    if len(asked) > 1:
-        raise UsageError(f"two GPU types at once: {' and '.join(sorted(asked))}")
-    if not asked:
+    type_ = asked_gpu_type(request)
+    if type_ is None:
         return profile.gpu.type
-    (type_,) = asked
     if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
         raise UsageError(
             f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
@@ -89,13 +87,19 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     else:
         nodes, each = request.nodes or 1, 1 if most is None or most > 0 else 0
     if most is not None and each > most:
+        spread = f"{_typed(request)}{nodes * each}"
         raise PlanError(
             f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}",
-            hint=f"spread them over more nodes: --gpus {nodes * each} --nodes {-(-nodes * each // most)}"
+            hint=f"spread them over more nodes: --gpus {spread} --nodes {-(-nodes * each // most)}"
             if most
             else "choose a profile with GPUs (hpcrun profile list), or --gpus 0",
         )
     return nodes, each
+
+
+def _typed(request: JobRequest) -> str:
+    type_ = asked_gpu_type(request)
+    return f"{type_}:" if type_ else ""
 
 
 def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hpcrun.errors import ProfileError, nearest
 from hpcrun.job.profile import Profile
@@ -178,5 +178,7 @@ def _explain(detail: Any, path: Path, merged: _Merged) -> str:
 def _keys_beside(section: tuple[Any, ...]) -> list[str]:
     model: Any = Profile
     for step in section:
-        model = model.model_fields[step].annotation
+        # beside a section stand those of one kind under names of a site's own, as in gpu.types
+        fields = getattr(model, "model_fields", None)
+        model = fields[step].annotation if fields else get_args(model)[1]
     return [*model.model_fields, *(["extends"] if model is Profile else [])]

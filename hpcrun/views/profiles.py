@@ -11,6 +11,8 @@ from hpcrun.job.units import format_memory, format_time
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hpcrun.job.profile import Profile
+
 
 def profiles_table(rows: Sequence[ProfileRow]) -> Table:
     """Return the list of profiles for a terminal."""
@@ -28,14 +30,21 @@ def profiles_table(rows: Sequence[ProfileRow]) -> Table:
             table.add_row(mark, row.name, "broken", "", "", "", Text(str(row.path.parent)))
             continue
         cells = (
-            profile.gpu.type or "-",
-            str(profile.gpu.per_node) if profile.scheduler == "slurm" else "-",
+            profile.gpu.type or ", ".join(profile.gpu.types) or "-",
+            _per_node(profile),
             profile.partition or "-",
             format_time(profile.time.max) if profile.time.max else "-",
             str(row.path.parent),
         )
         table.add_row(mark, row.name, *(Text(cell) for cell in cells))
     return table
+
+
+def _per_node(profile: Profile) -> str:
+    if profile.scheduler != "slurm":
+        return "-"
+    counts = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
+    return str(profile.gpu.per_node or ", ".join(str(count) for count in sorted(counts)) or 0)
 
 
 def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
@@ -63,4 +72,6 @@ def profile_values(values: dict[str, Any]) -> dict[str, Any]:
     for section, form in (("time", format_time), ("memory", format_memory)):
         if section in shown:
             shown[section] = {key: form(value) for key, value in shown[section].items()}
+    if types := shown.get("gpu", {}).get("types"):
+        shown["gpu"] = {**shown["gpu"], "types": {name: profile_values(entry) for name, entry in types.items()}}
     return shown

@@ -58,6 +58,20 @@ def cluster(directive: str = "gres", **said: Any) -> Profile:
 
 
 LOCAL = Profile(name="local", scheduler="local")
+SEVERAL = cluster(
+    gpu={
+        "types": {
+            "h100": {
+                "per_node": 8,
+                "partition": "h100",
+                "cpu": {"per_node": 96, "per_gpu": 12},
+                "memory": {"per_node": "1T", "per_gpu": "128G"},
+                "time": {"max": "12:00:00"},
+            },
+            "l40s": {"per_node": 4},
+        }
+    }
+)
 CASES = {
     "torchrun-1-node": Case({"script": "train.py", "args": ["--lr", "1e-3"], "gpus": "4"}),
     "torchrun-2-nodes": Case({"script": "train.py", "gpus": "4", "nodes": 2, "walltime_s": "36h"}),
@@ -85,6 +99,7 @@ CASES = {
     "directive-gres": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gres")),
     "directive-gpus-per-node": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus-per-node")),
     "directive-gpus": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus")),
+    "gpu-type-of-several": Case({"script": "train.py", "gpus": "h100:4", "nodes": 2, "walltime_s": "2h"}, SEVERAL),
     "local-1-node": Case({"script": "train.py", "gpus": "2"}, LOCAL),
     "local-2-nodes-cpu": Case({"script": "train.py", "gpus": "4", "nodes": 2, "workdir": "/data/my project"}, LOCAL),
     "local-2-nodes-gpu": Case(

@@ -67,6 +67,11 @@ def test_a_bare_directive_is_written_true() -> None:
         {"fabric": {"bandwidth_gbit_s": True}},
         {"fabric": {"hcas": "mlx5_0"}},
         {"fabric": {"hcas": ["=mlx5_0"]}},
+        {"gpu": {"types": {"h100": {"pernode": 4}}}},
+        {"gpu": {"types": {"h 100": {}}}},
+        {"gpu": {"types": {"h100": {"per_node": 0}}}},
+        {"gpu": {"types": ["h100"]}},
+        {"gpu": {"types": {"h100": {}}}},
         {"gpu": {"pernode": 4}},
     ],
 )

@@ -183,6 +183,17 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
     [
         ("partition: x\npartitoin: y\n", 2, "unknown key 'partitoin'; did you mean 'partition'?"),
         ("gpu:\n  per_nod: 4\n", 2, "unknown key 'gpu.per_nod'; did you mean 'per_node'?"),
+        (
+            "gpu:\n  types:\n    h100:\n      per_nod: 4\n",
+            4,
+            "unknown key 'gpu.types.h100.per_nod'; did you mean 'per_node'?",
+        ),
+        (
+            "gpu:\n  types:\n    h100:\n      per_node: 4\n      cpu: {pergpu: 4}\n",
+            5,
+            "unknown key 'gpu.types.h100.cpu.pergpu'; did you mean 'per_gpu'?",
+        ),
+        ("gpu:\n  types:\n    h100: {}\n", 1, "gpu: types.h100 does not say per_node"),
         ("time:\n  default: 1h\n  maximum: 2h\n", 3, "unknown key 'time.maximum'"),
         ("extend: a100\n", 1, "unknown key 'extend'; did you mean 'extends'?"),
         ("gpu:\n  per_node: four\n", 2, "gpu.per_node: "),

@@ -1,0 +1,93 @@
+"""profile detect: ask the cluster what it is, and write that down as a profile."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.actions.detect_types import gpu_offers
+from hpcrun.actions.detect_yaml import Found, profile_text
+from hpcrun.actions.surroundings import Surroundings
+from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
+from hpcrun.profiles.detected import new_profile_path, save_profile
+from hpcrun.profiles.load import SUFFIX, load_profile
+from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
+
+# What is the same on every Slurm cluster, by the first of these names that is there.
+_BASE = "base/slurm"
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """A profile that was detected.
+
+    Attributes:
+        warnings: what could not be asked.
+        path: where it was written, None where it was not.
+    """
+
+    text: str
+    warnings: tuple[str, ...]
+    path: Path | None = None
+
+
+def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
+    """Ask the cluster, and return the profile's text, which loads.
+
+    Raises:
+        SchedulerError: nothing answered.
+    """
+    facts = site.ask()
+    if not facts.partitions and not facts.kinds:
+        raise SchedulerError(_silence(facts), hint="run it where `sinfo` works; sinfo tells when the cluster is back")
+    offers = gpu_offers(facts)
+    trials = site.try_gpu_forms(offers[0].type, offers[0].partition.name) if offers else []
+    found = Found(
+        facts,
+        offers,
+        trials,
+        site.look_here(surroundings.host),
+        in_job="SLURM_JOB_ID" in surroundings.env,
+        base=_BASE,
+    )
+    text = profile_text(found)
+    _check(text, surroundings.profile_folders)
+    warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
+    if trials and not any(trial.accepted for trial in trials):
+        warnings.append(f"sbatch --test-only: {trials[0].said or 'no answer'}")
+    return Detected(text, tuple(warnings))
+
+
+def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, folder: Path, force: bool) -> Detected:
+    """Ask the cluster and write the profile of that name to a folder.
+
+    Raises:
+        UsageError, ProfileError: the name cannot be, is taken, or the file cannot be written.
+        SchedulerError: nothing answered.
+    """
+    path = new_profile_path(name, folder, force=force)  # before a cluster is asked for nothing
+    found = detect(site, surroundings)
+    save_profile(path, found.text)
+    return Detected(found.text, found.warnings, path)
+
+
+def _silence(facts: ClusterFacts) -> str:
+    said = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
+    return f"the cluster says nothing of itself:\n{said}" if said else "this cluster has no partitions"
+
+
+def _check(text: str, folders: Sequence[Path]) -> None:
+    """Load the text as a profile: what is written must be one that loads."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"detected{SUFFIX}"
+        path.write_text(text, "utf-8")
+        try:
+            load_profile(str(path), folders)
+        except ProfileError as error:
+            said = error.message.replace(f"{path}:", "line ")
+            raise HpcrunError(
+                f"the profile that was detected does not load: {said}\n{text}",
+                hint="this is a mistake of hpcrun; please report it with the text above",
+            ) from None

@@ -1,0 +1,44 @@
+"""hpcrun profile detect."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import show, tell
+from hpcrun.errors import UsageError
+
+
+def detect(
+    write: Annotated[
+        str | None,
+        typer.Option("--write", metavar="NAME", help="Write it to your profiles under this name.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
+) -> None:
+    """Write a profile of this cluster from what Slurm says of it.
+
+    Every value says how it was found. Without --write the text goes to stdout.
+    """
+    import platformdirs
+
+    from hpcrun.actions.detect import detect as detect_profile
+    from hpcrun.actions.detect import detect_and_write
+    from hpcrun.schedulers.detect import SlurmSite
+
+    if force and write is None:
+        raise UsageError("--force says nothing without --write", hint="add --write NAME")
+    context = make_context()
+    site = SlurmSite(context.env)
+    if write is None:
+        found = detect_profile(site, context.surroundings)
+    else:
+        folder = platformdirs.user_config_path("hpcrun") / "profiles"
+        found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+    tell(f"hpcrun: {warning}" for warning in found.warnings)
+    if found.path is None:
+        show([found.text.rstrip("\n")])
+    else:
+        show([f"written  {found.path}", f"look     hpcrun profile show {write}", f"use      hpcrun submit -P {write}"])

@@ -1,0 +1,74 @@
+"""Several GPU types in one profile: which one a request is for, and the profile as it is for that one."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+
+_Section = TypeVar("_Section", bound=BaseModel)
+
+
+def asked_gpu_type(request: JobRequest) -> str | None:
+    """Return the GPU type that a request names, None where it names none.
+
+    Raises:
+        UsageError: it names two.
+    """
+    asked = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
+    if len(asked) > 1:
+        raise UsageError(f"two GPU types at once: {' and '.join(sorted(asked))}")
+    return next(iter(asked), None)
+
+
+def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
+    """Return the profile as it is for the GPU type of a request: that type's values over the profile's own.
+
+    A profile without ``gpu.types``, and one for a job without GPUs, is returned as it is.
+
+    Raises:
+        UsageError: a type the profile does not have, or none named where nothing says which.
+    """
+    types = profile.gpu.types
+    type_ = asked_gpu_type(request)
+    if not types or profile.scheduler == "local" or (type_ is None and _wants_no_gpu(request)):
+        return profile
+    type_ = type_ or profile.gpu.type
+    names = ", ".join(types)
+    if type_ is None:
+        # Slurm would give an untyped request any card, often the dearest
+        first = next(iter(types))
+        raise UsageError(
+            f"profile {profile.name!r} has GPUs of several types: {names}",
+            hint=f"name one, as --gpus {first}:{request.gpus.count if request.gpus else 1}, or ask for --gpus 0",
+        )
+    if type_ not in types:
+        if type_ == profile.gpu.type:  # the profile's own values are for this one
+            return profile
+        close = nearest(type_, list(types))
+        raise UsageError(
+            f"profile {profile.name!r} has no GPUs of type {type_!r}",
+            hint=f"did you mean {close!r}? there are: {names}" if close else f"there are: {names}",
+        )
+    return _chosen(profile, type_)
+
+
+def _wants_no_gpu(request: JobRequest) -> bool:
+    said = [count.count for count in (request.gpus, request.gpus_per_node) if count]
+    return bool(said) and not any(said)
+
+
+def _chosen(profile: Profile, type_: str) -> Profile:
+    entry = profile.gpu.types[type_]
+    gpu = profile.gpu.model_copy(update={"type": type_, "per_node": entry.per_node or profile.gpu.per_node})
+    words = {key: value for key in ("partition", "qos", "constraint") if (value := getattr(entry, key)) is not None}
+    sections = {key: _laid_over(getattr(profile, key), getattr(entry, key)) for key in ("cpu", "memory", "time")}
+    return profile.model_copy(update={"gpu": gpu, **words, **sections})
+
+
+def _laid_over(under: _Section, over: _Section) -> _Section:
+    return under.model_copy(update={key: getattr(over, key) for key in over.model_fields_set})

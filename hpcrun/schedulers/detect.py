@@ -1,0 +1,144 @@
+"""Asking a cluster what it is: a handful of Slurm's commands at once, each given up after ten seconds."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from hpcrun.schedulers import detect_text as text
+from hpcrun.schedulers.detect_host import HostFacts, look_at_host
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import Completed, run_command
+
+ANSWER_WITHIN_S = 10.0
+GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first
+_CONFIG = ["scontrol", "show", "config"]
+_PARTITIONS = ["scontrol", "--oneliner", "show", "partition"]
+_NODES = ["scontrol", "--oneliner", "show", "node"]
+_SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=now", "--format=JobID"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What a cluster said of itself.
+
+    Attributes:
+        sources: what was found out → the command that said so: ``nodes``, ``partitions``.
+        kinds: kinds of nodes, by partition.
+        associations: of the person who asks; None where the database gave no answer.
+        problems: command → why it said nothing.
+    """
+
+    user: str
+    groups: tuple[str, ...]
+    config: dict[str, str]
+    kinds: list[NodeKind]
+    partitions: list[Partition]
+    associations: list[Association] | None
+    accounting: bool
+    sources: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How sbatch judged one form of asking for a GPU; ``said`` are its own words."""
+
+    form: str
+    accepted: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSite:
+    """The cluster whose commands are on PATH, and this host.
+
+    Attributes:
+        env: the environment its commands run in.
+    """
+
+    env: Mapping[str, str]
+
+    def ask(self) -> ClusterFacts:
+        """Ask everything at once, so that commands that hang cost ten seconds together and not each."""
+        user = _user()
+        commands = {
+            "sinfo": text.sinfo_command(),
+            "config": _CONFIG,
+            "partitions": _PARTITIONS,
+            "nodes": _NODES,
+            "assoc": text.assoc_command(user),
+            "sacct": _SACCT,
+        }
+        with ThreadPoolExecutor(len(commands)) as pool:
+            answers = dict(zip(commands, pool.map(self._run, commands.values()), strict=True))
+        return _facts(user, answers, {name: text.said_by(command) for name, command in commands.items()})
+
+    def try_gpu_forms(self, type_: str | None, partition: str) -> list[Trial]:
+        """Have sbatch judge each form of asking for a GPU; once it gives no answer the rest is not tried."""
+        trials = []
+        for form in GPU_FORMS:
+            answer = self._run(text.try_gpus_command(form, type_, partition))
+            said = answer.stderr.strip().splitlines()
+            trials.append(Trial(form, answer.ok, said[-1].strip() if said else ""))
+            if answer.status is None:
+                break
+        return trials
+
+    def look_here(self, host: str) -> HostFacts:
+        """Look at this host."""
+        return look_at_host(host, self.env, timeout_s=ANSWER_WITHIN_S)
+
+    def _run(self, argv: Sequence[str]) -> Completed:
+        # SINFO_PARTITION, SCONTROL_ALL and such change what is shown
+        env = {
+            name: value for name, value in clean_env(self.env).items() if not name.startswith(("SINFO_", "SCONTROL_"))
+        }
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env={**env, "LC_ALL": "C"})
+
+
+def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
+    problems = {names[key]: _why(answer) for key, answer in answers.items() if not answer.ok}
+    config = text.parse_config(answers["config"].stdout) if answers["config"].ok else {}
+    kinds, partitions = text.parse_sinfo(answers["sinfo"].stdout)
+    sources = {"nodes": names["sinfo"], "partitions": names["sinfo"]}
+    # scontrol tells more than sinfo: what is kept for the system, who may use a partition, preemption
+    if detailed := text.parse_nodes(answers["nodes"].stdout):
+        kinds, sources["nodes"] = detailed, names["nodes"]
+    preempts = "partition_prio" in config.get("PreemptType", "")
+    if told := text.parse_partitions(answers["partitions"].stdout, preempts=preempts):
+        partitions, sources["partitions"] = told, names["partitions"]
+    for key, found in (("sinfo", kinds), ("nodes", detailed), ("partitions", told), ("config", config)):
+        if answers[key].ok and not found:
+            problems[names[key]] = "its answer was not understood"
+    associations = text.parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
+    return ClusterFacts(
+        user, _groups(), config, kinds, partitions, associations, answers["sacct"].ok, sources, problems
+    )
+
+
+def _why(answer: Completed) -> str:
+    lines = answer.stderr.strip().splitlines()
+    return lines[-1].strip() if lines else f"exit status {answer.status}"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _groups() -> tuple[str, ...]:
+    names = []
+    for gid in os.getgroups():
+        try:
+            names.append(grp.getgrgid(gid).gr_name)
+        except KeyError:  # a directory service that does not know its own group
+            continue
+    return tuple(names)

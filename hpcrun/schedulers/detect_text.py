@@ -1,0 +1,225 @@
+"""What a cluster says of itself, read as records: sinfo, scontrol show, sacctmgr. Pure text, nothing raises.
+
+A field that is missing or that an unknown version writes in another way is None, or its line is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock
+
+# sinfo(1): partition, availability, time limit, default time, nodes, CPUs, memory in MB, generic resources
+_SINFO_FIELDS = ("%P", "%a", "%l", "%L", "%D", "%c", "%m", "%G")
+_ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
+_FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
+_SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
+_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
+
+Gpus = tuple[tuple[str | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Nodes that are alike, in one partition.
+
+    Attributes:
+        gpus: (type, count) of each kind of GPU in one node; type None where Slurm has no name for it.
+    """
+
+    partition: str
+    nodes: int
+    cpus: int | None
+    memory_mb: int | None
+    gpus: Gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition and who may use it; a list is empty where all may.
+
+    Attributes:
+        max_s: time limit in seconds, None where there is none.
+        preempted: what becomes of a job that another one displaces (REQUEUE, CANCEL ...), None where none is.
+        grace_s: seconds such a job gets.
+    """
+
+    name: str
+    default: bool = False
+    up: bool = True
+    max_s: int | None = None
+    default_s: int | None = None
+    priority: int = 0
+    preempted: str | None = None
+    grace_s: int = 0
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    root_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account a person may charge, and the qualities of service that go with it."""
+
+    account: str
+    partition: str | None
+    qos: tuple[str, ...]
+    default_qos: str | None
+
+
+def sinfo_command() -> list[str]:
+    """Ask for partitions and kinds of nodes; ``--exact`` keeps nodes apart that differ."""
+    return ["sinfo", "--noheader", "--exact", f"--format={SEPARATOR.join(_SINFO_FIELDS)}"]
+
+
+def assoc_command(user: str) -> list[str]:
+    """Ask the accounting database for a person's associations."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={user}",
+            f"format={','.join(_ASSOC_FIELDS)}"]  # fmt: skip
+
+
+def try_gpus_command(form: str, type_: str | None, partition: str) -> list[str]:
+    """Have sbatch judge one GPU of a type, asked for in one form; nothing is submitted.
+
+    ``--test-only`` uses up a job id all the same.
+    """
+    prefix = f"{type_}:" if type_ else ""
+    value = f"gpu:{prefix}1" if form == "gres" else f"{prefix}1"
+    return ["sbatch", "--test-only", f"--partition={partition}", "--nodes=1", "--ntasks=1", "--time=1",
+            f"--{form}={value}", "--output=/dev/null", "--wrap=true"]  # fmt: skip
+
+
+def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
+    """Read the answer to :func:`sinfo_command`."""
+    kinds, partitions = [], {}
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(SEPARATOR)]
+        if len(fields) != len(_SINFO_FIELDS) or not fields[0].rstrip("*"):
+            continue
+        name, available, limit, default, nodes, cpus, memory, gres = fields
+        partition = Partition(
+            name.rstrip("*"),
+            default=name.endswith("*"),
+            up=available == "up",
+            max_s=_seconds(limit),
+            default_s=_seconds(default),
+        )
+        partitions[partition.name] = partition
+        kinds.append(NodeKind(partition.name, _number(nodes) or 1, _number(cpus), _number(memory), parse_gres(gres)))
+    return kinds, list(partitions.values())
+
+
+def parse_nodes(text: str) -> list[NodeKind]:
+    """Read ``scontrol --oneliner show node``: kinds of nodes, one for each partition they are in."""
+    counted: dict[tuple[str, int | None, int | None, Gpus], int] = {}
+    for fields in parse_records(text, "NodeName"):
+        # CPUEfctv (22.05 and later) leaves out what CoreSpecCount and CpuSpecList keep for the system
+        cpus = _number(fields.get("CPUEfctv")) or _number(fields.get("CPUTot"))
+        memory = _number(fields.get("RealMemory"))
+        if memory is not None:
+            memory -= min(memory, _number(fields.get("MemSpecLimit")) or 0)
+        for partition in _words(fields.get("Partitions")):
+            key = (partition, cpus, memory, parse_gres(fields.get("Gres", "")))
+            counted[key] = counted.get(key, 0) + 1
+    return [
+        NodeKind(partition, nodes, cpus, memory, gpus) for (partition, cpus, memory, gpus), nodes in counted.items()
+    ]
+
+
+def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
+    """Read ``scontrol --oneliner show partition``.
+
+    Args:
+        preempts: whether partitions displace each other's jobs (PreemptType=preempt/partition_prio).
+    """
+    partitions = []
+    for fields in parse_records(text, "PartitionName"):
+        mode = fields.get("PreemptMode", "OFF")
+        partitions.append(
+            Partition(
+                fields["PartitionName"],
+                default=fields.get("Default") == "YES",
+                up=fields.get("State", "UP") == "UP",
+                max_s=_seconds(fields.get("MaxTime", "")),
+                default_s=_seconds(fields.get("DefaultTime", "")),
+                priority=_number(fields.get("PriorityTier")) or 0,
+                preempted=mode if preempts and mode not in ("OFF", "") else None,
+                grace_s=_number(fields.get("GraceTime")) or 0,
+                accounts=_allowed(fields.get("AllowAccounts")),
+                denied_accounts=_words(fields.get("DenyAccounts")),
+                groups=_allowed(fields.get("AllowGroups")),
+                root_only=fields.get("RootOnly") == "YES",
+            )
+        )
+    return partitions
+
+
+def parse_records(text: str, first: str) -> list[dict[str, str]]:
+    """Read lines of ``KEY=VALUE`` pairs whose values may hold blanks (OS, Reason); the first of a key counts."""
+    records = []
+    for line in text.splitlines():
+        keys = list(_FIELD.finditer(line))
+        if not keys or keys[0][1] != first:
+            continue
+        fields: dict[str, str] = {}
+        for key, after in zip(keys, [*keys[1:], None], strict=True):
+            fields.setdefault(key[1], line[key.end() : after.start() if after else None].strip())
+        if fields[first]:
+            records.append(fields)
+    return records
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Read ``scontrol show config``; settings without a value are left out."""
+    return {key: value for key, value in _SETTING.findall(text) if value not in ("", "(null)")}
+
+
+def parse_assoc(text: str) -> list[Association]:
+    """Read the answer to :func:`assoc_command`."""
+    found = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) == len(_ASSOC_FIELDS) and fields[0]:
+            account, partition, qos, default_qos = fields
+            found.append(Association(account, partition or None, _words(qos), default_qos or None))
+    return found
+
+
+def parse_gres(text: str) -> Gpus:
+    """Read the GPUs of a node's generic resources: ``gpu:a100:4(S:0-1),nvme:1`` → a100 × 4."""
+    found: dict[str | None, int] = {}
+    for item in re.sub(r"\([^()]*\)", "", text).split(","):
+        name, *rest = item.strip().split(":")
+        rest = [word for word in rest if word != "no_consume"]
+        count = _number(rest[-1]) if rest else 1
+        if name == "gpu" and count and len(rest) <= 2:
+            type_ = rest[0] if len(rest) == 2 else None
+            found[type_ or None] = found.get(type_ or None, 0) + count
+    return tuple(found.items())
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word for word in re.split(r"[,\s]+", text or "") if word and word not in ("(null)", "NONE"))
+
+
+def _allowed(text: str | None) -> tuple[str, ...]:
+    words = _words(text)
+    return () if "ALL" in words else words
+
+
+def _seconds(text: str) -> int | None:
+    # longer than any limit's text: nothing that Slurm wrote
+    return (parse_clock(text) or None) if len(text) <= 16 else None
+
+
+def _number(text: str | None) -> int | None:
+    match = _NUMBER.fullmatch(text or "")
+    return int(match[0]) if match else None
+
+
+def said_by(command: Sequence[str]) -> str:
+    """Return a command as a comment names it: ``scontrol show node``, without its options."""
+    return " ".join(word for word in command if not word.startswith("-") and "=" not in word)

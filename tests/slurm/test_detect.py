@@ -1,0 +1,76 @@
+"""profile detect on a real Slurm: what it writes is a profile whose jobs land on the right nodes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.harness import SYSTEM_PATH, Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+
+
+def hosts_of(person: Hpcrun, *asked: str) -> set[str]:
+    """The hosts on which a job of the detected profile ran."""
+    person("submit", "-P", "dev", *asked, "--launcher", "python", "--wait", "hostname", check=True)
+    return {line.split()[-1] for line in person("logs", "--all-ranks", check=True).stdout.splitlines()}
+
+
+def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcrun) -> None:
+    done = as_researcher("profile", "detect", "--write", "dev", check=True)
+    assert done.stderr == ""
+    path = as_researcher.home / ".config/hpcrun/profiles/dev.yaml"
+    assert f"written  {path}" in done.stdout
+    text = path.read_text()
+    assert "account: lab                        # sacctmgr show assoc: your only one" in text
+    assert "# sbatch --test-only: accepted gres, gpus-per-node, gpus" in text
+    assert "# Accounting: sacct answers; enforced: associations,limits,qos" in text
+    assert hosts_of(as_researcher, "--gpus", "h100:4", "--nodes", "2") == {"h100-1", "h100-2"}
+    (l40s,) = hosts_of(as_researcher, "--gpus", "l40s:2")
+    assert l40s in {"l40s-1", "l40s-2"}
+
+    untyped = as_researcher("submit", "-P", "dev", "--gpus", "4", "hostname")
+    assert untyped.returncode == 2
+    assert "GPUs of several types: a100, a40, h100, h200, l40s, v100" in untyped.stderr
+    unknown = as_researcher("submit", "-P", "dev", "--gpus", "l4s:4", "hostname")
+    assert "did you mean 'l40s'?" in unknown.stderr
+    over = as_researcher("submit", "-P", "dev", "--gpus-per-node", "h100:9", "hostname")
+    assert (over.returncode, "a node of profile 'dev' has 8" in over.stderr) == (4, True)
+
+    again = as_researcher("profile", "detect", "--write", "dev")
+    assert again.returncode == 3
+    assert "is there already" in again.stderr
+    assert path.read_text() == text
+
+
+def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    done = as_researcher("profile", "detect", env=cluster.env_without_accounting(as_researcher.folder))
+    assert done.returncode == 0, done.stderr
+    assert "# Accounting: sacct does not answer: " in done.stdout
+    assert "# account:" in done.stdout
+
+
+def test_a_sinfo_that_hangs_is_given_up_after_ten_seconds(as_researcher: Hpcrun) -> None:
+    shims = as_researcher.folder / "bin"
+    shims.mkdir()
+    (shims / "sinfo").write_text("#!/bin/sh\nexec sleep 60\n")
+    (shims / "sinfo").chmod(0o755)
+    path = f"{shims}:{as_researcher.venv}/bin:{SYSTEM_PATH}"
+    start = time.monotonic()
+    done = as_researcher("profile", "detect", env={"PATH": path}, check=True)
+    assert 10 <= time.monotonic() - start < 20
+    assert done.stderr == "hpcrun: sinfo: gave it up after 10 s\n"
+    assert "# No answer: sinfo: gave it up after 10 s" in done.stdout
+    assert "h100:" in done.stdout
+
+
+def test_with_the_controller_away(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    cluster.stop("ctld")
+    start = time.monotonic()
+    done = as_researcher("profile", "detect", "--write", "dev")
+    assert time.monotonic() - start < 20
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "the cluster says nothing of itself" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (as_researcher.home / ".config/hpcrun/profiles/dev.yaml").exists()

@@ -1,0 +1,170 @@
+"""What a cluster says of itself, read as records: the recorded answers of Slurm 22.05, and any text at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.schedulers.detect_text import (
+    Association,
+    NodeKind,
+    Partition,
+    parse_assoc,
+    parse_config,
+    parse_gres,
+    parse_nodes,
+    parse_partitions,
+    parse_records,
+    parse_sinfo,
+    said_by,
+    sinfo_command,
+    try_gpus_command,
+)
+from hpcrun.schedulers.slurm_text import SEPARATOR
+
+RECORDED = Path(__file__).parents[2] / "data" / "22.05"
+WORDS = [
+    "NodeName=",
+    "PartitionName=x",
+    " Gres=gpu:a:4",
+    " CPUTot=²",
+    " Partitions=a,b",
+    "=",
+    ",",
+    "|",
+    SEPARATOR,
+    "\n",
+]
+ANYTHING = st.text() | st.lists(st.sampled_from(WORDS) | st.text(max_size=5)).map("".join)
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text("utf-8")
+
+
+def test_sinfo_and_scontrol_agree_on_the_nodes() -> None:
+    kinds, _ = parse_sinfo(recorded("sinfo.txt"))
+    assert NodeKind("gpu", 2, 64, 512000, (("h100", 8),)) in kinds
+    assert NodeKind("cpu", 1, 64, 512000, ()) in kinds
+    assert set(kinds) == set(parse_nodes(recorded("scontrol-node.txt")))
+
+
+def test_sinfo_s_partitions() -> None:
+    _, partitions = parse_sinfo(recorded("sinfo.txt"))
+    by_name = {partition.name: partition for partition in partitions}
+    assert list(by_name) == ["gpu", "h100", "preempt", "cpu", "debug"]
+    assert by_name["gpu"] == Partition("gpu", default=True, max_s=172800, default_s=1800)
+    assert by_name["debug"] == Partition("debug", max_s=600)
+
+
+def test_scontrol_s_partitions() -> None:
+    partitions = parse_partitions(recorded("scontrol-partition.txt"), preempts=True)
+    by_name = {partition.name: partition for partition in partitions}
+    assert by_name["gpu"] == Partition("gpu", default=True, max_s=172800, default_s=1800, priority=10)
+    assert by_name["preempt"] == Partition("preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10)
+
+
+def test_a_mode_of_preemption_means_nothing_where_partitions_do_not_preempt() -> None:
+    text = "PartitionName=a PreemptMode=REQUEUE\n"
+    assert parse_partitions(text, preempts=False) == [Partition("a")]
+
+
+def test_who_may_use_a_partition() -> None:
+    (found,) = parse_partitions(
+        "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest RootOnly=YES State=DOWN\n",
+        preempts=False,
+    )
+    assert found == Partition("a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True)
+
+
+def test_the_configuration() -> None:
+    config = parse_config(recorded("scontrol-config.txt"))
+    assert config["ClusterName"] == "dev"
+    assert config["SLURM_VERSION"] == "22.05.8"
+    assert config["PreemptType"] == "preempt/partition_prio"
+    assert "Epilog" not in config  # (null)
+    assert "PowerPlugin" not in config  # nothing at all
+
+
+def test_associations() -> None:
+    assert parse_assoc(recorded("sacctmgr-assoc.txt")) == [Association("lab", None, ("normal", "short"), None)]
+
+
+def test_what_is_kept_for_the_system_is_not_offered() -> None:
+    text = "NodeName=n1 CPUEfctv=60 CPUTot=64 Gres=gpu:4 RealMemory=1000 MemSpecLimit=100 Partitions=a\n"
+    assert parse_nodes(text) == [NodeKind("a", 1, 60, 900, ((None, 4),))]
+
+
+def test_values_with_blanks() -> None:
+    text = "NodeName=n1 OS=Linux 5.1 #1 SMP Reason=bad disk [root@x] Partitions=a \n"
+    assert parse_records(text, "NodeName") == [
+        {"NodeName": "n1", "OS": "Linux 5.1 #1 SMP", "Reason": "bad disk [root@x]", "Partitions": "a"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("gpu:a100:4", [("a100", 4)]),
+        ("gpu:a100:4(S:0-1)", [("a100", 4)]),
+        ("gpu:a100:2(S:0,2),gpu:v100:1(S:1)", [("a100", 2), ("v100", 1)]),
+        ("gpu:8", [(None, 8)]),
+        ("gpu", [(None, 1)]),
+        ("gpu:h100:no_consume:8", [("h100", 8)]),
+        ("nvme:1,gpu:nvidia_a100-sxm4-80gb:8", [("nvidia_a100-sxm4-80gb", 8)]),
+        ("shard:a100:16", []),
+        ("gpu:a100:many", []),
+        ("(null)", []),
+        ("", []),
+    ],
+)
+def test_gres(gres: str, gpus: list[tuple[str | None, int]]) -> None:
+    assert list(parse_gres(gres)) == gpus
+
+
+@pytest.mark.parametrize(
+    ("form", "type_", "asked"),
+    [
+        ("gres", "h100", "--gres=gpu:h100:1"),
+        ("gres", None, "--gres=gpu:1"),
+        ("gpus-per-node", "h100", "--gpus-per-node=h100:1"),
+        ("gpus", None, "--gpus=1"),
+    ],
+)
+def test_forms_of_asking_for_a_gpu(form: str, type_: str | None, asked: str) -> None:
+    command = try_gpus_command(form, type_, "gpu")
+    assert asked in command
+    assert "--test-only" in command
+
+
+def test_a_command_is_named_without_its_options() -> None:
+    assert said_by(sinfo_command()) == "sinfo"
+    assert said_by(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
+
+
+@given(ANYTHING)
+def test_no_text_raises(text: str) -> None:
+    parse_sinfo(text)
+    parse_nodes(text)
+    parse_partitions(text, preempts=True)
+    parse_config(text)
+    parse_assoc(text)
+    parse_gres(text)
+
+
+@given(st.data())
+def test_no_mutilated_answer_raises(data: st.DataObject) -> None:
+    name = data.draw(
+        st.sampled_from(["sinfo.txt", "scontrol-node.txt", "scontrol-partition.txt", "scontrol-config.txt"])
+    )
+    text = recorded(name)[:3000]
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    text = text[:start] + data.draw(st.text(max_size=5)) + text[end:]
+    parse_sinfo(text)
+    parse_nodes(text)
+    parse_partitions(text, preempts=True)
+    parse_config(text)
