@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from hpcrun.errors import nearest
 from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
@@ -94,3 +95,44 @@ def _reason(detail: Any) -> str:
         text = "takes a list, such as [one, two]"
     given = repr(detail["input"])
     return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
+
+
+def value_kinds(key: Key) -> set[str]:
+    """Return of which kinds a key's value may be: ``list``, ``mapping``, ``bool``; empty for text and numbers.
+
+    A key that is not known is of no kind: checking the values says so better.
+    """
+    from hpcrun.job.profile import Profile
+
+    annotation: Any = Profile
+    for step in key:
+        model = _model_in(annotation)
+        if model is not None:
+            found = model.model_fields.get(step)
+            annotation = found.annotation if found else str
+        else:
+            inner = get_args(annotation)
+            annotation = inner[1] if _origin(annotation) is dict else str
+    return {kind for part in _parts(annotation) for kind in _kind(part)}
+
+
+def _origin(annotation: Any) -> Any:
+    return get_origin(annotation) or annotation
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """Return the members of a union, annotations taken off."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for member in get_args(annotation) for part in _parts(member)]
+    return [annotation]
+
+
+def _kind(annotation: Any) -> set[str]:
+    origin = _origin(annotation)
+    if origin in (tuple, list):
+        return {"list"}
+    if origin is dict or hasattr(annotation, "model_fields"):
+        return {"mapping"}
+    return {"bool"} if annotation in (bool, Any) else set()

@@ -201,9 +201,7 @@ class _Merger:
                 target[name] = value
                 under.origins.update({known: over.origins[known] for known in _keys_in(value, here)})
 
-    def _extend(
-        self, under: _Merged, over: _Merged, here: Key, target: dict[str, Any], source: dict[str, Any]
-    ) -> None:
+    def _extend(self, under: _Merged, over: _Merged, here: Key, target: dict[str, Any], source: dict[str, Any]) -> None:
         plain = (*here[:-1], here[-1].removesuffix(EXTEND))
         more, old = source[here[-1]], target.get(plain[-1], [])
         if not isinstance(more, list):
