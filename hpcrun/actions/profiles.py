@@ -106,5 +106,6 @@ def flat_values(values: Mapping[str, Any], key: Key = ()) -> dict[Key, Any]:
         if isinstance(value, Mapping):
             found.update(flat_values(value, (*key, name)))
         else:
-            found[(*key, name)] = value
+            inner = (*key, name)
+            found[inner] = value
     return found

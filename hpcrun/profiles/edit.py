@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def set_value(text: str, key: Key, value: Any, path: Path) -> str:
         ProfileError: the text is broken, or shaped so that the value cannot be placed.
     """
     expected = _changed(parse_yaml(text, path).data, key, value)
-    return _checked(_spliced(text, key, value), expected, key, path)
+    return _checked(lambda: _spliced(text, key, value), expected, key, path)
 
 
 def unset_value(text: str, key: Key, path: Path) -> str:
@@ -54,7 +55,7 @@ def unset_value(text: str, key: Key, path: Path) -> str:
             break
         key = key[:-1]  # "gpu:" with nothing below would take away all that is inherited
     del section[key[-1]]
-    return _checked(_without(text, key), data, key, path)
+    return _checked(lambda: _without(text, key), data, key, path)
 
 
 def _changed(data: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
@@ -67,13 +68,12 @@ def _changed(data: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
     return data
 
 
-def _checked(text: str, expected: dict[str, Any], key: Key, path: Path) -> str:
-    """Return the text if it says what it should: a file laid out in a way unthought of is left alone."""
-    try:
+def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path: Path) -> str:
+    """Return a changed text if it says what it should: a file laid out in a way unthought of is left alone."""
+    with suppress(ProfileError, ValueError):
+        text = change()
         if parse_yaml(text, path).data == expected:
             return text
-    except ProfileError:
-        pass
     raise ProfileError(
         f"{path}: {dotted(key)!r} cannot be changed without touching other lines", hint="hpcrun profile edit does it"
     )
@@ -91,7 +91,18 @@ def flow(value: Any) -> str:
     plain = _PLAIN.fullmatch(text) and not _WORDS.fullmatch(text) and not text.endswith(":")
     if plain and not re.match(r"[-=%@](?: |$)|@|%|---|<<|\.\.\.", text) and ": " not in text:
         return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return '"' + "".join(_escaped(char) for char in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '\\"':
+        return "\\" + char
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return {"\n": "\\n", "\t": "\\t"}.get(char) or f"\\u{code:04x}"
 
 
 # --- where things stand ---------------------------------------------------------------------------------------

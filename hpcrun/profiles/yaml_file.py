@@ -92,7 +92,9 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         mistake = Mistake(path, mark.line + 1 if mark else None, _first_line(error.problem or error))
         raise MistakesError([mistake], hint=_tab_hint(text, mark)) from None
     except YAMLError as error:
-        raise _whole(path, _first_line(error)) from None
+        position = getattr(error, "position", None)  # of a character that YAML does not have
+        line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
+        raise MistakesError([Mistake(path, line, _first_line(error))]) from None
 
 
 def _first_line(error: object) -> str:
