@@ -6,7 +6,6 @@ A failure completes nothing: there is no place to say what went wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 
 from hpcrun.cli.context import make_context
 from hpcrun.errors import HpcrunError
@@ -16,13 +15,13 @@ Complete = Callable[[str], list[str]]
 
 
 def _quiet(complete: Complete) -> Complete:
-    @wraps(complete)
     def quietly(incomplete: str) -> list[str]:
         try:
             return [word for word in complete(incomplete) if word.startswith(incomplete)]
         except (HpcrunError, OSError):
             return []
 
+    quietly.__doc__ = complete.__doc__  # functools.wraps would hand on names of parameters, which typer reads
     return quietly
 
 

@@ -65,9 +65,9 @@ def test_a_lock_that_a_living_program_holds_is_waited_for_and_named(
 ) -> None:
     monkeypatch.setattr(save, "WAIT_S", 0.2)
     path = tmp_path / "x.yaml"
-    with locked(path, HOST), pytest.raises(ProfileError, match="changed by another program") as refused:
-        with locked(path, HOST):
-            pass
+    changed = pytest.raises(ProfileError, match="changed by another program")
+    with locked(path, HOST), changed as refused, locked(path, HOST):
+        pass
     assert refused.value.hint == f"if that one is gone: rm {tmp_path}/.x.yaml.lock"
     with locked(path, HOST):
         pass
