@@ -18,6 +18,7 @@ from hpcrun.errors import (
     UsageError,
 )
 from hpcrun.job.plan import Plan, build_plan, job_env
+from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import Script, render_script
@@ -101,7 +102,7 @@ def prepare(
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile = loaded.profile
     if profile.scheduler == "slurm":
-        request = _with_config(_with_sbatch_env(request, surroundings.env), surroundings.config)
+        request = _with_config(_with_sbatch_env(request, surroundings.env), surroundings.config, profile)
     path_may_change = bool(profile.modules or profile.setup or request.load or request.setup)
     request = check_program(request, surroundings, path_may_change=path_may_change)
     plan = build_plan(
@@ -127,9 +128,12 @@ def _with_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> JobRequest:
     return request.model_copy(update=said)
 
 
-def _with_config(request: JobRequest, config: Config) -> JobRequest:
+def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
     """Fill in the configured time and account: below flags and environment, above the profile."""
-    said = {"walltime_s": config.walltime_s, "account": config.account}
+    walltime_s, most = config.walltime_s, profile.time.max
+    if walltime_s and most:
+        walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
+    said = {"walltime_s": walltime_s, "account": config.account}
     return request.model_copy(
         update={name: value for name, value in said.items() if value and getattr(request, name) is None}
     )

@@ -104,6 +104,8 @@ def value_kinds(key: Key) -> set[str]:
     """
     from hpcrun.job.profile import Profile
 
+    if key == ("extends",):  # of the file's form, and not of the model
+        return {"list"}
     annotation: Any = Profile
     for step in key:
         model = _model_in(annotation)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # pydantic takes longer to import than shell completion may
     from hpcrun.job.profile import Profile
 
 SUFFIX = ".yaml"
+_DEEPEST = 50
 EXTEND = "+"  # "modules+: [x]" adds to the list that is there
 
 
@@ -133,6 +134,9 @@ class _Merger:
                 loop = " → ".join(step.stem for step in (*chain, path))
                 self._mistake(file, ("extends",), f"'extends' goes round in a circle: {loop}")
                 continue
+            if len(chain) > _DEEPEST:
+                self._mistake(file, ("extends",), f"'extends' goes through more than {_DEEPEST} files")
+                continue
             if path not in self._done:
                 try:
                     self._done[path] = self.merge_file(read_yaml(path), chain)
@@ -161,9 +165,10 @@ class _Merger:
 
     def _find_base(self, base: str, file: YamlFile) -> Path | None:
         searched = list(self.folders)
-        if base == file.path.stem and file.path.parent in searched:
+        own = Path(os.path.abspath(file.path)).parent
+        if base == file.path.stem and own in searched:
             # a user's a100 that extends a100 means the one it hides
-            searched = searched[searched.index(file.path.parent) + 1 :]
+            searched = searched[searched.index(own) + 1 :]
         for folder in searched:
             candidate = folder / f"{base}{SUFFIX}"
             if "\0" not in base and os.path.isfile(candidate):

@@ -81,6 +81,8 @@ def test_a_configured_time_and_account_lie_between_profile_and_environment(hpcru
     assert "#SBATCH --time=00:30:00" in script(SBATCH_TIMELIMIT="30")
     assert "#SBATCH --account=env" in script(SBATCH_ACCOUNT="env")
     assert "#SBATCH --time=03:00:00" in script("--time", "3h", SBATCH_TIMELIMIT="30")
+    put(own(hpcrun, "short"), "extends: a100\ntime: {max: 1h}\n")
+    assert "#SBATCH --time=01:00:00" in script("-P", "short")
     # a job on this machine goes on until it ends, as before
     assert json.loads(script("-P", "local", "--json"))["plan"]["walltime_s"] is None
 
@@ -151,6 +153,11 @@ def test_set_extends_a_list_of_the_profile_below(hpcrun: Hpcrun) -> None:
     hpcrun("profile", "set", "big", "modules+=mine", "setup+=[ -d /x ] && echo y", check=True)
     assert shown(hpcrun, "big")["modules"] == ["site", "mine"]
     assert shown(hpcrun, "big")["setup"] == ["[ -d /x ] && echo y"]
+
+
+def test_set_takes_several_to_extend(hpcrun: Hpcrun) -> None:
+    hpcrun("profile", "set", "a100", "extends=[local, a100]", check=True)
+    assert "extends: [local, a100]" in own(hpcrun).read_text()
 
 
 def test_the_text_of_a_value_is_what_was_typed(hpcrun: Hpcrun) -> None:
@@ -243,7 +250,7 @@ def test_a_full_disk_leaves_the_old_file(hpcrun: Hpcrun, full_disk: Path) -> Non
     said = refused(hpcrun("profile", "set", "a100", "qos=x"))
     assert "cannot be saved: No space left on device; the file is as it was" in said
     assert own(hpcrun).read_text() == "extends: a100\n"
-    edited = hpcrun("profile", "edit", "a100", env={"EDITOR": "sed -i s/a100/h100/"})
+    edited = hpcrun("profile", "edit", "a100", env={"EDITOR": "sed -i s/a100/h100/", "TMPDIR": str(hpcrun.folder)})
     assert "cannot be saved: No space left on device" in refused(edited)
     (draft,) = re.findall(r"your text is kept in (\S+)", edited.stderr)
     assert Path(draft).read_text() == "extends: h100\n"
@@ -429,7 +436,7 @@ def test_an_editor_that_is_not_there(hpcrun: Hpcrun) -> None:
 def test_a_file_that_changed_meanwhile_is_not_overwritten(hpcrun: Hpcrun) -> None:
     path = put(own(hpcrun), "extends: a100\n")
     editor = script(hpcrun, f'echo "qos: other" >> {path}; echo "qos: mine" >> "$1"')
-    done = hpcrun("profile", "edit", "a100", env={"EDITOR": editor})
+    done = hpcrun("profile", "edit", "a100", env={"EDITOR": editor, "TMPDIR": str(hpcrun.folder)})
     assert "was changed by another program while you edited it" in refused(done)
     (draft,) = re.findall(r"your text is kept in (\S+)", done.stderr)
     assert Path(draft).read_text() == "extends: a100\nqos: mine\n"

@@ -73,6 +73,23 @@ def test_a_circle_is_told_with_its_line(tmp_path: Path) -> None:
     assert refused.value.message == f"{path}:2: 'extends' goes round in a circle: a → b → a"
 
 
+def test_a_file_named_by_a_relative_path_is_the_one_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "profiles/a100.yaml", "extends: a100\nmodules+: [once]\n")
+    monkeypatch.chdir(tmp_path)
+    loaded = load_profile("./profiles/../profiles/a100.yaml", [tmp_path / "profiles", SHIPPED])
+    assert loaded.profile.modules[-1:] == ("once",)
+    assert loaded.profile.modules.count("once") == 1
+
+
+def test_a_long_chain_is_refused(tmp_path: Path) -> None:
+    for number in range(2000):
+        write(tmp_path / f"f{number}.yaml", f"extends: f{number + 1}\n")
+    with pytest.raises(ProfileError, match=r"f50\.yaml:1: 'extends' goes through more than 50 files"):
+        load_profile("f0", [tmp_path])
+
+
 def test_many_that_extend_one_twice_are_read_once_each(tmp_path: Path) -> None:
     write(tmp_path / "f0.yaml", "partition: deep\n")
     for number in range(1, 40):
