@@ -266,7 +266,7 @@ def _plain(key: Key) -> Key:
 
 def _changed(name: str, path: Path, place: Place, *, made: bool, changed: bool = True) -> Changed:
     used = path
-    if not is_path(name):
+    if not is_path(name) and os.path.exists(path):
         with suppress(ProfileError):
             used = find_profile(name, place.folders)
     return Changed(path, made, changed, None if used == path else used)

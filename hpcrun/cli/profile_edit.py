@@ -167,6 +167,8 @@ def _editor(env: Mapping[str, str]) -> list[str]:
                 return shlex.split(env[variable])
             except ValueError as error:
                 raise UsageError(f"{variable}={env[variable]}: {error}") from None
+    if not _is_terminal():  # one of $EDITOR's may be a script
+        raise UsageError("there is no terminal for an editor", hint="hpcrun profile set NAME KEY=VALUE needs none")
     for program in ("vi", "nano"):
         if shutil.which(program, path=env.get("PATH")):
             return [program]

@@ -403,7 +403,10 @@ def test_the_first_edit_makes_a_copy_that_extends_the_shipped_one(hpcrun: Hpcrun
 
 
 def test_an_edit_that_changes_nothing_writes_nothing(hpcrun: Hpcrun) -> None:
-    assert "nothing to change" in hpcrun("profile", "edit", "a100", env={"EDITOR": "true"}, check=True).stdout
+    put(hpcrun.folder / "site/profiles/a100.yaml", "extends: a100\n")
+    done = hpcrun("profile", "edit", "a100", env={"EDITOR": "true"}, check=True)
+    assert "nothing to change" in done.stdout
+    assert done.stderr == ""  # no file of one's own that the site's could hide
     assert not own(hpcrun).exists()
 
 
@@ -430,6 +433,7 @@ def test_an_editor_that_fails_leaves_the_old_file(hpcrun: Hpcrun, editor: str, s
 
 def test_an_editor_that_is_not_there(hpcrun: Hpcrun) -> None:
     assert "cannot be started" in refused(hpcrun("profile", "edit", "a100", env={"EDITOR": "/no/such"}), 2)
+    assert "there is no terminal" in refused(hpcrun("profile", "edit", "a100"), 2)
     assert "No closing quotation" in refused(hpcrun("profile", "edit", "a100", env={"EDITOR": "vi '"}), 2)
 
 
