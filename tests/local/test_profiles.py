@@ -186,7 +186,6 @@ def test_the_text_of_a_value_is_what_was_typed(hpcrun: Hpcrun) -> None:
         (["new", "x"], 2, "--from a100"),
         (["new", "x", "--from", "a10"], 3, "did you mean 'a100'?"),
         (["new", "x", "--from", "a100", "--gpus-per-node", "many"], 3, "gpu.per_node"),
-        (["edit", "nothing"], 3, "there is no profile 'nothing'"),
         (["diff", "a100", "h10"], 3, "did you mean"),
         (["validate", "./none.yaml"], 3, "no such file"),
     ],
@@ -433,6 +432,7 @@ def test_an_editor_that_fails_leaves_the_old_file(hpcrun: Hpcrun, editor: str, s
 
 def test_an_editor_that_is_not_there(hpcrun: Hpcrun) -> None:
     assert "cannot be started" in refused(hpcrun("profile", "edit", "a100", env={"EDITOR": "/no/such"}), 2)
+    assert "there is no profile 'nothing'" in refused(hpcrun("profile", "edit", "nothing", env={"EDITOR": "true"}))
     assert "there is no terminal" in refused(hpcrun("profile", "edit", "a100"), 2)
     assert "No closing quotation" in refused(hpcrun("profile", "edit", "a100", env={"EDITOR": "vi '"}), 2)
 
