@@ -63,6 +63,7 @@ class Hpcrun:
         return {
             "HOME": str(self.home),
             "HPCRUN_RUNS": str(self.runs),
+            "HPCRUN_SITE": str(self.folder / "site"),
             "LANG": "C.UTF-8",
             "PATH": f"{self.venv}/bin:{SYSTEM_PATH}",
             "VIRTUAL_ENV": str(self.venv),

@@ -1,15 +1,19 @@
-"""profile list, show and path: what profiles there are, what one says, where files are looked for."""
+"""profile list, show, validate and diff: what profiles there are, what one says, what is wrong with it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import ProfileError
-from hpcrun.job.profile import Profile
-from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError
+
+if TYPE_CHECKING:
+    from hpcrun.job.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,72 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
     return rows
 
 
-def show_profile(name: str, surroundings: Surroundings) -> tuple[Path, dict[str, Any]]:
-    """Return a profile's file and its merged values, as they are used.
+def show_profile(name: str, surroundings: Surroundings) -> LoadedProfile:
+    """Return a profile: its merged values, and where each was written.
 
     Raises:
         ProfileError: there is none of that name, or it is wrong.
     """
-    loaded = load_profile(name, surroundings.profile_folders)
-    return loaded.path, loaded.profile.model_dump(exclude_defaults=True)
+    return load_profile(name, surroundings.profile_folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with a profile; nothing where ``mistakes`` is empty."""
+
+    name: str
+    path: Path
+    mistakes: tuple[Mistake, ...]
+    hint: str | None = None
+
+
+def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:
+    """Check profiles by name or path, or all of them.
+
+    Raises:
+        ProfileError: there is none of a name.
+    """
+    folders = surroundings.profile_folders
+    verdicts = []
+    for name in names or sorted(profile_names(folders)):
+        path = find_profile(name, folders)
+        try:
+            load_profile(name, folders)
+        except MistakesError as error:
+            verdicts.append(Verdict(name, path, error.mistakes, error.hint))
+        else:
+            verdicts.append(Verdict(name, path, ()))
+    return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key that two profiles have different values for; None where one of them says nothing."""
+
+    key: Key
+    left: Any
+    right: Any
+
+
+def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Difference]:
+    """Return where two profiles differ once read: ``24h`` and ``1-00:00:00`` are one value.
+
+    Raises:
+        ProfileError: there is none of a name, or it is wrong.
+    """
+    loaded = [load_profile(name, surroundings.profile_folders).profile for name in (left, right)]
+    one, other = (flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"})) for profile in loaded)
+    keys = [*one, *(key for key in other if key not in one)]
+    return [Difference(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
+
+
+def flat_values(values: Mapping[str, Any], key: Key = ()) -> dict[Key, Any]:
+    """Return the values in nested sections by their whole key."""
+    found: dict[Key, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found.update(flat_values(value, (*key, name)))
+        else:
+            inner = (*key, name)
+            found[inner] = value
+    return found

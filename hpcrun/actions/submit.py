@@ -20,11 +20,13 @@ from hpcrun.errors import (
 )
 from hpcrun.job.directives import unknown_note
 from hpcrun.job.plan import Plan, build_plan, job_env
+from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import Script, render_script
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.job.units import parse_time
+from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.templates import load_templates
 from hpcrun.runs.record import Run
@@ -102,7 +104,7 @@ def prepare(
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile = loaded.profile
     if profile.scheduler == "slurm":
-        request = _with_sbatch_env(request, surroundings.env)
+        request = _with_config(_with_sbatch_env(request, surroundings.env), surroundings.config, profile)
     path_may_change = bool(profile.modules or profile.setup or request.load or request.setup)
     request = check_program(request, surroundings, path_may_change=path_may_change)
     plan = build_plan(
@@ -127,6 +129,17 @@ def _with_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> JobRequest:
         except ValueError as error:
             raise UsageError(f"SBATCH_TIMELIMIT: {error}") from None
     return request.model_copy(update=said)
+
+
+def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
+    """Fill in the configured time and account: below flags and environment, above the profile."""
+    walltime_s, most = config.walltime_s, profile.time.max
+    if walltime_s and most:
+        walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
+    said = {"walltime_s": walltime_s, "account": config.account}
+    return request.model_copy(
+        update={name: value for name, value in said.items() if value and getattr(request, name) is None}
+    )
 
 
 def submit(

@@ -14,7 +14,7 @@ class Surroundings:
     """What a command needs to know of its caller; ``cli`` and ``api`` alone build it.
 
     Attributes:
-        profile_folders, template_folders: most important first: project, user, shipped.
+        profile_folders, template_folders: most important first: project, user, site, shipped.
         own_python: hpcrun's own interpreter where it has torch, else None.
         warnings: what was passed over, to be said once.
     """

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import show, tell
 
@@ -13,7 +14,9 @@ from hpcrun.cli.output import show, tell
 def cancel(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN", help="Job ids, run ids, names, or 'last'.", show_default=False),
+        typer.Argument(
+            metavar="RUN", help="Job ids, run ids, names, or 'last'.", show_default=False, autocompletion=run_name
+        ),
     ],
 ) -> None:
     """End runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import os.path
 import sys
 import time
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
 
 PROJECT_FOLDER = ".hpcrun"
+SITE_FOLDER = "/etc/hpcrun"
 
 
 @dataclass(frozen=True)
@@ -29,43 +31,56 @@ class Context:
     cwd: Path
 
     @cached_property
-    def own_folders(self) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-        """The folders whose files come before the shipped ones, most important first; and what was passed over."""
+    def layers(self) -> dict[str, Path]:
+        """The folders whose files come before the shipped ones, by name, most important first."""
+        project, _ = self._project
+        layers = {} if project is None else {"project": project}
+        # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
+        return {**layers, "user": self.user_folder, "site": Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER)}
+
+    @cached_property
+    def user_folder(self) -> Path:
+        """The user's own configuration folder."""
         import platformdirs
 
-        folders = [platformdirs.user_config_path("hpcrun")]
-        warnings = []
+        return platformdirs.user_config_path("hpcrun")
+
+    @cached_property
+    def _project(self) -> tuple[Path | None, tuple[str, ...]]:
+        """The project's folder, and what to say of one that is passed over."""
         project = _project_folder(self.cwd)
-        if project is not None:
-            owner = project.stat().st_uid
-            if owner in (os.getuid(), 0):
-                folders.insert(0, project)
-            else:
-                # its templates and set-up commands would run as this user
-                warnings.append(f"{project} belongs to another user (uid {owner}) and is ignored; copy it to use it")
-        return tuple(folders), tuple(warnings)
+        if project is None:
+            return None, ()
+        owner = project.stat().st_uid
+        if owner in (os.getuid(), 0):
+            return project, ()
+        # its templates and set-up commands would run as this user
+        return None, (f"{project} belongs to another user (uid {owner}) and is ignored; copy it to use it",)
 
     @cached_property
     def config(self) -> Config:
-        """The configuration of project and user."""
-        return load_config(self.own_folders[0])
+        """The configuration of project, user and site."""
+        return load_config(tuple(self.layers.values()))
+
+    @cached_property
+    def profile_layers(self) -> dict[str, Path]:
+        """The folders of profiles by layer, most important first."""
+        own = {name: folder / "profiles" for name, folder in self.layers.items()}
+        return {**own, "shipped": shipped_folder("cluster_profiles")}
 
     @cached_property
     def surroundings(self) -> Surroundings:
         """What actions need to know of the caller."""
-        folders, warnings = self.own_folders
+        templates = (folder / "templates" for folder in self.layers.values())
         return Surroundings(
             env=self.env,
             cwd=self.cwd,
             host=self.host,
             config=self.config,
-            profile_folders=(
-                *(folder / "profiles" for folder in folders),
-                shipped_folder("cluster_profiles"),
-            ),
-            template_folders=(*(folder / "templates" for folder in folders), shipped_folder("templates")),
+            profile_folders=tuple(self.profile_layers.values()),
+            template_folders=(*templates, shipped_folder("templates")),
             own_python=sys.executable if find_spec("torch") else None,
-            warnings=warnings,
+            warnings=self._project[1],
         )
 
     @cached_property
@@ -119,6 +134,6 @@ def _project_folder(cwd: Path) -> Path | None:
     home = Path.home()
     for folder in (cwd, *cwd.parents):
         candidate = folder / PROJECT_FOLDER
-        if candidate.is_dir() and folder != home:
+        if folder != home and os.path.isdir(candidate):
             return candidate
     return None

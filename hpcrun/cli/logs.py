@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import tell, write
 from hpcrun.errors import InterruptedByUser, UsageError
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 def logs(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+        ),
     ] = "last",
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is over.")

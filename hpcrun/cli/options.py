@@ -9,11 +9,15 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from hpcrun.cli import complete
+
 _SIZE, _JOB, _SHELL = "How large", "Where it runs", "How the ranks start"
 
 
-def _option(*names: str, help: str, panel: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+def _option(*names: str, help: str, panel: str, metavar: str | None = None, complete: Any = None) -> Any:
+    return typer.Option(
+        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False, autocompletion=complete
+    )
 
 
 class JobOptions:
@@ -53,9 +57,16 @@ class JobOptions:
         ),
     ] = None
 
-    profile: Annotated[str | None, _option("--profile", "-P", help="Cluster profile, by name or path.", panel=_JOB)] = (
-        None
-    )
+    profile: Annotated[
+        str | None,
+        _option(
+            "--profile",
+            "-P",
+            help="Cluster profile, by name or path.",
+            panel=_JOB,
+            complete=complete.profile_name,
+        ),
+    ] = None
     gpus: Annotated[
         str | None,
         _option(

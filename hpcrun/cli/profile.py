@@ -1,21 +1,23 @@
-"""hpcrun profile list, show and path."""
+"""hpcrun profile: its commands; list, show and path themselves."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from hpcrun.cli import complete
 from hpcrun.cli.command import Command, Group
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
+from hpcrun.cli.profile_check import diff, schema, validate
 from hpcrun.cli.profile_detect import detect
+from hpcrun.cli.profile_edit import edit, new, set_, unset
 from hpcrun.cli.profile_env import env
 
-app = typer.Typer(cls=Group, help="Show the cluster profiles.", no_args_is_help=True)
-app.command("env", cls=Command)(env)
-app.command("detect", cls=Command)(detect)
+app = typer.Typer(cls=Group, help="Show, write and check cluster profiles.", no_args_is_help=True)
 
 
 @app.command("list", cls=Command)
@@ -36,24 +38,42 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command("show", cls=Command)
 def show_(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or a path.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A profile's name, or a path.",
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ],
+    origin: Annotated[bool, typer.Option("--origin", help="Every value with the file and line it comes from.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a profile as it is used, everything it extends merged in."""
     from ruamel.yaml import YAML
 
     from hpcrun.actions.profiles import show_profile
+    from hpcrun.views.profile_values import origins_json, origins_table
     from hpcrun.views.profiles import profile_values
 
-    path, values = show_profile(name, make_context().surroundings)
+    context = make_context()
+    loaded = show_profile(name, context.surroundings)
+    values = loaded.profile.model_dump(exclude_defaults=True)
     if as_json:
-        show_json({"kind": "profile", "path": str(path), "profile": values})
+        origins = {"origins": origins_json(loaded)} if origin else {}
+        show_json({"kind": "profile", "path": str(loaded.path), "profile": values, **origins})
+        return
+    if origin:
+        table, folders = origins_table(loaded, context.profile_layers, width())
+        show_rich(table)
+        show(["", *folders] if folders else [])
         return
     yaml, text = YAML(typ="safe", pure=True), io.StringIO()
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.dump(profile_values(values), text)
-    show([f"# {path}", text.getvalue().rstrip()])
+    show([f"# {loaded.path}", text.getvalue().rstrip()])
 
 
 @app.command("path", cls=Command)
@@ -63,3 +83,18 @@ def path() -> None:
     folders = [("profiles", folder) for folder in surroundings.profile_folders]
     folders += [("templates", folder) for folder in surroundings.template_folders]
     show(f"{kind:<10} {folder}{'' if folder.is_dir() else '  (not there)'}" for kind, folder in folders)
+
+
+_ELSEWHERE: dict[str, Callable[..., None]] = {
+    "new": new,
+    "set": set_,
+    "unset": unset,
+    "edit": edit,
+    "validate": validate,
+    "diff": diff,
+    "detect": detect,
+    "env": env,
+    "schema": schema,
+}
+for _name, _command in _ELSEWHERE.items():
+    app.command(_name, cls=Command)(_command)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.output import JsonOption, clear_screen, show_json, show_rich, tell, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
@@ -21,6 +22,7 @@ def status(
             metavar="RUN",
             help="Job ids, run ids, names, or 'last'; by default the newest.",
             show_default=False,
+            autocompletion=run_name,
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Show every run, not only the newest.")] = False,

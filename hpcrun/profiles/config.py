@@ -1,16 +1,22 @@
-"""The configuration of a person or a project: which profile, which runs folder."""
+"""The configuration of a site, a person or a project: profile, runs folder, default time and account."""
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hpcrun.errors import ProfileError, nearest
-from hpcrun.profiles.yaml_file import read_yaml
+from hpcrun.errors import nearest
+from hpcrun.job.units import parse_time
+from hpcrun.profiles.mistakes import Mistake, MistakesError, Origin
+
+if TYPE_CHECKING:
+    from hpcrun.profiles.yaml_file import YamlFile
 
 FILE_NAME = "config.yaml"
-KEYS = ("profile", "runs")
+KEYS = ("profile", "runs", "time", "account")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,33 +26,67 @@ class Config:
     Attributes:
         profile: name of the default profile.
         runs: folder of the runs; a relative one counts from the file's own folder.
+        walltime_s: time limit of a job that says none; comes before the profile's.
+        account: account of a job that says none; comes before the profile's.
     """
 
     profile: str | None = None
     runs: Path | None = None
+    walltime_s: int | None = None
+    account: str | None = None
 
 
 def load_config(folders: Sequence[Path]) -> Config:
     """Read ``config.yaml`` of each folder, most important first; the first to say a thing is heard.
 
     Raises:
-        ProfileError: a file is broken, or has a key or value that means nothing.
+        ProfileError: a file is broken, or has a key or value that means nothing; every mistake of it is told.
     """
     said: dict[str, str] = {}
     for folder in folders:
         path = folder / FILE_NAME
-        if not path.is_file():
+        if not os.path.isfile(path):
             continue
-        file = read_yaml(path)
-        for key, value in file.data.items():
-            where = file.origins[(key,)]
-            if key not in KEYS:
-                close = nearest(key, list(KEYS))
-                raise ProfileError(f"{where}: unknown key {key!r}", hint=f"did you mean {close!r}?" if close else
-                                   f"there are: {', '.join(KEYS)}")  # fmt: skip
-            if not isinstance(value, str):
-                raise ProfileError(f"{where}: {key} takes text, not {value!r}")
+        from hpcrun.profiles.yaml_file import read_yaml  # ruamel is imported only where there is a file to read
+
+        for key, value in _checked(read_yaml(path)).items():
             if key == "runs":
                 value = str(folder / Path(value).expanduser())
             said.setdefault(key, value)
-    return Config(said.get("profile"), Path(said["runs"]) if "runs" in said else None)
+    return Config(
+        said.get("profile"),
+        Path(said["runs"]) if "runs" in said else None,
+        parse_time(said["time"]) if "time" in said else None,
+        said.get("account"),
+    )
+
+
+def _checked(file: YamlFile) -> dict[str, str]:
+    mistakes, hints = [], []
+    for key, value in file.data.items():
+        text, hint = _problem(key, value)
+        if text:
+            mistakes.append(_mistake(file.origins[(key,)], text, key))
+        if hint:
+            hints.append(hint)
+    if mistakes:
+        raise MistakesError(mistakes, hint=hints[0] if hints else None)
+    return file.data
+
+
+def _problem(key: str, value: object) -> tuple[str | None, str | None]:
+    if key not in KEYS:
+        close = nearest(key, list(KEYS))
+        return f"unknown key {key!r}", f"did you mean {close!r}?" if close else f"there are: {', '.join(KEYS)}"
+    if not isinstance(value, str) or not value or not value.isprintable():
+        return f"{key} takes text, not {value!r}", None
+    if key == "time":
+        try:
+            parse_time(value)
+        except ValueError as error:
+            return f"time: {error}", None
+    return None, None
+
+
+def _mistake(where: Origin, text: str, key: str) -> Mistake:
+    return Mistake(where.path, where.line, text, (key,))

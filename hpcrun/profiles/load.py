@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os.path
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import ProfileError, nearest
-from hpcrun.job.profile import Profile
-from hpcrun.profiles.yaml_file import Key, Origin, YamlFile, read_yaml
+from hpcrun.profiles.check import check_values
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin, dotted
+from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_yaml
+
+if TYPE_CHECKING:  # pydantic takes longer to import than shell completion may
+    from hpcrun.job.profile import Profile
 
 SUFFIX = ".yaml"
+_DEEPEST = 50
+EXTEND = "+"  # "modules+: [x]" adds to the list that is there
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedProfile:
-    """A validated profile, and where each of its values was written."""
+    """A validated profile, and where each of its values was written.
+
+    Attributes:
+        data: the merged values as they were written.
+        origins: path of keys (and of positions in lists) → file and line.
+    """
 
     profile: Profile
     path: Path
     origins: dict[Key, Origin]
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +45,19 @@ class _Merged:
 def profile_names(folders: Sequence[Path]) -> dict[str, Path]:
     """Return every profile a person can name → its file; an earlier folder hides a later one.
 
-    Files in subfolders, and files whose name starts with ``_``, are parts for ``extends``, not profiles.
+    Files whose name starts with ``_`` are parts for ``extends``, not profiles.
     """
     found: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.glob(f"*{SUFFIX}")):
-            if not path.name.startswith("_"):
+            if not path.name.startswith(("_", ".")):
                 found.setdefault(path.stem, path)
     return found
+
+
+def is_path(name: str) -> bool:
+    """Whether a word names a profile by its file."""
+    return "/" in name or name.endswith((".yaml", ".yml"))
 
 
 def find_profile(name: str, folders: Sequence[Path]) -> Path:
@@ -48,9 +66,9 @@ def find_profile(name: str, folders: Sequence[Path]) -> Path:
     Raises:
         ProfileError: there is none; the message names the nearest, or lists them.
     """
-    if "/" in name or name.endswith((".yaml", ".yml")):
+    if is_path(name):
         path = Path(name)
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ProfileError(f"profile {name}: no such file", hint="hpcrun profile list shows the profiles by name")
         return path
     names = profile_names(folders)
@@ -71,114 +89,153 @@ def load_profile(name: str, folders: Sequence[Path]) -> LoadedProfile:
         folders: where names are looked up, most important first.
 
     Raises:
-        ProfileError: missing, broken or invalid; the message says file, line and key.
+        ProfileError: missing, broken or invalid; the message says file, line and key of every mistake.
     """
-    path = find_profile(name, folders)
-    merged = _merge_file(path, folders, chain=())
+    return _load(read_yaml(find_profile(name, folders)), folders)
+
+
+def load_text(text: str, path: Path, folders: Sequence[Path]) -> LoadedProfile:
+    """Load a profile from what may become the text of the file ``path``.
+
+    Raises:
+        ProfileError: as ``load_profile``.
+    """
+    return _load(parse_yaml(text, path), folders)
+
+
+def _load(file: YamlFile, folders: Sequence[Path]) -> LoadedProfile:
+    merger = _Merger(folders)
+    merged = merger.merge_file(file, chain=())
     merged.data.pop("extends", None)
-    return LoadedProfile(_validate(path, merged), path, merged.origins)
+    profile, mistakes = check_values(file.path, merged.data, merged.origins)
+    mistakes = [*merger.mistakes, *mistakes]
+    if mistakes or profile is None:
+        raise MistakesError(mistakes, hint=merger.hint or "hpcrun profile show a100 shows a profile that is right")
+    return LoadedProfile(profile, file.path, merged.origins, merged.data)
 
 
-def _merge_file(path: Path, folders: Sequence[Path], chain: tuple[Path, ...]) -> _Merged:
-    if path in chain:
-        loop = " → ".join(step.stem for step in (*chain, path))
-        raise ProfileError(f"{path}: 'extends' goes round in a circle: {loop}")
-    file = read_yaml(path)
-    merged = _Merged()
-    for base in _bases(file):
-        base_path = _find_base(base, file, folders)
-        _merge(merged, _merge_file(base_path, folders, (*chain, path)))
-    _merge(merged, _Merged(file.data, file.origins))
-    return merged
+class _Merger:
+    """Merges a file with all it extends; collects what is wrong with that, so that all can be told at once."""
 
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = folders
+        self.mistakes: list[Mistake] = []
+        self.hint: str | None = None
+        self._done: dict[Path, _Merged] = {}  # or twenty files that each extend one twice would take for ever
 
-def _bases(file: YamlFile) -> list[str]:
-    bases = file.data.get("extends", [])
-    bases = [bases] if isinstance(bases, str) else bases
-    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ProfileError(f"{file.origins[('extends',)]}: 'extends' takes the name of a profile, or a list of names")
-    return bases
+    def merge_file(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
+        chain = (*chain, file.path)
+        merged = _Merged()
+        for base in self._bases(file):
+            path = self._find_base(base, file)
+            if path is None:
+                continue
+            if path in chain:
+                loop = " → ".join(step.stem for step in (*chain, path))
+                self._mistake(file, ("extends",), f"'extends' goes round in a circle: {loop}")
+                continue
+            if len(chain) > _DEEPEST:
+                self._mistake(file, ("extends",), f"'extends' goes through more than {_DEEPEST} files")
+                continue
+            if path not in self._done:
+                try:
+                    self._done[path] = self.merge_file(read_yaml(path), chain)
+                except MistakesError as error:
+                    self.mistakes += error.mistakes
+                    self.hint = self.hint or error.hint
+                    self._done[path] = _Merged()
+            self._merge(merged, self._done[path])
+        self._merge(merged, _Merged(file.data, file.origins))
+        return merged
 
+    def _mistake(self, file: YamlFile | None, key: Key, text: str, origin: Origin | None = None) -> None:
+        where = origin or (file.origins[key] if file else None)
+        if where is not None:
+            mistake = Mistake(where.path, where.line, text, key)
+            if mistake not in self.mistakes:
+                self.mistakes.append(mistake)
 
-def _find_base(base: str, file: YamlFile, folders: Sequence[Path]) -> Path:
-    searched = list(folders)
-    for place, folder in enumerate(searched):
-        if folder / f"{base}{SUFFIX}" == file.path:
-            # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the one it hides
-            searched = searched[place + 1 :]
-            break
-    for folder in searched:
-        candidate = folder / f"{base}{SUFFIX}"
-        if candidate.is_file():
-            return candidate
-    known = [
-        path.relative_to(folder).with_suffix("").as_posix() for folder in folders for path in folder.rglob(f"*{SUFFIX}")
-    ]
-    close = nearest(base, known)
-    raise ProfileError(
-        f"{file.origins[('extends',)]}: 'extends' names {base!r}, which is nowhere",
-        hint=f"did you mean {close!r}?" if close else "hpcrun profile path lists the folders that are searched",
-    )
+    def _bases(self, file: YamlFile) -> list[str]:
+        bases = file.data.get("extends")
+        bases = [] if bases is None else [bases] if isinstance(bases, str) else bases
+        if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+            self._mistake(file, ("extends",), "'extends' takes the name of a profile, or a list of names")
+            return []
+        return bases
 
+    def _find_base(self, base: str, file: YamlFile) -> Path | None:
+        searched = list(self.folders)
+        own = Path(os.path.abspath(file.path))
+        for place, folder in enumerate(searched):
+            if folder / f"{base}{SUFFIX}" == own:
+                # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the one it hides
+                searched = searched[place + 1 :]
+                break
+        for folder in searched:
+            candidate = folder / f"{base}{SUFFIX}"
+            if "\0" not in base and os.path.isfile(candidate):
+                return candidate
+        known = [
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in self.folders
+            for path in folder.rglob(f"*{SUFFIX}")
+        ]
+        close = nearest(base, known)
+        self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the folders that are searched"
+        self._mistake(file, ("extends",), f"'extends' names {base!r}, which is nowhere")
+        return None
 
-def _merge(under: _Merged, over: _Merged, key: Key = ()) -> None:
-    """Lay one file's values over another's: mappings are merged, all else is replaced, null removes."""
-    target, source = under.data, over.data
-    for step in key:
-        target, source = target[step], source[step]
-    for name, value in source.items():
-        here = (*key, name)
-        if value is None:
-            target.pop(name, None)
-            _drop_origins(under, here)
-        elif isinstance(value, dict):
-            if not isinstance(target.get(name), dict):
-                _drop_origins(under, here)
-                target[name] = {}
-            under.origins[here] = over.origins[here]
-            _merge(under, over, here)
+    def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
+        """Lay one file's values over another's: mappings are merged, ``x+`` extends, null removes, else replaced."""
+        target, source = under.data, over.data
+        for step in key:
+            target, source = target[step], source[step]
+        for name, value in source.items():
+            here = (*key, name)
+            if name.endswith(EXTEND):
+                self._extend(under, over, here, target, source)
+            elif isinstance(value, dict):
+                if not isinstance(target.get(name), dict):
+                    _drop_origins(under, target, here)
+                    target[name] = {}
+                under.origins[here] = over.origins[here]
+                self._merge(under, over, here)
+            else:
+                _drop_origins(under, target, here)
+                if value is None:
+                    target.pop(name, None)
+                    continue
+                target[name] = value
+                under.origins.update({known: over.origins[known] for known in _keys_in(value, here)})
+
+    def _extend(self, under: _Merged, over: _Merged, here: Key, target: dict[str, Any], source: dict[str, Any]) -> None:
+        plain = (*here[:-1], here[-1].removesuffix(EXTEND))
+        more, old = source[here[-1]], target.get(plain[-1], [])
+        if not isinstance(more, list):
+            text = f"{dotted(here)}: takes a list, of what is to be added to {dotted(plain)!r}"
+        elif plain[-1] in source:
+            text = f"{dotted(here)}: {dotted(plain)!r} stands in this file too; write one list"
+        elif not isinstance(old, list):
+            text = f"{dotted(here)}: {dotted(plain)!r} is no list"
         else:
-            _drop_origins(under, here)
-            target[name] = value
-            under.origins.update({k: o for k, o in over.origins.items() if k[: len(here)] == here})
+            target[plain[-1]] = [*old, *more]
+            under.origins.setdefault(plain, over.origins[here])
+            for number, value in enumerate(more):
+                for known in _keys_in(value, (*here, str(number))):
+                    moved = (*plain, str(len(old) + number), *known[len(here) + 1 :])
+                    under.origins[moved] = over.origins[known]
+            return
+        self._mistake(None, here, text, over.origins[here])
 
 
-def _drop_origins(merged: _Merged, key: Key) -> None:
-    for known in [known for known in merged.origins if known[: len(key)] == key]:
-        del merged.origins[known]
+def _keys_in(value: Any, key: Key) -> Iterator[Key]:
+    yield key
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inner:
+        yield from _keys_in(item, (*key, str(name)))
 
 
-def _validate(path: Path, merged: _Merged) -> Profile:
-    from pydantic import ValidationError
-
-    if "name" in merged.data:
-        raise ProfileError(f"{merged.origins[('name',)]}: 'name' is the file's name; remove the line")
-    try:
-        return Profile(name=path.stem, **merged.data)
-    except ValidationError as error:
-        messages = [_explain(detail, path, merged) for detail in error.errors()]
-        raise ProfileError("\n".join(messages), hint="hpcrun profile show a100 shows a profile that is right") from None
-
-
-def _explain(detail: Any, path: Path, merged: _Merged) -> str:
-    key: Key = ()
-    for step in detail["loc"]:  # pydantic adds words of its own about unions and validators
-        if (*key, str(step)) not in merged.origins:
-            break
-        key = (*key, str(step))
-    where = merged.origins.get(key) or path
-    dotted = ".".join(key) or str(detail["loc"][0])
-    if detail["type"] == "extra_forbidden":
-        close = nearest(key[-1], _keys_beside(key[:-1]))
-        return f"{where}: unknown key {dotted!r}" + (f"; did you mean {close!r}?" if close else "")
-    text = detail["msg"].removeprefix("Value error, ")
-    return f"{where}: {dotted}: {text}" + ("" if detail["type"] == "value_error" else f", not {detail['input']!r}")
-
-
-def _keys_beside(section: tuple[Any, ...]) -> list[str]:
-    model: Any = Profile
-    for step in section:
-        # beside a section stand those of one kind under names of a site's own, as in gpu.types
-        fields = getattr(model, "model_fields", None)
-        model = fields[step].annotation if fields else get_args(model)[1]
-    return [*model.model_fields, *(["extends"] if model is Profile else [])]
+def _drop_origins(merged: _Merged, section: dict[str, Any], key: Key) -> None:
+    if key[-1] in section:
+        for known in _keys_in(section[key[-1]], key):
+            merged.origins.pop(known, None)

@@ -6,15 +6,14 @@ Built on the parser's events, not on its constructors: numbers and dates keep th
 
 from __future__ import annotations
 
+import stat
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.errors import ProfileError
-
-Key = tuple[str, ...]
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin
 
 _MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
@@ -27,23 +26,12 @@ _WORDS: dict[str, bool | None] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value was written: a file and a line (counted from 1)."""
-
-    path: Path
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
-
-
-@dataclass(frozen=True, slots=True)
 class YamlFile:
     """A mapping read from a file, and the line of every key in it.
 
     Attributes:
         data: dicts, lists, text, true, false and null.
-        origins: path of keys, such as ``("gpu", "type")`` → where it stands.
+        origins: path of keys (and of positions in lists), such as ``("gpu", "type")`` → where it stands.
     """
 
     path: Path
@@ -57,15 +45,33 @@ def read_yaml(path: Path) -> YamlFile:
     Raises:
         ProfileError: it cannot be read or parsed; the message says file and line.
     """
+    return parse_yaml(read_text(path), path)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that people write, its line ends as they are.
+
+    Raises:
+        ProfileError: it cannot be read, is too large, or is no text.
+    """
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ProfileError(f"{path}: larger than {_MAX_BYTES // 1000} kB; that is not a profile")
-        text = path.read_text("utf-8")
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device never end
+            raise _whole(path, "not an ordinary file")
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise _whole(path, f"larger than {_MAX_BYTES // 1000} kB; that is not a profile")
+        return raw.decode("utf-8")
+    except PermissionError:
+        raise _whole(path, "you may not read it", f"its owner can change that: chmod a+r {path}") from None
     except OSError as error:
-        raise ProfileError(f"{path}: {error.strerror}") from None
+        raise _whole(path, str(error.strerror)) from None
     except UnicodeDecodeError as error:
-        raise ProfileError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
-    return parse_yaml(text, path)
+        raise _whole(path, f"not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def _whole(path: Path, text: str, hint: str | None = None) -> MistakesError:
+    return MistakesError([Mistake(path, None, text)], hint=hint)
 
 
 def parse_yaml(text: str, path: Path) -> YamlFile:
@@ -83,10 +89,12 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
             return _Builder(path, iter(YAML(typ="rt", pure=True).parse(text))).build()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ProfileError(f"{where}: {_first_line(error.problem or error)}", hint=_tab_hint(text, mark)) from None
+        mistake = Mistake(path, mark.line + 1 if mark else None, _first_line(error.problem or error))
+        raise MistakesError([mistake], hint=_tab_hint(text, mark)) from None
     except YAMLError as error:
-        raise ProfileError(f"{path}: {_first_line(error)}") from None
+        position = getattr(error, "position", None)  # of a character that YAML does not have
+        line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
+        raise MistakesError([Mistake(path, line, _first_line(error))]) from None
 
 
 def _first_line(error: object) -> str:
@@ -163,8 +171,10 @@ class _Builder:
         for event in self.events:
             if type(event).__name__ == "SequenceEndEvent":
                 break
-            found.append(self._value(event, (*key, str(len(found)))))
+            inner = (*key, str(len(found)))
+            self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
+            found.append(self._value(event, inner))
         return found
 
-    def _error(self, event: Any, message: str, hint: str | None = None) -> ProfileError:
-        return ProfileError(f"{self.path}:{event.start_mark.line + 1}: {message}", hint=hint)
+    def _error(self, event: Any, message: str, hint: str | None = None) -> MistakesError:
+        return MistakesError([Mistake(self.path, event.start_mark.line + 1, message)], hint=hint)

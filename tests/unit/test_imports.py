@@ -14,6 +14,7 @@ from tests.unit.given import run
 
 HEAVY = {"torch", "pandas", "submitit", "jinja2"}
 MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}  # pydantic builds their validators as they are imported
+READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed
 IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
 
@@ -34,9 +35,11 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
     assert modules >= {"jinja2", *MODELS}
 
 
-@pytest.mark.parametrize("args", [("--help",), ("submit", "--help"), ("--version",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [("--help",), ("submit", "--help"), ("profile", "set", "--help"), ("--version",)], ids=" ".join
+)
 def test_help_imports_nothing_heavy(hpcrun: Hpcrun, args: tuple[str, ...]) -> None:
-    assert not imported_by(hpcrun, *args) & (HEAVY | MODELS)
+    assert not imported_by(hpcrun, *args) & (HEAVY | MODELS | READERS)
 
 
 @pytest.mark.parametrize("args", [("status",), ("status", "--json")], ids=" ".join)
@@ -49,4 +52,19 @@ def test_status_imports_nothing_heavy(hpcrun: Hpcrun, tmp_path: Path, args: tupl
     no_slurm.mkdir()
     modules = imported_by(hpcrun, *args, status=5, path=no_slurm)
     assert modules >= {"hpcrun.schedulers.local", "hpcrun.schedulers.slurm"}
-    assert not modules & HEAVY
+    assert not modules & (HEAVY | MODELS | READERS)
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"), [("hpcrun logs tri", "trial"), ("hpcrun profile show a10", "a100")], ids=["run", "profile"]
+)
+def test_completing_a_name_imports_nothing_heavy(hpcrun: Hpcrun, words: str, completed: str) -> None:
+    RunStore(hpcrun.runs).create(run("20260101-120000-trial-0000"), "#!/bin/bash\n")
+    python, *_ = hpcrun.argv()
+    start = "import sys; sys.argv = ['hpcrun']; from hpcrun.cli.main import main; main()"
+    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = hpcrun.run(python, "-X", "importtime", "-c", start, env=env, check=False)
+    assert completed in done.stdout.split()
+    modules = set(IMPORTED.findall(done.stderr))
+    assert "hpcrun.cli.complete" in modules
+    assert not modules & (HEAVY | MODELS | READERS)

@@ -206,7 +206,7 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
         ("sbatch:\n  exclusive: false\n", 2, "sbatch.exclusive: "),
         ("scheduler: pbs\n", 1, "scheduler: "),
         ("setup: echo hi\n", 1, "setup: "),
-        ("modules:\n  - a\n  - true\n", 1, "modules"),
+        ("modules:\n  - a\n  - true\n", 3, "modules.1: "),
         ("partition: x\nname: y\n", 2, "'name' is the file's name; remove the line"),
         ("gpu: 4\n", 1, "gpu: "),
         ("card:\n  memory_gb: lots\n", 2, "card.memory_gb: "),

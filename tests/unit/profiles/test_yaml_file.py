@@ -76,6 +76,7 @@ def test_every_value_knows_its_line() -> None:
         ("gpu", "type"): 4,
         ("gpu", "per_node"): 6,
         ("modules",): 7,
+        ("modules", "0"): 8,
     }
     assert str(file.origins["gpu", "type"]) == f"{FILE}:4"
 
@@ -146,7 +147,7 @@ def test_any_text_is_read_or_refused_with_the_file_s_name(text: str) -> None:
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"none\.yaml: No such file"):
         read_yaml(tmp_path / "none.yaml")
-    with pytest.raises(ProfileError, match="Is a directory"):
+    with pytest.raises(ProfileError, match="not an ordinary file"):
         read_yaml(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"a: caf\xe9\n")
     with pytest.raises(ProfileError, match=r"latin\.yaml: not UTF-8 text"):

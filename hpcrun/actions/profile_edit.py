@@ -1,0 +1,315 @@
+"""profile new, set, unset and edit: changing a person's own profiles, checked before anything is replaced."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import ProfileError, UsageError
+from hpcrun.profiles.check import value_kinds
+from hpcrun.profiles.draft import copy_text, new_text, unsaid, with_remarks, without_remarks
+from hpcrun.profiles.edit import set_value, unset_value
+from hpcrun.profiles.load import EXTEND, SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, dotted
+from hpcrun.profiles.save import locked, replace_text, saving
+from hpcrun.profiles.yaml_file import parse_yaml, read_text
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+
+RunEditor = Callable[[Path], int]
+AskAgain = Callable[[Sequence[Mistake]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where profiles are changed.
+
+    Attributes:
+        own: the folder of the user's profiles.
+        folders: every folder that names are looked up in, most important first.
+        host: this host; a lock says who holds it.
+    """
+
+    own: Path
+    folders: Sequence[Path]
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of a profile's file.
+
+    Attributes:
+        made: there was none before.
+        changed: False where it says already what it should.
+        hidden_by: the file that is used instead, where a more important folder has one of that name.
+    """
+
+    path: Path
+    made: bool
+    changed: bool
+    hidden_by: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The file to be changed; ``before`` is None where it is yet to be made, from ``text``."""
+
+    path: Path
+    text: str
+    before: str | None
+
+
+def new_profile(name: str, base: str | None, values: Sequence[str], place: Place) -> Changed:
+    """Write a small profile that extends another.
+
+    Args:
+        values: ``KEY=VALUE``, as ``set_values`` takes them.
+
+    Raises:
+        UsageError: the name cannot be one, or is taken.
+        ProfileError: there is no such base, or a value is wrong; nothing is written.
+    """
+    path = place.own / f"{_check_name(name)}{SUFFIX}"
+    assignments = [_parse_assignment(word) for word in values]
+    with locked(path, place.host):
+        if os.path.lexists(path):
+            raise UsageError(f"{path} is there already", hint=f"hpcrun profile edit {name} changes it")
+        if base is not None:
+            load_profile(base, place.folders)
+        text = new_text(name, base)
+        for key, value in assignments:
+            text = _assign(text, key, value, path)
+        text += unsaid([key for key, _ in assignments])
+        _check(text, path, place, [key for key, _ in assignments])
+        replace_text(path, text)
+    return _changed(name, path, place, made=True)
+
+
+def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
+    """Set values in the user's copy of a profile, made where there is none.
+
+    Args:
+        name: a profile's name, or the path of a file.
+        words: ``KEY=VALUE``; ``KEY+=VALUE`` adds to a list; ``null`` takes away what is inherited.
+
+    Raises:
+        UsageError: a word has no ``=``.
+        ProfileError: the profile would be wrong; the file is as it was.
+    """
+    assignments = [_parse_assignment(word) for word in words]
+
+    def change(text: str, path: Path) -> str:
+        for key, value in assignments:
+            text = _assign(text, key, value, path)
+        return text
+
+    return _change(name, change, [key for key, _ in assignments], place)
+
+
+def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
+    """Remove keys from the user's copy of a profile: what it extends holds again.
+
+    Raises:
+        ProfileError: a key does not stand there, or the profile would be wrong; the file is as it was.
+    """
+    wanted = [tuple(key.split(".")) for key in keys]
+
+    def change(text: str, path: Path) -> str:
+        for key in wanted:
+            text = unset_value(text, key, path)
+        return text
+
+    copy = _open_copy(name, place)
+    if copy.before is None:
+        raise ProfileError(
+            f"you have no {copy.path}, so there is nothing to remove",
+            hint=f"hpcrun profile set {name} {keys[0]}=null takes away what is inherited",
+        )
+    return _change(name, change, wanted, place)
+
+
+def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain) -> Changed:
+    """Open the user's copy of a profile in an editor; replace the file only when it is right.
+
+    Args:
+        run_editor: opens a file in the person's editor, waits, returns its exit status.
+        again: told of mistakes; whether to go back to the editor, where they stand at their lines.
+
+    Raises:
+        ProfileError: the editor failed or left no file, or mistakes were left in it; the file is as it was.
+    """
+    copy = _open_copy(name, place, commented=True)
+    folder = Path(tempfile.mkdtemp(prefix="hpcrun-edit-"))
+    draft = folder / copy.path.name
+    keep = False
+    try:
+        with saving(draft):
+            draft.write_bytes(copy.text.encode())
+        text = _edited(draft, copy, place, run_editor, again)
+        keep = True  # from here on it is right, and work that should not be lost
+        changed = text != copy.text
+        if changed:
+            _save_edited(text, copy, place)
+        keep = False
+    except ProfileError as error:
+        if keep:
+            raise ProfileError(error.message, hint=f"your text is kept in {draft}") from None
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
+
+
+def _edited(draft: Path, copy: _Copy, place: Place, run_editor: RunEditor, again: AskAgain) -> str:
+    """Return what the editor made of the draft, once it is right or nothing was changed."""
+    as_it_was = f"{copy.path} is as it was" if copy.before is not None else "nothing was saved"
+    while True:
+        status = run_editor(draft)
+        if status != 0:
+            raise ProfileError(f"the editor ended with exit status {status}; {as_it_was}")
+        if not os.path.isfile(draft):
+            raise ProfileError(f"the editor left no file; {as_it_was}")
+        text = without_remarks(read_text(draft))
+        if text == copy.text:
+            return text
+        mistakes, hint = _mistakes(text, copy.path, place)
+        if not mistakes:
+            return text
+        if not again(mistakes):
+            raise MistakesError(mistakes, hint=f"{as_it_was}" + (f"; {hint}" if hint else ""))
+        with saving(draft):
+            draft.write_bytes(with_remarks(text, mistakes, copy.path).encode())
+
+
+def _save_edited(text: str, copy: _Copy, place: Place) -> None:
+    with locked(copy.path, place.host):
+        now = read_text(copy.path) if os.path.lexists(copy.path) else None
+        if now != copy.before:
+            raise ProfileError(f"{copy.path} was changed by another program while you edited it")
+        replace_text(copy.path, text)
+
+
+def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...], str | None]:
+    try:
+        load_text(text, path, place.folders)
+    except MistakesError as error:
+        return error.mistakes, error.hint
+    return (), None
+
+
+# --- which file -----------------------------------------------------------------------------------------------
+
+
+def _check_name(name: str) -> str:
+    if _NAME.fullmatch(name) and not name.endswith((SUFFIX, ".yml")):
+        return name
+    raise UsageError(f"{name!r} cannot be a profile's name", hint="letters, digits, '-', '_' and '.': my-cluster")
+
+
+def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
+    """Return the user's copy of a profile, or what it would begin with."""
+    if is_path(name):
+        path = find_profile(name, place.folders).absolute()
+        text = read_text(path)
+        return _Copy(path, text, text)
+    path = place.own / f"{name}{SUFFIX}"
+    if os.path.lexists(path):
+        text = read_text(path)
+        return _Copy(path, text, text)
+    used = find_profile(name, place.folders)
+    below = place.folders[list(place.folders).index(place.own) + 1 :] if place.own in place.folders else place.folders
+    if used.parent not in below and name not in profile_names(below):
+        raise ProfileError(f"profile {name!r} is the project's own: {used}", hint="name that file to change it")
+    used = find_profile(name, below)
+    text = f"# Your own {name!r}, over the one in {used.parent}.\nextends: {name}\n"
+    if commented:
+        text = copy_text(name, used, load_profile(name, below).data)
+    return _Copy(path, text, None)
+
+
+def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place) -> Changed:
+    path = _open_copy(name, place).path
+    with locked(path, place.host):
+        copy = _open_copy(name, place)  # as it is now that nobody else changes it
+        text = change(copy.text, path)
+        if text == copy.before:
+            return _changed(name, path, place, made=False, changed=False)
+        _check(text, path, place, keys)
+        replace_text(path, text)
+    return _changed(name, path, place, made=copy.before is None)
+
+
+def _check(text: str, path: Path, place: Place, keys: Sequence[Key]) -> None:
+    """Raise what is wrong with a text; what was typed just now is shown by its key, for its line is not written."""
+    mistakes, hint = _mistakes(text, path, place)
+    if not mistakes:
+        return
+    said = []
+    for mistake in mistakes:
+        typed = any(mistake.key[: len(key)] == _plain(key) or mistake.key == key for key in keys)
+        said.append(mistake.text if typed and mistake.path == path else str(mistake))
+    raise ProfileError("\n".join([*said, f"nothing is changed in {path}"]), hint=hint)
+
+
+def _plain(key: Key) -> Key:
+    return (*key[:-1], key[-1].removesuffix(EXTEND))
+
+
+def _changed(name: str, path: Path, place: Place, *, made: bool, changed: bool = True) -> Changed:
+    used = path
+    if not is_path(name) and os.path.exists(path):
+        with suppress(ProfileError):
+            used = find_profile(name, place.folders)
+    return Changed(path, made, changed, None if used == path else used)
+
+
+# --- KEY=VALUE ------------------------------------------------------------------------------------------------
+
+
+def _parse_assignment(word: str) -> tuple[Key, Any]:
+    name, equals, value = word.partition("=")
+    key = tuple(name.strip().split("."))
+    if not equals or not all(key):
+        raise UsageError(f"{word!r} is no KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8")
+    return key, _parse_value(key, value)
+
+
+def _parse_value(key: Key, text: str) -> Any:
+    """Return what a person means by a word: a list where the key takes one, else the very text."""
+    if text == "null":
+        return None
+    kinds = value_kinds(_plain(key))
+    if text in ("true", "false") and "bool" in kinds:
+        return text == "true"
+    if kinds & {"list", "mapping"} and text[:1] in ("[", "{"):
+        try:
+            return parse_yaml(f"value: {text}", Path("value")).data["value"]
+        except ProfileError:
+            if key[-1].endswith(EXTEND):  # a shell command may begin with a bracket
+                return text
+            raise UsageError(f"{dotted(key)}={text}: not a list or mapping", hint="such as [one, two]") from None
+    return text
+
+
+def _assign(text: str, key: Key, value: Any, path: Path) -> str:
+    """Set one value; ``modules+`` adds to the file's own list, or begins one that adds to the inherited."""
+    if not key[-1].endswith(EXTEND) or value is None:
+        return set_value(text, key, value, path)
+    more = value if isinstance(value, list) else [value]
+    section: Any = parse_yaml(text, path).data
+    for step in key[:-1]:
+        section = section.get(step) if isinstance(section, dict) else None
+    own = section if isinstance(section, dict) else {}
+    for name in (key[-1].removesuffix(EXTEND), key[-1]):
+        if isinstance(own.get(name), list):
+            return set_value(text, (*key[:-1], name), [*own[name], *more], path)
+    return set_value(text, key, more, path)

@@ -1,0 +1,61 @@
+"""Shell completion: names of profiles, keys of profiles, names of runs. It answers while a person types.
+
+A failure completes nothing: there is no place to say what went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hpcrun.cli.context import make_context
+from hpcrun.errors import HpcrunError
+
+_MOST_RUNS = 50
+Complete = Callable[[str], list[str]]
+
+
+def _quiet(complete: Complete) -> Complete:
+    def quietly(incomplete: str) -> list[str]:
+        try:
+            return [word for word in complete(incomplete) if word.startswith(incomplete)]
+        except (HpcrunError, OSError):
+            return []
+
+    quietly.__doc__ = complete.__doc__  # functools.wraps would hand on names of parameters, which typer reads
+    return quietly
+
+
+@_quiet
+def profile_name(_: str) -> list[str]:
+    """Complete the name of a profile."""
+    from hpcrun.profiles.load import profile_names
+
+    return sorted(profile_names(list(make_context().profile_layers.values())))
+
+
+@_quiet
+def run_name(_: str) -> list[str]:
+    """Complete a run: ``last`` and the names of the newest, each once, then their ids."""
+    from hpcrun.actions.find import LAST, run_name
+
+    newest = make_context().store.run_ids()[: -_MOST_RUNS - 1 : -1]
+    return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]
+
+
+@_quiet
+def key(incomplete: str) -> list[str]:
+    """Complete a key of a profile, ``gpu.type``; a section first, then what stands in it."""
+    from hpcrun.profiles.check import known_keys, value_kinds
+
+    section = tuple(incomplete.split(".")[:-1])
+    found = []
+    for name in known_keys(section):
+        inner = (*section, name)
+        found.append(".".join(inner) + ("." if "mapping" in value_kinds(inner) else ""))
+    return found
+
+
+@_quiet
+def assignment(incomplete: str) -> list[str]:
+    """Complete a key of a profile up to the ``=`` behind it."""
+    return [word if word.endswith(".") else f"{word}=" for word in key(incomplete)]

@@ -1,0 +1,72 @@
+"""hpcrun profile validate, diff and schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli import complete
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, write
+from hpcrun.errors import ProfileError
+
+_Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A profile's name, or a path.", show_default=False, autocompletion=complete.profile_name
+    ),
+]
+
+
+def validate(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|FILE]...",
+            help="By default every profile.",
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check profiles: every mistake at once, with file, line and key; exit status 3 if there is any."""
+    from hpcrun.actions.profiles import validate_profiles
+    from hpcrun.views.profile_values import verdicts_json
+
+    context = make_context()
+    tell(context.surroundings.warnings)
+    verdicts = validate_profiles(names or [], context.surroundings)
+    wrong = [verdict for verdict in verdicts if verdict.mistakes]
+    if as_json:
+        show_json(verdicts_json(verdicts))
+    else:
+        show(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
+        # a mistake in what several extend is one mistake
+        tell(dict.fromkeys(str(mistake) for verdict in wrong for mistake in verdict.mistakes))
+        tell(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
+    if wrong:
+        raise typer.Exit(ProfileError.exit_code)
+
+
+def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:
+    """Show where two profiles differ, everything they extend merged in."""
+    from hpcrun.actions.profiles import diff_profiles
+    from hpcrun.views.profile_values import diff_json, diff_table
+
+    differences = diff_profiles(left, right, make_context().surroundings)
+    if as_json:
+        show_json(diff_json(differences, left, right))
+    elif differences:
+        show_rich(diff_table(differences, left, right))
+    else:
+        tell([f"{left} and {right} say the same"])
+
+
+def schema() -> None:
+    """Print the JSON Schema of a profile file, for editors that complete and check."""
+    from hpcrun.profiles.schema import profile_schema
+
+    write(json.dumps(profile_schema(), indent=2) + "\n")

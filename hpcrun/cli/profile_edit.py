@@ -1,0 +1,207 @@
+"""hpcrun profile new, set, unset and edit."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hpcrun.cli import complete
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import show, tell
+from hpcrun.errors import InterruptedByUser, UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.profile_edit import Changed, Place
+    from hpcrun.profiles.mistakes import Mistake
+
+_OWN_NAME = "A profile's name, or the path of a file."
+OwnName = Annotated[
+    str, typer.Argument(metavar="NAME", help=_OWN_NAME, show_default=False, autocompletion=complete.profile_name)
+]
+
+
+def _value(name: str, help: str) -> Any:
+    return typer.Option(name, help=help, show_default=False)
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new profile's name.", show_default=False)],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PROFILE",
+            help="The profile it extends.",
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ] = None,
+    description: Annotated[str | None, _value("--description", "What the list shows.")] = None,
+    partition: Annotated[str | None, _value("--partition", "Partition.")] = None,
+    account: Annotated[str | None, _value("--account", "Account to charge.")] = None,
+    qos: Annotated[str | None, _value("--qos", "Quality of service.")] = None,
+    gpu_type: Annotated[str | None, _value("--gpu-type", "The GPUs' name in sinfo -o %G.")] = None,
+    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of one node.")] = None,
+    time: Annotated[str | None, _value("--time", "Time limit of a job that says none.")] = None,
+    max_time: Annotated[str | None, _value("--max-time", "The partition's time limit.")] = None,
+) -> None:
+    """Write a small profile of your own; on a terminal, what is not given is asked."""
+    from hpcrun.actions.profile_edit import new_profile
+
+    given = {
+        "description": description,
+        "partition": partition,
+        "account": account,
+        "qos": qos,
+        "gpu.type": gpu_type,
+        "gpu.per_node": gpus_per_node,
+        "time.default": time,
+        "time.max": max_time,
+    }
+    place = _place()
+    if _is_terminal() and base is None and not any(given.values()):
+        base, given = _ask(given, place)
+    elif base is None:
+        raise UsageError("nothing says which profile to extend", hint="--from a100, or --from local")
+    words = [f"{key}={value}" for key, value in given.items() if value]
+    result = new_profile(name, base, words, place)
+    show([f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"])
+
+
+def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
+    """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
+    from hpcrun.profiles.draft import USUAL
+    from hpcrun.profiles.load import load_profile, profile_names
+
+    names = sorted(profile_names(place.folders))
+    tell([f"profiles: {', '.join(names)}"])
+    base = typer.prompt("Which one is nearest?", default="a100" if "a100" in names else "local", err=True)
+    profile = load_profile(base, place.folders).profile
+    if profile.scheduler == "local":
+        return base, dict(given)
+    tell(["Enter leaves a value as it is."])
+    answers: dict[str, str | None] = {}
+    for key, why in USUAL.items():
+        now: Any = profile
+        for step in key:
+            now = getattr(now, step, None)
+        # a time is shown as it was written by profile show; here the question is only whether to change it
+        shown = f" [{now}]" if isinstance(now, str | int) and now and key[0] != "time" else ""
+        text = f"{'.'.join(key)}, {why}{shown}"
+        answers[".".join(key)] = typer.prompt(text, default="", show_default=False, err=True).strip() or None
+    return base, answers
+
+
+def set_(
+    name: OwnName,
+    values: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY=VALUE...",
+            help="gpu.per_node=8; modules=[a, b]; modules+=c adds to a list; null takes away what is inherited.",
+            show_default=False,
+            autocompletion=complete.assignment,
+        ),
+    ],
+) -> None:
+    """Set values in your copy of a profile, which is made where you have none; comments and order stay."""
+    from hpcrun.actions.profile_edit import set_values
+
+    _report(set_values(name, values, _place()))
+
+
+def unset(
+    name: OwnName,
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="Such as gpu.type.", show_default=False, autocompletion=complete.key),
+    ],
+) -> None:
+    """Remove keys from your copy of a profile: what it extends holds again."""
+    from hpcrun.actions.profile_edit import unset_values
+
+    _report(unset_values(name, keys, _place()))
+
+
+def edit(name: OwnName) -> None:
+    """Open your copy of a profile in $VISUAL or $EDITOR; it is saved only when it is right.
+
+    The first time, a copy is made that extends the profile of that name.
+    """
+    from hpcrun.actions.profile_edit import edit_profile
+
+    context = make_context()
+    argv = _editor(context.env)
+    _report(edit_profile(name, _place(), lambda path: _run_editor([*argv, str(path)], context.env), _ask_again))
+
+
+def _place() -> Place:
+    from hpcrun.actions.profile_edit import Place
+
+    context = make_context()
+    return Place(context.profile_layers["user"], tuple(context.profile_layers.values()), context.host)
+
+
+def _report(result: Changed) -> None:
+    word = "written" if result.made else "changed" if result.changed else "nothing to change in"
+    show([f"{word}  {result.path}"])
+    if result.hidden_by:
+        tell([f"hpcrun: {result.hidden_by} comes first and hides it here"])
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _editor(env: Mapping[str, str]) -> list[str]:
+    for variable in ("VISUAL", "EDITOR"):
+        if env.get(variable, "").strip():
+            try:
+                return shlex.split(env[variable])
+            except ValueError as error:
+                raise UsageError(f"{variable}={env[variable]}: {error}") from None
+    if not _is_terminal():  # one of $EDITOR's may be a script
+        raise UsageError("there is no terminal for an editor", hint="hpcrun profile set NAME KEY=VALUE needs none")
+    for program in ("vi", "nano"):
+        if shutil.which(program, path=env.get("PATH")):
+            return [program]
+    raise UsageError("there is no editor: neither vi nor nano is on PATH", hint="export EDITOR=...")
+
+
+def _run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a program that has the terminal to itself, and return its exit status.
+
+    Not through schedulers/process.py, whose commands must never see the terminal.
+    """
+    # Ctrl-C is the editor's, as git does it
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT])
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except OSError as error:
+        raise UsageError(
+            f"the editor {argv[0]!r} cannot be started: {error.strerror}", hint="export EDITOR=vi"
+        ) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ask_again(mistakes: Sequence[Mistake]) -> bool:
+    """Show mistakes and ask whether to go back to the editor; without a terminal nobody can be asked."""
+    if not _is_terminal():
+        return False
+    tell(str(mistake) for mistake in mistakes)
+    try:
+        while True:
+            answer = typer.prompt("(e)dit again or (q)uit without saving?", default="e", err=True)
+            if answer[:1].lower() in ("e", "q"):
+                return bool(answer[:1].lower() == "e")
+    except (typer.Abort, KeyboardInterrupt):
+        raise InterruptedByUser("interrupted; nothing was saved") from None

@@ -1,0 +1,145 @@
+"""Checking merged values against the profile model, and saying each mistake where it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from hpcrun.errors import nearest
+from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
+
+if TYPE_CHECKING:
+    from hpcrun.job.profile import Profile
+
+_MOST_SHOWN = 60
+# Looking for the nearest key takes time, and nobody reads a thousand mistakes.
+_MOST_EXPLAINED = 200
+
+
+def check_values(
+    path: Path, data: Mapping[str, Any], origins: Mapping[Key, Origin]
+) -> tuple[Profile | None, list[Mistake]]:
+    """Return the profile, or every mistake in its values.
+
+    Args:
+        path: the profile's own file; its name is the profile's.
+        data: what the file says over all that it extends.
+        origins: where each value was written.
+    """
+    from pydantic import ValidationError
+
+    from hpcrun.job.profile import Profile
+
+    mistakes: list[Mistake] = []
+    if "name" in data:
+        where = origins["name",]
+        mistakes.append(Mistake(where.path, where.line, "'name' is the file's name; remove the line", ("name",)))
+    values = {name: value for name, value in data.items() if name not in ("name", "extends")}
+    try:
+        return Profile(name=path.stem, **values), mistakes
+    except ValidationError as error:
+        details = error.errors(include_url=False)[:_MOST_EXPLAINED]
+        return None, [*mistakes, *(_explain(detail, path, origins) for detail in details)]
+
+
+def known_keys(section: Key = ()) -> list[str]:
+    """Return the keys that may stand in a section of a profile; none where any may, as in ``env``."""
+    from hpcrun.job.profile import Profile
+
+    annotation: Any = Profile
+    for step in section:
+        model = _model_in(annotation)
+        if model is not None:
+            found = model.model_fields.get(step)
+            annotation = found.annotation if found else None
+        else:  # sections of one kind under names of a site's own, as in gpu.types
+            annotation = get_args(annotation)[1] if _origin(annotation) is dict else None
+    model = _model_in(annotation)
+    if model is None:
+        return []
+    fields = [name for name in model.model_fields if model is not Profile or name != "name"]
+    return [*fields, *(["extends"] if model is Profile else [])]
+
+
+def _model_in(annotation: Any) -> Any:
+    """Return the section's model in an annotation: as it stands, or in ``Section | None``."""
+    for candidate in () if _origin(annotation) is dict else (annotation, *get_args(annotation)):
+        if hasattr(candidate, "model_fields"):
+            return candidate
+    return None
+
+
+def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
+    key: Key = ()
+    for step in detail["loc"]:  # pydantic adds words of its own about unions and validators
+        if (*key, str(step)) not in origins:
+            break
+        key = (*key, str(step))
+    where = origins.get(key)
+    name = dotted(key) or str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        close = nearest(key[-1], known_keys(key[:-1])) if key else None
+        text = f"unknown key {name!r}" + (f"; did you mean {close!r}?" if close else _listed(key[:-1]))
+    else:
+        text = f"{name}: {_reason(detail)}"
+    return Mistake(where.path if where else path, where.line if where else None, text, key)
+
+
+def _listed(section: Key) -> str:
+    known = known_keys(section)
+    return f"; there are: {', '.join(known)}" if known and section else ""
+
+
+def _reason(detail: Any) -> str:
+    text = str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return text
+    if detail["type"] == "tuple_type":
+        text = "takes a list, such as [one, two]"
+    given = repr(detail["input"])
+    return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
+
+
+def value_kinds(key: Key) -> set[str]:
+    """Return of which kinds a key's value may be: ``list``, ``mapping``, ``bool``; empty for text and numbers.
+
+    A key that is not known is of no kind: checking the values says so better.
+    """
+    from hpcrun.job.profile import Profile
+
+    if key == ("extends",):  # of the file's form, and not of the model
+        return {"list"}
+    annotation: Any = Profile
+    for step in key:
+        model = _model_in(annotation)
+        if model is not None:
+            found = model.model_fields.get(step)
+            annotation = found.annotation if found else str
+        else:
+            inner = get_args(annotation)
+            annotation = inner[1] if _origin(annotation) is dict else str
+    return {kind for part in _parts(annotation) for kind in _kind(part)}
+
+
+def _origin(annotation: Any) -> Any:
+    return get_origin(annotation) or annotation
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """Return the members of a union, annotations taken off."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for member in get_args(annotation) for part in _parts(member)]
+    return [annotation]
+
+
+def _kind(annotation: Any) -> set[str]:
+    origin = _origin(annotation)
+    if origin in (tuple, list):
+        return {"list"}
+    if origin is dict or hasattr(annotation, "model_fields"):
+        return {"mapping"}
+    return {"bool"} if annotation in (bool, Any) else set()

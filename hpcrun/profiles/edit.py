@@ -1,0 +1,223 @@
+"""Changing single values in a file that people write: text → text, everything else as it was, to the byte.
+
+ruamel's parser says where a value stands and the text is spliced there. Its own round trip would indent lists anew,
+fold long lines, and take the comment below a removed key away with the key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.mistakes import Key, dotted
+from hpcrun.profiles.yaml_file import parse_yaml
+
+_PLAIN = re.compile(r"[\w./=+~^%$@-][\w./=+~^%$@:*-]*(?: [\w./=+~^%$@:*-]+)*")
+_WORDS = re.compile(r"~|null|true|false", re.IGNORECASE)
+
+
+def set_value(text: str, key: Key, value: Any, path: Path) -> str:
+    """Return the text with one value set, its section made where there is none.
+
+    Args:
+        value: text, True (a bare flag), None (takes away what is inherited), or a list or mapping of these.
+        path: for messages.
+
+    Raises:
+        ProfileError: the text is broken, or shaped so that the value cannot be placed.
+    """
+    expected = _changed(parse_yaml(text, path).data, key, value)
+    return _checked(lambda: _spliced(text, key, value), expected, key, path)
+
+
+def unset_value(text: str, key: Key, path: Path) -> str:
+    """Return the text without one key, and without the section that held nothing else.
+
+    Raises:
+        ProfileError: the text is broken, or the key is not in it.
+    """
+    data = parse_yaml(text, path).data
+    while True:
+        section: Any = data
+        for step in key[:-1]:
+            section = section.get(step) if isinstance(section, dict) else None
+        if not isinstance(section, dict) or key[-1] not in section:
+            raise ProfileError(
+                f"{path}: {dotted(key)!r} does not stand here",
+                hint=f"{dotted(key)}=null, set, takes away what is inherited",
+            )
+        if len(section) > 1 or len(key) == 1:
+            break
+        key = key[:-1]  # "gpu:" with nothing below would take away all that is inherited
+    del section[key[-1]]
+    return _checked(lambda: _without(text, key), data, key, path)
+
+
+def _changed(data: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
+    section = data
+    for step in key[:-1]:
+        if not isinstance(section.get(step), dict):
+            section[step] = {}
+        section = section[step]
+    section[key[-1]] = value
+    return data
+
+
+def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path: Path) -> str:
+    """Return a changed text if it says what it should: a file laid out in a way unthought of is left alone."""
+    with suppress(ProfileError, ValueError):
+        text = change()
+        if parse_yaml(text, path).data == expected:
+            return text
+    raise ProfileError(
+        f"{path}: {dotted(key)!r} cannot be changed without touching other lines", hint="hpcrun profile edit does it"
+    )
+
+
+def flow(value: Any) -> str:
+    """Return a value on one line, quoted where YAML would read it as something else."""
+    if value is None or value is True or value is False:
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(str(name))}: {flow(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    text = str(value)
+    plain = _PLAIN.fullmatch(text) and not _WORDS.fullmatch(text) and not text.endswith(":")
+    if plain and not re.match(r"[-=%@](?: |$)|@|%|---|<<|\.\.\.", text) and ": " not in text:
+        return text
+    return '"' + "".join(_escaped(char) for char in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '\\"':
+        return "\\" + char
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return {"\n": "\\n", "\t": "\\t"}.get(char) or f"\\u{code:04x}"
+
+
+# --- where things stand ---------------------------------------------------------------------------------------
+
+
+def _root(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="rt", pure=True).compose(text)
+
+
+def _is_mapping(node: Any) -> bool:
+    return node is not None and node.id == "mapping"
+
+
+def _entry(mapping: Any, name: str) -> Any:
+    return next((pair for pair in mapping.value if pair[0].value == name), None)
+
+
+def _empty(node: Any) -> bool:
+    return bool(node.id == "scalar" and node.start_mark.index == node.end_mark.index)
+
+
+def _colon_after(text: str, key: Any) -> int:
+    return text.index(":", key.end_mark.index) + 1
+
+
+def _end(text: str, pair: Any) -> int:
+    """Return where the last character of an entry's value ends; the parser ends blocks only where the next begins."""
+    key, node = pair
+    if _empty(node):
+        return _colon_after(text, key)
+    if node.id == "scalar" or node.flow_style:
+        end = node.end_mark.index
+        return len(text[:end].rstrip()) if node.id == "scalar" and node.style in ("|", ">") else end
+    last = node.value[-1]
+    return _end(text, last) if node.id == "mapping" else _end(text, (key, last))
+
+
+def _line_end(text: str, index: int) -> int:
+    found = text.find("\n", index)
+    return len(text) if found < 0 else found + 1
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+# --- splicing -------------------------------------------------------------------------------------------------
+
+
+def _spliced(text: str, key: Key, value: Any) -> str:
+    node, left = _root(text), key
+    while _is_mapping(node) and (pair := _entry(node, left[0])):
+        if len(left) == 1:
+            return _replaced(text, pair, value)
+        if not _is_mapping(pair[1]):
+            return _replaced(text, pair, _nested(left[1:], value))
+        node, left = pair[1], left[1:]
+    if not _is_mapping(node):  # nothing but comments
+        head = text if not text or text.endswith("\n") else text + _newline(text)
+        return head + _block(left, value, "", _newline(text))
+    return _added(text, node, left, value)
+
+
+def _nested(key: Sequence[str], value: Any) -> Any:
+    for step in reversed(key):
+        value = {step: value}
+    return value
+
+
+def _block(key: Key, value: Any, indent: str, newline: str) -> str:
+    lines = [f"{indent}{'  ' * depth}{flow(step)}:" for depth, step in enumerate(key)]
+    return newline.join(lines) + f" {flow(value)}{newline}"
+
+
+def _replaced(text: str, pair: Any, value: Any) -> str:
+    key, node = pair
+    start, end = node.start_mark.index, _end(text, pair)
+    in_block = node.id != "scalar" and not node.flow_style
+    if not in_block and not _empty(node):
+        return text[:start] + flow(value) + text[end:]
+    colon = _colon_after(text, key)
+    rest = text[colon : _line_end(text, colon)].rstrip("\r\n")
+    comment = rest if in_block and rest.lstrip().startswith("#") else ""
+    return f"{text[:colon]} {flow(value)}{comment}{text[end:]}"
+
+
+def _added(text: str, mapping: Any, key: Key, value: Any) -> str:
+    if mapping.flow_style:
+        entry = f"{flow(key[0])}: {flow(_nested(key[1:], value))}"
+        if not mapping.value:
+            start = mapping.start_mark.index + 1
+            return text[:start] + entry + text[start:]
+        at = _end(text, mapping.value[-1])
+        return f"{text[:at]}, {entry}{text[at:]}"
+    newline = _newline(text)
+    at = _line_end(text, _end(text, mapping.value[-1]))
+    before = text[:at] if text[:at].endswith("\n") else text[:at] + newline
+    indent = " " * mapping.value[0][0].start_mark.column
+    return before + _block(key, value, indent, newline) + text[at:]
+
+
+def _without(text: str, key: Key) -> str:
+    mapping = _root(text)
+    for step in key[:-1]:
+        mapping = _entry(mapping, step)[1]
+    pair = _entry(mapping, key[-1])
+    place = mapping.value.index(pair)
+    start, end = pair[0].start_mark.index, _end(text, pair)
+    if not mapping.flow_style:
+        first = text.rfind("\n", 0, start) + 1
+        return text[:first] + text[_line_end(text, end) :]
+    if place + 1 < len(mapping.value):
+        return text[:start] + text[mapping.value[place + 1][0].start_mark.index :]
+    if place:
+        start = _end(text, mapping.value[place - 1])
+    return text[:start] + text[end:]

@@ -1,0 +1,60 @@
+"""Mistakes in files that people write: each knows its file, line and key, and all are told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.errors import ProfileError
+
+Key = tuple[str, ...]
+
+MOST_TOLD = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was written: a file and a line (counted from 1)."""
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong in a file.
+
+    Attributes:
+        line: counted from 1; None where the file as a whole is meant.
+        text: what is wrong, with the nearest key or the values allowed.
+        key: which value, as far as there is one.
+    """
+
+    path: Path
+    line: int | None
+    text: str
+    key: Key = ()
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"
+
+
+class MistakesError(ProfileError):
+    """A file with mistakes in it; ``mistakes`` holds each of them."""
+
+    def __init__(self, mistakes: Sequence[Mistake], *, hint: str | None = None) -> None:
+        lines = [str(mistake) for mistake in mistakes[:MOST_TOLD]]
+        if len(mistakes) > MOST_TOLD:
+            lines.append(f"... and {len(mistakes) - MOST_TOLD} more")
+        super().__init__("\n".join(lines), hint=hint)
+        self.mistakes = tuple(mistakes)
+
+
+def dotted(key: Key) -> str:
+    """Return a key as it is typed, ``gpu.type``; one that holds control characters is shown with escapes."""
+    text = ".".join(key)
+    return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,0 +1,143 @@
+"""Saving a file that people write: whole or not at all, and one at a time.
+
+Home directories are NFS or Lustre, where flock may not hold between hosts. O_EXCL does, since NFSv3 (open(2)).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from hpcrun.errors import ProfileError
+
+# A lock is held for the moment of reading, checking and replacing one small file.
+WAIT_S = 10.0
+STALE_S = 60.0
+
+
+@contextmanager
+def locked(path: Path, host: str) -> Iterator[None]:
+    """Hold the lock of a file: of all programs that change it so, one at a time does.
+
+    Raises:
+        ProfileError: another holds it for longer than a change takes, or the folder cannot be written to.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    token = f"{host} {os.getpid()} {token_hex(4)}"
+    deadline = time.monotonic() + WAIT_S
+    with saving(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while not _take(lock, token):
+            _remove_stale(lock, host)
+            if time.monotonic() > deadline:
+                raise ProfileError(
+                    f"{path} is being changed by another program ({_content(lock) or 'unknown'})",
+                    hint=f"if that one is gone: rm {lock}",
+                )
+            time.sleep(random.uniform(0.01, 0.05))
+    try:
+        yield
+    finally:
+        if _content(lock) == token:
+            lock.unlink(missing_ok=True)
+
+
+def _take(lock: Path, token: str) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return False
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(token)
+    except OSError:
+        lock.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _content(lock: Path) -> str:
+    try:
+        return lock.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _remove_stale(lock: Path, host: str) -> None:
+    """Remove a lock whose holder is dead, or, on another host, has held it longer than any change takes."""
+    seen = _content(lock)
+    if not _is_stale(lock, seen, host):
+        return
+    aside = lock.with_name(f"{lock.name}.{token_hex(4)}")
+    with suppress(OSError):
+        lock.rename(aside)
+        if _content(aside) != seen:  # another was quicker, and this is the lock of a living one
+            os.link(aside, lock)
+        aside.unlink()
+
+
+def _is_stale(lock: Path, content: str, host: str) -> bool:
+    words = content.split()
+    if len(words) == 3 and words[0] == host and words[1].isdecimal():
+        try:
+            os.kill(int(words[1]), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return False
+    try:
+        return time.time() - lock.stat().st_mtime > STALE_S
+    except OSError:
+        return False
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a file, or make it; its permissions stay, and a link goes on pointing to it.
+
+    Raises:
+        ProfileError: it could not be written; the old file is untouched.
+    """
+    with saving(path):
+        path = path.resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.{token_hex(4)}")
+        try:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            _keep_permissions(path, aside)
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def _keep_permissions(old: Path, new: Path) -> None:
+    try:
+        status = old.stat()
+    except FileNotFoundError:
+        return
+    with suppress(OSError):  # root's, when it changes a person's file
+        os.chown(new, status.st_uid, status.st_gid)
+    new.chmod(status.st_mode & 0o777)
+
+
+@contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Turn a failure of the file system into a message that says what became of the file."""
+    try:
+        yield
+    except OSError as error:
+        became = "; the file is as it was" if os.path.exists(path) else ""
+        raise ProfileError(
+            f"{path} cannot be saved: {error.strerror}{became}",
+            hint=f"see who may write to {path.parent} (ls -ld) and whether there is space (df)",
+        ) from None

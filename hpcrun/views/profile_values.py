@@ -1,0 +1,133 @@
+"""The values of profiles: with where each was written, and side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.profiles import Difference, Verdict
+from hpcrun.job.units import format_memory, format_time
+from hpcrun.profiles.load import LoadedProfile
+from hpcrun.profiles.mistakes import Key, Origin, dotted
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
+    """Return every value with its file and line, by its key."""
+    return {
+        dotted(key): {"value": value, "file": str(origin.path), "line": origin.line}
+        for key, value, origin in _rows(loaded)
+    }
+
+
+def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
+    """Return a table of values and where they stand, and what its short names of folders mean.
+
+    Where whole paths do not fit beside the values, a folder is named by its layer.
+    """
+    rows = [(dotted(key), _text(value), origin) for key, value, origin in _rows(loaded)]
+    left = max((len(key) for key, _, _ in rows), default=0) + max((len(value) for _, value, _ in rows), default=0) + 4
+    fits = all(left + len(str(origin)) <= width for _, _, origin in rows)
+    table = _table("KEY", "VALUE", "FROM")
+    used: dict[str, Path] = {}
+    for key, value, origin in rows:
+        layer = None if fits else _layer(origin, layers)
+        if layer:
+            used[layer] = layers[layer]
+            where = f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}"
+        else:
+            where = str(origin)
+        _add(table, key, value, where)
+    return table, [f"{layer + ':':<9} {folder}" for layer, folder in used.items()]
+
+
+def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
+    for key, value in _leaves(loaded.data, ()):
+        yield key, value, loaded.origins[key]
+
+
+def _leaves(value: Any, key: Key) -> Iterator[tuple[Key, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None or (key and not value):
+        yield key, value
+        return
+    for name, inner in items:
+        yield from _leaves(inner, (*key, str(name)))
+
+
+def _layer(origin: Origin, layers: Mapping[str, Path]) -> str | None:
+    return next((name for name, folder in layers.items() if origin.path.is_relative_to(folder)), None)
+
+
+def diff_table(differences: Sequence[Difference], left: str, right: str) -> Table:
+    """Return the values of two profiles side by side."""
+    table = _table("KEY", left, right)
+    for item in differences:
+        _add(table, dotted(item.key), *(_text(_form(item.key, value)) for value in (item.left, item.right)))
+    return table
+
+
+def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[str, Any]:
+    """Return the differences as a JSON document."""
+    return {
+        "kind": "profile-diff",
+        "profiles": [left, right],
+        "differences": [
+            {"key": dotted(item.key), "values": [_form(item.key, item.left), _form(item.key, item.right)]}
+            for item in differences
+        ],
+    }
+
+
+def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return the mistakes of profiles as a JSON document."""
+    return {
+        "kind": "profile-validation",
+        "profiles": [
+            {
+                "name": verdict.name,
+                "path": str(verdict.path),
+                "mistakes": [
+                    {"file": str(item.path), "line": item.line, "key": dotted(item.key), "message": item.text}
+                    for item in verdict.mistakes
+                ],
+            }
+            for verdict in verdicts
+        ],
+    }
+
+
+def _form(key: Key, value: Any) -> Any:
+    """Return a value as a person would write it."""
+    section = key[-2] if len(key) > 1 else ""  # time, or gpu.types.h100.time
+    form = {"time": format_time, "memory": format_memory}.get(section)
+    return form(value) if form and isinstance(value, int) else value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if value is True or value is False:
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return one_line(str(value)) if value != {} else "{}"
+
+
+def _table(*headings: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, heading in enumerate(headings):
+        table.add_column(one_line(heading), overflow="fold", no_wrap=number == 0)
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    from rich.text import Text
+
+    table.add_row(*(Text(cell) for cell in cells))

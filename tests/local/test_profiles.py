@@ -1,0 +1,540 @@
+"""The profile commands, as a person types them: layers, editing in a terminal, mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.harness import Completed, Hpcrun
+
+
+def own(hpcrun: Hpcrun, name: str = "a100") -> Path:
+    return hpcrun.home / ".config/hpcrun/profiles" / f"{name}.yaml"
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def shown(hpcrun: Hpcrun, name: str = "a100", **more: Any) -> dict[str, Any]:
+    return dict(json.loads(hpcrun("profile", "show", name, "--json", check=True, **more).stdout)["profile"])
+
+
+def refused(done: Completed, status: int = 3) -> str:
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stderr.startswith("hpcrun: ")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def leftovers(hpcrun: Hpcrun) -> list[str]:
+    """Locks and half-written files."""
+    folder = own(hpcrun).parent
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")] if folder.exists() else []
+
+
+# --- layers ---------------------------------------------------------------------------------------------------
+
+
+def test_each_layer_lies_over_the_one_below(hpcrun: Hpcrun) -> None:
+    site, project = hpcrun.folder / "site", hpcrun.folder / ".hpcrun"
+    put(site / "profiles/a100.yaml", "extends: a100\npartition: site\nqos: site\naccount: site\nconstraint: site\n")
+    put(own(hpcrun), "extends: a100\nqos: user\naccount: user\nconstraint: user\n")
+    put(project / "profiles/a100.yaml", "extends: a100\naccount: project\nconstraint: project\n")
+    file = put(hpcrun.folder / "mine.yaml", "extends: a100\nconstraint: file\n")
+    found = shown(hpcrun, "./mine.yaml")
+    assert found["gpu"]["type"] == "a100"
+    assert [found[key] for key in ("partition", "qos", "account", "constraint")] == ["site", "user", "project", "file"]
+    (hpcrun.folder / "train.py").touch()
+    dry = ("submit", "-P", str(file), "--dry-run")
+    script = hpcrun(*dry, "train.py", env={"SBATCH_QOS": "env", "SBATCH_ACCOUNT": "env"}, check=True).stdout
+    assert "#SBATCH --qos=env" in script
+    script = hpcrun(*dry, "-A", "flag", "train.py", env={"SBATCH_ACCOUNT": "env"}, check=True).stdout
+    assert "#SBATCH --account=flag" in script
+    assert "#SBATCH --constraint=file" in script
+    folders = hpcrun("profile", "path", check=True).stdout.splitlines()
+    order = [line.split()[1] for line in folders if line.startswith("profiles")]
+    assert order[:3] == [str(path) for path in (project / "profiles", own(hpcrun).parent, site / "profiles")]
+
+
+def test_a_configured_time_and_account_lie_between_profile_and_environment(hpcrun: Hpcrun) -> None:
+    put(hpcrun.folder / "site/config.yaml", "profile: a100\ntime: 2h\naccount: site\n")
+    put(hpcrun.home / ".config/hpcrun/config.yaml", "account: user\n")
+    (hpcrun.folder / "train.py").touch()
+
+    def script(*args: str, **env: str) -> str:
+        return hpcrun("submit", "--dry-run", *args, "train.py", env=env, check=True).stdout
+
+    assert "#SBATCH --time=02:00:00" in script()
+    assert "#SBATCH --account=user" in script()
+    assert "#SBATCH --time=00:30:00" in script(SBATCH_TIMELIMIT="30")
+    assert "#SBATCH --account=env" in script(SBATCH_ACCOUNT="env")
+    assert "#SBATCH --time=03:00:00" in script("--time", "3h", SBATCH_TIMELIMIT="30")
+    put(own(hpcrun, "short"), "extends: a100\ntime: {max: 1h}\n")
+    assert "#SBATCH --time=01:00:00" in script("-P", "short")
+    # a job on this machine goes on until it ends, as before
+    assert json.loads(script("-P", "local", "--json"))["plan"]["walltime_s"] is None
+
+
+def test_a_mistake_of_the_configuration_is_shown_with_its_line(hpcrun: Hpcrun) -> None:
+    path = put(hpcrun.folder / "site/config.yaml", "time: soon\nacount: x\n")
+    said = refused(hpcrun("profile", "list"))
+    assert f"{path}:1: time: 'soon' is not a time" in said
+    assert f"{path}:2: unknown key 'acount'" in said
+    assert "did you mean 'account'?" in said
+
+
+def test_every_value_with_its_file_and_line(hpcrun: Hpcrun) -> None:
+    path = put(own(hpcrun), "extends: a100\npartition: long\nmodules: [cuda/12]\nenv:\n  A: x\n")
+    more = put(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\nmodules+:\n  - nccl\n")
+    lines = {
+        line.split()[0]: line.split() for line in hpcrun("profile", "show", "a100", "--origin").stdout.splitlines()
+    }
+    assert lines["partition"] == ["partition", "long", f"{path}:2"]
+    assert lines["env.A"][2] == f"{path}:5"
+    assert lines["modules.0"][2] == f"{path}:3"
+    assert lines["modules.1"] == ["modules.1", "nccl", f"{more}:3"]
+    document = json.loads(hpcrun("profile", "show", "a100", "--origin", "--json").stdout)
+    assert document["origins"]["partition"] == {"value": "long", "file": str(path), "line": 2}
+    for origin in document["origins"].values():  # each line does say the value's last key, or is an item of a list
+        assert Path(origin["file"]).read_text().splitlines()[origin["line"] - 1].strip()
+
+
+def test_origins_fit_eighty_columns(hpcrun: Hpcrun) -> None:
+    put(own(hpcrun), "extends: a100\nenv: {A_RATHER_LONG_NAME_OF_A_VARIABLE: and a value that is longer than long}\n")
+    argv = hpcrun.argv("profile", "show", "a100", "--origin")
+    env = {**hpcrun.environ, "TERM": "dumb"}
+    terminal = pexpect.spawn(
+        argv[0], argv[1:], env=env, cwd=str(hpcrun.folder), dimensions=(50, 80), encoding="utf-8", timeout=30
+    )
+    terminal.expect(pexpect.EOF)
+    table = str(terminal.before).split("\r\n\r\n")[0].splitlines()
+    assert all(len(line) <= 80 for line in table)
+    assert any(re.search(r"shipped: \S+\.yaml:\d+$", line.rstrip()) for line in table)
+
+
+# --- set and unset --------------------------------------------------------------------------------------------
+
+
+def test_set_makes_a_copy_that_extends_and_keeps_what_is_written_in_it(hpcrun: Hpcrun) -> None:
+    assert hpcrun("profile", "set", "a100", "partition=long", "gpu.per_node=8", check=True).stdout.startswith("written")
+    path = own(hpcrun)
+    path.write_text("# mine\n" + path.read_text() + "# the end\n")
+    lists = ("modules=[cuda/12.6]", "modules+=nccl")
+    words = ("env.NCCL_DEBUG=null", "sbatch.exclusive=true", "env.A=true")
+    hpcrun("profile", "set", "a100", *lists, *words, check=True)
+    found = shown(hpcrun)
+    assert (found["partition"], found["gpu"]["per_node"], found["gpu"]["type"]) == ("long", 8, "a100")
+    assert found["modules"] == ["cuda/12.6", "nccl"]
+    assert (found["sbatch"], found["env"]["A"]) == ({"exclusive": True}, "true")
+    assert "NCCL_DEBUG" not in found["env"]
+    text = path.read_text()
+    assert text.startswith("# mine\n")
+    assert text.endswith("# the end\n")
+    hpcrun("profile", "unset", "a100", "gpu.per_node", "env.NCCL_DEBUG", check=True)
+    assert shown(hpcrun)["gpu"]["per_node"] == 4
+    assert "NCCL_DEBUG" in shown(hpcrun)["env"]
+    assert leftovers(hpcrun) == []
+
+
+def test_set_extends_a_list_of_the_profile_below(hpcrun: Hpcrun) -> None:
+    put(hpcrun.folder / "site/profiles/big.yaml", "modules: [site]\n")
+    hpcrun("profile", "set", "big", "modules+=mine", "setup+=[ -d /x ] && echo y", check=True)
+    assert shown(hpcrun, "big")["modules"] == ["site", "mine"]
+    assert shown(hpcrun, "big")["setup"] == ["[ -d /x ] && echo y"]
+
+
+def test_set_takes_several_to_extend(hpcrun: Hpcrun) -> None:
+    hpcrun("profile", "set", "a100", "extends=[local, a100]", check=True)
+    assert "extends: [local, a100]" in own(hpcrun).read_text()
+
+
+def test_the_text_of_a_value_is_what_was_typed(hpcrun: Hpcrun) -> None:
+    hpcrun("profile", "set", "a100", "account=0042", "constraint=[a|b]", "env.A=a: b # c", "description=", check=True)
+    found = shown(hpcrun)
+    assert (found["account"], found["constraint"], found["env"]["A"]) == ("0042", "[a|b]", "a: b # c")
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        (["set", "a100", "gpu.typ=x"], 3, "unknown key 'gpu.typ'; did you mean 'type'?"),
+        (["set", "a100", "gpu.per_node=many"], 3, "gpu.per_node: "),
+        (["set", "a100", "gpu.directive=tres"], 3, "'gres', 'gpus-per-node' or 'gpus'"),
+        (["set", "a100", "time.max=soon"], 3, "'soon' is not a time"),
+        (["set", "a100", "modules=x"], 3, "modules: takes a list, such as [one, two], not 'x'"),
+        (["set", "a100", "modules=[x"], 2, "not a list"),
+        (["set", "a100", "sbatch.output=/x"], 3, "hpcrun owns the directive 'output'"),
+        (["set", "a100", "partition"], 2, "'partition' is no KEY=VALUE"),
+        (["set", "a100", "=x"], 2, "is no KEY=VALUE"),
+        (["set", "a10", "partition=x"], 3, "did you mean 'a100'?"),
+        (["set", "a100", "extends=nowhere"], 3, "'extends' names 'nowhere', which is nowhere"),
+        (["unset", "a100", "partition"], 3, "there is nothing to remove"),
+        (["new", "a/b", "--from", "a100"], 2, "cannot be a profile's name"),
+        (["new", "_x", "--from", "a100"], 2, "cannot be a profile's name"),
+        (["new", "x"], 2, "--from a100"),
+        (["new", "x", "--from", "a10"], 3, "did you mean 'a100'?"),
+        (["new", "x", "--from", "a100", "--gpus-per-node", "many"], 3, "gpu.per_node"),
+        (["diff", "a100", "h10"], 3, "did you mean"),
+        (["validate", "./none.yaml"], 3, "no such file"),
+    ],
+)
+def test_what_cannot_be_leaves_nothing_behind(hpcrun: Hpcrun, args: list[str], status: int, says: str) -> None:
+    assert says in refused(hpcrun("profile", *args), status)
+    assert leftovers(hpcrun) == []
+    assert not own(hpcrun).exists()
+    assert not own(hpcrun, "x").exists()
+
+
+def test_a_broken_file_is_not_made_worse(hpcrun: Hpcrun) -> None:
+    path = put(own(hpcrun), "extends: a100\npartition: x\npartition: y\n")
+    assert f"{path}:3: the key 'partition' stands here a second time" in refused(
+        hpcrun("profile", "set", "a100", "qos=x")
+    )
+    put(path, "extends: a100\npartitoin: x\n")
+    said = refused(hpcrun("profile", "set", "a100", "qos=x"))
+    assert f"{path}:2: unknown key 'partitoin'" in said
+    assert path.read_text() == "extends: a100\npartitoin: x\n"
+    hpcrun("profile", "unset", "a100", "partitoin", check=True)  # which puts it right
+
+
+def test_a_profile_of_the_project_hides_the_copy_and_that_is_said(hpcrun: Hpcrun) -> None:
+    project = put(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\n")
+    assert f"{project} comes first" in hpcrun("profile", "set", "a100", "qos=x", check=True).stderr
+    only = put(hpcrun.folder / ".hpcrun/profiles/ours.yaml", "extends: a100\n")
+    assert str(only) in refused(hpcrun("profile", "set", "ours", "qos=x"))
+    hpcrun("profile", "set", str(only), "qos=x", check=True)
+    assert only.read_text() == "extends: a100\nqos: x\n"
+
+
+def test_two_sets_at_once_lose_nothing(hpcrun: Hpcrun) -> None:
+    put(own(hpcrun), "extends: a100\n")
+    argvs = [hpcrun.argv("profile", "set", "a100", f"env.V{number}=x") for number in range(6)]
+    programs = [subprocess.Popen(argv, env=hpcrun.environ, cwd=hpcrun.folder, stdout=-3) for argv in argvs]
+    assert [program.wait(60) for program in programs] == [0] * 6
+    assert {f"V{number}" for number in range(6)} <= set(shown(hpcrun)["env"])
+    assert leftovers(hpcrun) == []
+
+
+@pytest.fixture
+def full_disk(hpcrun: Hpcrun) -> Iterator[Path]:
+    """The folder of a person's profiles on a file system that is full to the last block, with one file in it."""
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    folder = own(hpcrun).parent
+    folder.mkdir(parents=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    own(hpcrun).write_text("extends: a100\n")
+    with (folder / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(b"x" * 1024)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file(hpcrun: Hpcrun, full_disk: Path) -> None:
+    said = refused(hpcrun("profile", "set", "a100", "qos=x"))
+    assert "cannot be saved: No space left on device; the file is as it was" in said
+    assert own(hpcrun).read_text() == "extends: a100\n"
+    edited = hpcrun("profile", "edit", "a100", env={"EDITOR": "sed -i s/a100/h100/", "TMPDIR": str(hpcrun.folder)})
+    assert "cannot be saved: No space left on device" in refused(edited)
+    (draft,) = re.findall(r"your text is kept in (\S+)", edited.stderr)
+    assert Path(draft).read_text() == "extends: h100\n"
+    assert own(hpcrun).read_text() == "extends: a100\n"
+    assert sorted(path.name for path in full_disk.iterdir()) == ["a100.yaml", "filler"]
+
+
+def test_a_profile_only_another_user_may_read(hpcrun: Hpcrun) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can run as another user")
+    path = put(own(hpcrun), "extends: a100\n")
+    path.chmod(0o600)
+    for folder in (*path.parents[:4], hpcrun.folder):
+        folder.chmod(0o755)
+    probe = "import sys; from pathlib import Path; from hpcrun.profiles.load import load_profile\n" \
+        "from hpcrun.errors import ProfileError\nimport os; os.setuid(65534)\n" \
+        "try: load_profile(sys.argv[1], [])\nexcept ProfileError as e: print(e.message, '|', e.hint)"  # fmt: skip
+    # pytest's folders are closed to others: the file is opened from within
+    done = subprocess.run([sys.executable, "-c", probe, "./a100.yaml"], cwd=path.parent, capture_output=True, text=True)
+    assert done.stdout == "a100.yaml: you may not read it | its owner can change that: chmod a+r a100.yaml\n", (
+        done.stderr
+    )
+
+
+# --- validate, diff, schema -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("extends: mine\n", "mine.yaml:1: 'extends' names 'mine', which is nowhere"),
+        ("extends: other\n", "other.yaml:1: 'extends' goes round in a circle: mine → other → mine"),
+        ("extends: lokal\n", "mine.yaml:1: 'extends' names 'lokal', which is nowhere"),
+        ("qos: a\nqos: b\n", "mine.yaml:2: the key 'qos' stands here a second time"),
+        ("gpu:\n\ttype: a100\n", "mine.yaml:2: "),
+        ("partition: [a]\n", "mine.yaml:1: partition: Input should be a valid string, not ['a']"),
+        ("env: !!python/object:os.system {}\n", "mine.yaml:1: the YAML tag"),
+        ("modules: x\n", "mine.yaml:1: modules: takes a list"),
+        ("gpu: {directive: tres}\n", "mine.yaml:1: gpu.directive: Input should be 'gres', 'gpus-per-node' or 'gpus'"),
+    ],
+)
+def test_validate_names_file_line_and_key(hpcrun: Hpcrun, text: str, says: str) -> None:
+    put(own(hpcrun, "mine"), text)
+    put(own(hpcrun, "other"), "extends: mine\n")
+    done = hpcrun("profile", "validate", "mine")
+    assert done.returncode == 3
+    assert done.stdout == "wrong  mine\n"
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_validate_tells_all_mistakes_of_all(hpcrun: Hpcrun) -> None:
+    mine = put(own(hpcrun, "mine"), "extends: a100\ngpu: {typ: x}\ntime: {max: soon}\n")
+    other = put(hpcrun.folder / "other.yaml", "partition: x\nqos: true\n")
+    done = hpcrun("profile", "validate", "mine", "a100", "./other.yaml")
+    assert done.returncode == 3
+    assert done.stdout.splitlines() == ["wrong  mine", "right  a100", "wrong  ./other.yaml"]
+    assert {line.split(": ")[0] for line in done.stderr.splitlines() if ".yaml:" in line} == {
+        f"{mine}:2", f"{mine}:3", "other.yaml:2"
+    }  # fmt: skip
+    found = json.loads(hpcrun("profile", "validate", "--json", "mine").stdout)["profiles"][0]["mistakes"]
+    assert [(item["file"], item["line"], item["key"]) for item in found] == [
+        (str(mine), 2, "gpu.typ"), (str(mine), 3, "time.max")
+    ]  # fmt: skip
+    mine.unlink()
+    other.unlink()
+    assert hpcrun("profile", "validate", check=True).stderr == ""
+
+
+def test_diff_shows_what_differs_once_read(hpcrun: Hpcrun) -> None:
+    put(own(hpcrun, "mine"), "extends: a100\ntime: {max: 48h}\npartition: long\nqos: x\n")
+    lines = hpcrun("profile", "diff", "a100", "mine", check=True).stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["KEY", "a100", "mine"],
+        ["partition", "gpu", "long"],
+        ["qos", "-", "x"],
+    ]
+    found = json.loads(hpcrun("profile", "diff", "a100", "mine", "--json").stdout)["differences"]
+    assert found == [{"key": "partition", "values": ["gpu", "long"]}, {"key": "qos", "values": [None, "x"]}]
+    assert "say the same" in hpcrun("profile", "diff", "a100", "a100", check=True).stderr
+
+
+def test_the_schema_is_json(hpcrun: Hpcrun) -> None:
+    schema = json.loads(hpcrun("profile", "schema", check=True).stdout)
+    assert {"extends", "partition", "modules", "modules+", "gpu"} <= set(schema["properties"])
+
+
+# --- new ------------------------------------------------------------------------------------------------------
+
+
+def test_new_takes_flags_without_a_terminal(hpcrun: Hpcrun) -> None:
+    done = hpcrun("profile", "new", "mine", "--from", "a100", "--partition", "long", "--gpus-per-node", "8", check=True)
+    assert str(own(hpcrun, "mine")) in done.stdout
+    found = shown(hpcrun, "mine")
+    assert (found["partition"], found["gpu"]["per_node"], found["gpu"]["type"]) == ("long", 8, "a100")
+    assert "#   account" in own(hpcrun, "mine").read_text()
+    assert "is there already" in refused(hpcrun("profile", "new", "mine", "--from", "h100"), 2)
+
+
+def terminal_of(hpcrun: Hpcrun, *args: str, **env: str) -> Any:
+    argv = hpcrun.argv(*args)
+    environ = {**hpcrun.environ, "TERM": "xterm", **env}
+    return pexpect.spawn(argv[0], argv[1:], env=environ, cwd=str(hpcrun.folder), encoding="utf-8", timeout=30)
+
+
+def ended(terminal: Any) -> tuple[int, str]:
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return terminal.exitstatus, str(terminal.before)
+
+
+def test_new_asks_on_a_terminal(hpcrun: Hpcrun) -> None:
+    terminal = terminal_of(hpcrun, "profile", "new", "mine")
+    terminal.expect("Which one is nearest")
+    terminal.sendline("h100")
+    for question, answer in (
+        ("description", "Ours"), ("partition", "long"), ("account", ""), ("qos", ""), (r"gpu\.type", ""),
+        (r"gpu\.per_node", "4"), (r"time\.default", ""), (r"time\.max", "12h"),
+    ):  # fmt: skip
+        terminal.expect(question)
+        terminal.sendline(answer)
+    status, said = ended(terminal)
+    assert status == 0, said
+    found = shown(hpcrun, "mine")
+    assert (found["description"], found["partition"], found["gpu"]["per_node"]) == ("Ours", "long", 4)
+    assert found["time"]["max"] == 12 * 3600
+    assert "account" not in found
+
+
+# --- edit -----------------------------------------------------------------------------------------------------
+
+
+def script(hpcrun: Hpcrun, text: str) -> str:
+    """An editor: a shell script that is called with the file."""
+    path = hpcrun.folder / "editor.sh"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_first_edit_makes_a_copy_that_extends_the_shipped_one(hpcrun: Hpcrun) -> None:
+    editor = script(hpcrun, 'cp "$1" seen; echo "partition: mine" >> "$1"')
+    done = hpcrun("profile", "edit", "a100", env={"EDITOR": "false", "VISUAL": editor}, check=True)
+    assert done.stdout == f"written  {own(hpcrun)}\n"
+    assert shown(hpcrun)["partition"] == "mine"
+    assert shown(hpcrun)["gpu"]["type"] == "a100"
+    seen = (hpcrun.folder / "seen").read_text()
+    assert "\nextends: a100\n" in seen
+    assert "\n# gpu:\n#   type: a100\n" in seen
+
+
+def test_an_edit_that_changes_nothing_writes_nothing(hpcrun: Hpcrun) -> None:
+    put(hpcrun.folder / "site/profiles/a100.yaml", "extends: a100\n")
+    done = hpcrun("profile", "edit", "a100", env={"EDITOR": "true"}, check=True)
+    assert "nothing to change" in done.stdout
+    assert done.stderr == ""  # no file of one's own that the site's could hide
+    assert not own(hpcrun).exists()
+
+
+@pytest.mark.parametrize(
+    ("editor", "status", "says"),
+    [
+        ('echo "x: y" >> "$1"; exit 3', 3, "the editor ended with exit status 3; {} is as it was"),
+        ('rm "$1"', 3, "the editor left no file; {} is as it was"),
+        ('rm "$1"; mkdir "$1"', 3, "the editor left no file; {} is as it was"),
+        ('kill -9 $$', 3, "the editor ended with exit status -9; {} is as it was"),
+        ('echo "gpu: {{typ: x}}" >> "$1"', 3, "{}:2: unknown key 'gpu.typ'; did you mean 'type'?"),
+        ('head -c 2000000 /dev/zero > "$1"', 3, "larger than 1000 kB"),
+        (r'printf "\\377" > "$1"', 3, "not UTF-8 text"),
+    ],
+)  # fmt: skip
+def test_an_editor_that_fails_leaves_the_old_file(hpcrun: Hpcrun, editor: str, status: int, says: str) -> None:
+    path = put(own(hpcrun), "extends: a100 # mine\n")
+    text = editor.replace("{{", "{").replace("}}", "}")
+    done = hpcrun("profile", "edit", "a100", env={"EDITOR": script(hpcrun, text)})
+    assert says.replace("{}", str(path)) in refused(done, status)
+    assert path.read_text() == "extends: a100 # mine\n"
+    assert leftovers(hpcrun) == []
+
+
+def test_an_editor_that_is_not_there(hpcrun: Hpcrun) -> None:
+    assert "cannot be started" in refused(hpcrun("profile", "edit", "a100", env={"EDITOR": "/no/such"}), 2)
+    assert "there is no profile 'nothing'" in refused(hpcrun("profile", "edit", "nothing", env={"EDITOR": "true"}))
+    assert "there is no terminal" in refused(hpcrun("profile", "edit", "a100"), 2)
+    assert "No closing quotation" in refused(hpcrun("profile", "edit", "a100", env={"EDITOR": "vi '"}), 2)
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(hpcrun: Hpcrun) -> None:
+    path = put(own(hpcrun), "extends: a100\n")
+    editor = script(hpcrun, f'echo "qos: other" >> {path}; echo "qos: mine" >> "$1"')
+    done = hpcrun("profile", "edit", "a100", env={"EDITOR": editor, "TMPDIR": str(hpcrun.folder)})
+    assert "was changed by another program while you edited it" in refused(done)
+    (draft,) = re.findall(r"your text is kept in (\S+)", done.stderr)
+    assert Path(draft).read_text() == "extends: a100\nqos: mine\n"
+    assert path.read_text() == "extends: a100\nqos: other\n"
+
+
+def test_a_mistake_is_shown_at_its_line_in_the_editor_and_can_be_put_right(hpcrun: Hpcrun) -> None:
+    path = put(own(hpcrun), "extends: a100\nqos: x\n")
+    # a mistake at first; the second time what it saw is kept, and the mistake corrected
+    once = 'if grep -q "hpcrun:" "$1"; then cp "$1" seen; sed -i "s/typ:/type:/" "$1"; else'
+    editor = script(hpcrun, f'{once} printf "gpu:\\n  typ: mine\\n" >> "$1"; fi')
+    terminal = terminal_of(hpcrun, "profile", "edit", "a100", EDITOR=editor)
+    terminal.expect("a100.yaml:4: unknown key 'gpu.typ'; did you mean 'type'")
+    terminal.expect(r"\(e\)dit again or \(q\)uit")
+    assert path.read_text() == "extends: a100\nqos: x\n"
+    terminal.sendline("e")
+    status, said = ended(terminal)
+    assert status == 0, said
+    assert (hpcrun.folder / "seen").read_text() == (
+        "extends: a100\nqos: x\ngpu:\n#!! hpcrun: unknown key 'gpu.typ'; did you mean 'type'?\n  typ: mine\n"
+    )
+    assert path.read_text() == "extends: a100\nqos: x\ngpu:\n  type: mine\n"
+
+
+@pytest.mark.parametrize("answer", ["q\n", "\x03"])
+def test_one_can_leave_with_a_mistake_and_the_file_as_it_was(hpcrun: Hpcrun, answer: str) -> None:
+    path = put(own(hpcrun), "extends: a100\n")
+    terminal = terminal_of(hpcrun, "profile", "edit", "a100", EDITOR=script(hpcrun, 'echo "x: y" >> "$1"'))
+    terminal.expect(r"\(q\)uit")
+    terminal.send(answer)
+    status, said = ended(terminal)
+    assert status == (3 if answer == "q\n" else 130), said
+    assert "Traceback" not in said
+    assert path.read_text() == "extends: a100\n"
+
+
+def test_a_real_editor(hpcrun: Hpcrun) -> None:
+    """ed(1), with a mistake, the way back, and the mistake put right."""
+    if not Path("/usr/bin/ed").exists():
+        pytest.skip("ed is not installed")
+    path = put(own(hpcrun), "extends: a100\n")
+    terminal = terminal_of(hpcrun, "profile", "edit", "a100", EDITOR="/usr/bin/ed")
+    terminal.expect("14")  # ed says how many bytes it read
+    for line in ("a", "partitoin: long", ".", "w", "q"):
+        terminal.sendline(line)
+    terminal.expect("did you mean 'partition'")
+    terminal.expect(r"\(q\)uit")
+    terminal.sendline("e")
+    terminal.expect(r"\r\n\d+\r\n")
+    for line in (",s/partitoin:/partition:/", "w", "q"):
+        terminal.sendline(line)
+    status, said = ended(terminal)
+    assert status == 0, said
+    assert path.read_text() == "extends: a100\npartition: long\n"
+
+
+def test_a_real_editor_of_the_whole_screen(hpcrun: Hpcrun) -> None:
+    """vi, found without $EDITOR."""
+    if not Path("/usr/bin/vi").exists():
+        pytest.skip("vi is not installed")
+    path = put(own(hpcrun), "extends: a100\n")
+    terminal = terminal_of(hpcrun, "profile", "edit", "a100")
+    terminal.expect("extends")
+    terminal.send("opartition: vi\x1b:wq\r")
+    status, said = ended(terminal)
+    assert status == 0, said
+    assert path.read_text() == "extends: a100\npartition: vi\n"
+
+
+# --- completion -----------------------------------------------------------------------------------------------
+
+
+def completed(hpcrun: Hpcrun, line: str) -> list[str]:
+    words = line.split(" ")
+    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    program = Path(hpcrun.venv) / "bin" / "hpcrun"
+    start = "import sys; from hpcrun.cli.main import main; sys.argv = ['hpcrun']; main()"
+    argv = [str(program)] if program.exists() else [sys.executable, "-c", start]
+    done = hpcrun.run(*argv, env=env, check=False)
+    assert done.stderr == ""
+    return [word for word in done.stdout.splitlines() if word]
+
+
+def test_completion(hpcrun: Hpcrun) -> None:
+    put(own(hpcrun, "mine"), "extends: a100\n")
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "trial", "--wait", "true", check=True)
+    assert completed(hpcrun, "hpcrun submit --profile mi") == ["mine"]
+    assert completed(hpcrun, "hpcrun profile show a10")[0] == "a100"
+    assert completed(hpcrun, "hpcrun profile set a100 part") == ["partition="]
+    assert {"gpu.type=", "gpu.per_node="} <= set(completed(hpcrun, "hpcrun profile set a100 gpu."))
+    assert completed(hpcrun, "hpcrun profile set a100 gp") == ["gpu."]
+    assert completed(hpcrun, "hpcrun profile unset a100 gpu.ty") == ["gpu.type", "gpu.types."]
+    for command in ("status", "logs", "cancel"):
+        assert completed(hpcrun, f"hpcrun {command} tri") == ["trial"]
+    put(hpcrun.home / ".config/hpcrun/config.yaml", "broken\n")
+    assert completed(hpcrun, "hpcrun profile show mi") == ["mine"]  # which needs no configuration
+    assert completed(hpcrun, "hpcrun profile show nothing") == []

@@ -1,0 +1,167 @@
+"""Layers of profiles: lists that are extended, every mistake at once, and where each value came from."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.load import load_profile, load_text, profile_names
+from hpcrun.profiles.mistakes import MistakesError
+from hpcrun.profiles.shipped import shipped_folder
+from tests.unit.given import write
+
+SHIPPED = shipped_folder("cluster_profiles")
+
+
+def test_a_list_is_extended_with_a_plus_and_each_item_knows_its_line(tmp_path: Path) -> None:
+    base = write(tmp_path / "base.yaml", "modules: [a, b]\n")
+    mine = write(tmp_path / "mine.yaml", "extends: base\nmodules+:\n  - c\n  - d\n")
+    loaded = load_profile("mine", [tmp_path])
+    assert loaded.profile.modules == ("a", "b", "c", "d")
+    where = [str(loaded.origins["modules", str(number)]) for number in range(4)]
+    assert where == [f"{base}:1", f"{base}:1", f"{mine}:3", f"{mine}:4"]
+
+
+def test_a_list_can_be_extended_twice_and_where_there_is_none(tmp_path: Path) -> None:
+    write(tmp_path / "one.yaml", "setup+: [a]\n")
+    write(tmp_path / "two.yaml", "extends: one\nsetup+: [b]\n")
+    assert load_profile("two", [tmp_path]).profile.setup == ("a", "b")
+    write(tmp_path / "three.yaml", "extends: two\nsetup: [c]\n")
+    assert load_profile("three", [tmp_path]).profile.setup == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("modules+: a\n", 1, "modules+: takes a list, of what is to be added to 'modules'"),
+        ("modules: [a]\nmodules+: [b]\n", 2, "modules+: 'modules' stands in this file too; write one list"),
+        ("partition+: [b]\n", 1, "partition+: 'partition' is no list"),
+        ("qos: x\ngpu+: [b]\n", 2, "gpu+: 'gpu' is no list"),
+        ("modulse+: [b]\n", 1, "unknown key 'modulse'; did you mean 'modules'?"),
+        ("modules+: null\n", 1, "modules+: takes a list"),
+        ("setup+: [true]\n", 1, "setup.0: "),
+    ],
+)
+def test_a_wrong_extension_is_refused_at_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
+    write(tmp_path / "base.yaml", "partition: x\ngpu: {type: a100}\n")
+    path = write(tmp_path / "mine.yaml", "extends: base\n" + text)
+    with pytest.raises(ProfileError) as refused:
+        load_profile("mine", [tmp_path])
+    assert refused.value.message.startswith(f"{path}:{line + 1}: {message}")
+
+
+def test_every_mistake_of_a_profile_and_what_it_extends_is_told_at_once(tmp_path: Path) -> None:
+    base = write(tmp_path / "base.yaml", "extends: nowhere\ngpu: {typ: x}\n")
+    broken = write(tmp_path / "broken.yaml", "a: b\na: c\n")
+    mine = write(tmp_path / "mine.yaml", "extends: [base, broken]\ntime: {max: soon}\nmodules+: x\n")
+    with pytest.raises(MistakesError) as refused:
+        load_profile("mine", [tmp_path])
+    found = {(mistake.path, mistake.line) for mistake in refused.value.mistakes}
+    assert found == {(base, 1), (base, 2), (broken, 2), (mine, 2), (mine, 3)}
+
+
+def test_a_circle_is_told_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "extends: b\n")
+    path = write(tmp_path / "b.yaml", "# remark\nextends: a\n")
+    with pytest.raises(ProfileError) as refused:
+        load_profile("a", [tmp_path])
+    assert refused.value.message == f"{path}:2: 'extends' goes round in a circle: a → b → a"
+
+
+def test_a_file_named_by_a_relative_path_is_the_one_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "profiles/a100.yaml", "extends: a100\nmodules+: [once]\n")
+    monkeypatch.chdir(tmp_path)
+    loaded = load_profile("./profiles/../profiles/a100.yaml", [tmp_path / "profiles", SHIPPED])
+    assert loaded.profile.modules[-1:] == ("once",)
+    assert loaded.profile.modules.count("once") == 1
+
+
+def test_a_long_chain_is_refused(tmp_path: Path) -> None:
+    for number in range(2000):
+        write(tmp_path / f"f{number}.yaml", f"extends: f{number + 1}\n")
+    with pytest.raises(ProfileError, match=r"f50\.yaml:1: 'extends' goes through more than 50 files"):
+        load_profile("f0", [tmp_path])
+
+
+def test_many_that_extend_one_twice_are_read_once_each(tmp_path: Path) -> None:
+    write(tmp_path / "f0.yaml", "partition: deep\n")
+    for number in range(1, 40):
+        write(tmp_path / f"f{number}.yaml", f"extends: [f{number - 1}, f{number - 1}]\n")
+    assert load_profile("f39", [tmp_path]).profile.partition == "deep"
+
+
+def test_a_large_file_of_nonsense_is_refused_in_a_moment(tmp_path: Path) -> None:
+    write(tmp_path / "mine.yaml", "".join(f"key{number}: []\n" for number in range(15000)))
+    begun = time.monotonic()
+    with pytest.raises(ProfileError) as refused:
+        load_profile("mine", [tmp_path])
+    assert time.monotonic() - begun < 30
+    assert len(refused.value.message.splitlines()) < 40
+
+
+def test_a_hundred_megabytes_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    begun = time.monotonic()
+    with pytest.raises(ProfileError, match=r"mine\.yaml: larger than 1000 kB"):
+        load_profile("mine", [tmp_path])
+    assert time.monotonic() - begun < 2
+
+
+def test_a_device_is_no_profile(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").symlink_to("/dev/zero")
+    with pytest.raises(ProfileError, match="not an ordinary file"):
+        load_profile("mine", [tmp_path])
+
+
+LINES = "".join((SHIPPED / name).read_text() for name in ("a100.yaml", "base/slurm.yaml", "gpu/a100.yaml")).splitlines(keepends=True)
+PIECES = ["\t", ":", "- ", "[", "]", "{", "}", "!!python/object:os.system ", "&a ", "*a", "<<: ", "null", '"', "'", "|"]
+# what stands in the way of a line: a piece of YAML, any character, or the line once more
+CHANGE = st.sampled_from(["insert", "cut", "repeat", "remove", "swap"])
+MUTATION = st.tuples(CHANGE, st.integers(0, 10**6), st.integers(0, 200), st.sampled_from(PIECES) | st.characters())
+
+
+def mutated(lines: list[str], mutations: list[tuple[str, int, int, str]]) -> str:
+    lines = [line for line in lines if not line.startswith("#")]
+    for change, place, column, piece in mutations:
+        number = place % len(lines)
+        line = lines[number]
+        at = column % (len(line) + 1)
+        lines[number] = {
+            "insert": line[:at] + piece + line[at:],
+            "cut": line[:at] + line[at + 1 :],
+            "repeat": line + line,
+            "remove": "",
+            "swap": lines[(place * 7) % len(lines)],
+        }[change]
+    return "".join(lines)
+
+
+@settings(max_examples=500)
+@given(mutations=st.lists(MUTATION, min_size=1, max_size=4))
+def test_a_mutated_profile_loads_or_fails_with_file_line_and_key(mutations: list[tuple[str, int, int, str]]) -> None:
+    text, path = mutated(LINES[:24], mutations), Path("mutated.yaml")
+    try:
+        load_text(text, path, [SHIPPED])
+    except MistakesError as error:
+        assert error.mistakes
+        for mistake in error.mistakes:
+            assert mistake.path == path
+            assert mistake.line is not None
+            assert 1 <= mistake.line <= len(text.split("\n")) + 1
+            assert mistake.text
+            # one of the merged values names its key; one of YAML itself has none
+            assert not mistake.key or mistake.key[-1][:5] in text
+
+
+def test_an_editor_s_own_files_are_no_profiles(tmp_path: Path) -> None:
+    write(tmp_path / ".a100.yaml", "x: y\n")
+    assert profile_names([tmp_path]) == {}

@@ -1,0 +1,67 @@
+"""The JSON Schema: what may stand in a file, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.profiles.load import profile_names
+from hpcrun.profiles.schema import profile_schema
+from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.yaml_file import read_yaml
+
+SHIPPED = shipped_folder("cluster_profiles")
+PARTS = [path for path in sorted(SHIPPED.rglob("*.yaml")) if path.parent.name != "variables"]
+
+
+def allows(schema: dict[str, Any], value: Any, defs: dict[str, Any]) -> bool:
+    """Whether a value, read as our parser does, may stand there; as much of JSON Schema as the schema uses."""
+    if "$ref" in schema:
+        return allows(defs[schema["$ref"].rpartition("/")[2]], value, defs)
+    if "anyOf" in schema:
+        return any(allows(option, value, defs) for option in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    if "properties" in schema or schema.get("type") == "object":
+        if not isinstance(value, dict):
+            return False
+        rest = schema.get("additionalProperties", True)
+        known = schema.get("properties", {})
+        return all(
+            allows(known[name], item, defs) if name in known else rest is True or (rest and allows(rest, item, defs))
+            for name, item in value.items()
+        )
+    if schema.get("type") == "array":
+        return isinstance(value, list) and all(allows(schema.get("items", {}), item, defs) for item in value)
+    kinds = {type(None): "null", bool: "boolean", str: "string", list: "array", dict: "object"}
+    said = schema.get("type", kinds[type(value)])
+    return kinds[type(value)] in ([said] if isinstance(said, str) else said)
+
+
+@pytest.mark.parametrize("path", PARTS, ids=lambda path: path.stem)
+def test_the_shipped_files_fit_it(path: Any) -> None:
+    schema = profile_schema()
+    assert allows(schema, read_yaml(path).data, schema["$defs"])
+
+
+@pytest.mark.parametrize(
+    ("data", "fits"),
+    [
+        ({"extends": ["a", "b"], "modules+": ["c"]}, True),
+        ({"partition": None, "gpu": None, "env": {"A": None}}, True),
+        ({"sbatch": {"exclusive": True}}, True),
+        ({"partitoin": "x"}, False),
+        ({"gpu": {"typ": "x"}}, False),
+        ({"name": "x"}, False),
+        ({"modules": "x"}, False),
+        ({"gpu": {"directive": "tres"}}, False),
+    ],
+)
+def test_it_knows_right_from_wrong(data: dict[str, Any], fits: bool) -> None:
+    schema = profile_schema()
+    assert allows(schema, data, schema["$defs"]) is fits
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(PARTS) >= len(profile_names([SHIPPED])) > 3
