@@ -122,7 +122,8 @@ def test_a_device_is_no_profile(tmp_path: Path) -> None:
         load_profile("mine", [tmp_path])
 
 
-LINES = "".join((SHIPPED / name).read_text() for name in ("a100.yaml", "base/slurm.yaml", "gpu/a100.yaml")).splitlines(keepends=True)
+SHIPPED_FILES = ("a100.yaml", "base/slurm.yaml", "gpu/a100.yaml")
+LINES = "".join((SHIPPED / name).read_text() for name in SHIPPED_FILES).splitlines(keepends=True)
 PIECES = ["\t", ":", "- ", "[", "]", "{", "}", "!!python/object:os.system ", "&a ", "*a", "<<: ", "null", '"', "'", "|"]
 # what stands in the way of a line: a piece of YAML, any character, or the line once more
 CHANGE = st.sampled_from(["insert", "cut", "repeat", "remove", "swap"])
