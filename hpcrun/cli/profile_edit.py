@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -176,21 +174,14 @@ def _editor(env: Mapping[str, str]) -> list[str]:
 
 
 def _run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program that has the terminal to itself, and return its exit status.
+    from hpcrun.schedulers.process import run_on_terminal
 
-    Not through schedulers/process.py, whose commands must never see the terminal.
-    """
-    # Ctrl-C is the editor's, as git does it
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT])
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return run_on_terminal(argv, env)
     except OSError as error:
         raise UsageError(
             f"the editor {argv[0]!r} cannot be started: {error.strerror}", hint="export EDITOR=vi"
         ) from None
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _ask_again(mistakes: Sequence[Mistake]) -> bool:

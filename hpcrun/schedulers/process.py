@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +55,20 @@ def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
     except OSError as error:
         return Completed(command, None, "", f"{argv[0]}: {error.strerror}")
     return Completed(command, done.returncode, done.stdout, done.stderr)
+
+
+def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a program that has the terminal to itself, such as an editor, and return its exit status.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, as git does it
+    try:
+        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT])
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
