@@ -12,8 +12,8 @@ _BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
 _NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# sbatch takes these words on an #SBATCH line for the separator of heterogeneous jobs, wherever they stand
-# (Slurm src/common/parse_..., seen in esm-tools/esm_tools#934).
+# Words by which sbatch separates the parts of a heterogeneous job. Some versions find them anywhere on an #SBATCH line
+# (esm-tools/esm_tools#934); 22.05.8 takes them in a name. A name is not worth finding out.
 _HETJOB_WORDS = ("hetjob", "packjob")
 # sbatch copies a directive's value into a buffer of BUFSIZ (8192) bytes: src/sbatch/opt.c.
 _DIRECTIVE_MAX = 4096

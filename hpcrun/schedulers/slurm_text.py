@@ -1,7 +1,7 @@
 """Slurm's commands as argument lists, and their answers as records. Pure text.
 
 Formats are asked for field by field, with a separator that no field can hold: ``--json`` differs from version to
-version, and sacct's reports SUCCESS for any exit status before 23.11 (hpcrun facts, Slurm dbv0.0.38/parse.c).
+version, and sacct's reports SUCCESS for any exit status before 23.11 (Slurm's src/plugins/openapi/dbv0.0.38/parse.c).
 """
 
 from __future__ import annotations
