@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ from hpcrun.actions.detect_yaml import Found, profile_text
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
 from hpcrun.profiles.detected import new_profile_path, save_profile
-from hpcrun.profiles.load import SUFFIX, load_profile
+from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
 
-# What is the same on every Slurm cluster, by the first of these names that is there.
+# What is the same on every Slurm cluster.
 _BASE = "base/slurm"
 
 
@@ -80,14 +79,12 @@ def _silence(facts: ClusterFacts) -> str:
 
 def _check(text: str, folders: Sequence[Path]) -> None:
     """Load the text as a profile: what is written must be one that loads."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"detected{SUFFIX}"
-        path.write_text(text, "utf-8")
-        try:
-            load_profile(str(path), folders)
-        except ProfileError as error:
-            said = error.message.replace(f"{path}:", "line ")
-            raise HpcrunError(
-                f"the profile that was detected does not load: {said}\n{text}",
-                hint="this is a mistake of hpcrun; please report it with the text above",
-            ) from None
+    path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
+    try:
+        load_text(text, path, folders)
+    except ProfileError as error:
+        said = error.message.replace(f"{path}:", "line ")
+        raise HpcrunError(
+            f"the profile that was detected does not load: {said}\n{text}",
+            hint="this is a mistake of hpcrun; please report it with the text above",
+        ) from None
