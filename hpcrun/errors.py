@@ -20,6 +20,8 @@ class HpcrunError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.__notes__ = [f"hint: {hint}"]  # a traceback of a program that uses hpcrun.Executor shows it
 
 
 class UsageError(HpcrunError):

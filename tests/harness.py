@@ -48,7 +48,7 @@ class Hpcrun:
 
     def __post_init__(self) -> None:
         self.home.mkdir()
-        self.runs.mkdir()
+        self.runs.mkdir(mode=0o755)  # whatever the umask: hpcrun refuses one that others could write to
 
     @property
     def home(self) -> Path:
@@ -142,6 +142,7 @@ class Cluster:
     root: Path
     _stopped: set[str] = field(default_factory=set)
     _unplugged: set[str] = field(default_factory=set)
+    _blocked: set[str] = field(default_factory=set)
 
     @classmethod
     def running(cls) -> Cluster:
@@ -182,6 +183,15 @@ class Cluster:
         cluster_sh("plug", node)
         self._unplugged.discard(node)
 
+    def block(self, node: str) -> None:
+        """Let nobody connect to the ports of a node from which rendezvous ports are taken, as a firewall would."""
+        self._blocked.add(node)
+        cluster_sh("block", node)
+
+    def unblock(self, node: str) -> None:
+        cluster_sh("unblock", node)
+        self._blocked.discard(node)
+
     def slurm(self, *argv: str) -> str:
         """What a Slurm command says, asked as the user who runs the tests."""
         env = {"PATH": SYSTEM_PATH, **self.env}
@@ -205,10 +215,13 @@ class Cluster:
             self.start(what)
         for node in sorted(self._unplugged):
             self.plug(node)
+        for node in sorted(self._blocked):
+            self.unblock(node)
         kept = set(keep)
         if new := self.jobs() - kept:
             self.slurm("scancel", *new)
-            wait_for(lambda: self.jobs() <= kept, 60, "the test's jobs to end")
+            # a node that was away is told to end its jobs again only after a while
+            wait_for(lambda: self.jobs() <= kept, 180, "the test's jobs to end")
         wait_for(self._usable, 60, "every node to be usable")
 
     def _usable(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from hpcrun.actions.status import CANCELLED_MARK, RunStatus, Schedulers
 from hpcrun.errors import SchedulerError
+from hpcrun.runs.elements import element_folder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 
@@ -32,8 +34,46 @@ def cancel_runs(
             )
     for name in sorted({item.run.scheduler for item in live}):
         mine = [item for item in live if item.run.scheduler == name]
-        for item in mine:
-            with suppress(OSError):  # a note for later, when the scheduler has forgotten why the job ended
-                (store.folder(item.run.run_id) / CANCELLED_MARK).touch()
-        schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
+        # a note for later, when the scheduler has forgotten why the job ended
+        with _marked([store.folder(item.run.run_id) / CANCELLED_MARK for item in mine]):
+            schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
     return live, over
+
+
+def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Schedulers) -> tuple[list[int], list[int]]:
+    """Cancel elements of a sweep that are not over.
+
+    Returns:
+        those that were told to end, and those that were over already.
+
+    Raises:
+        SchedulerError: the scheduler refused or is away, or the sweep has no job id yet.
+    """
+    known = {element.index: element for element in item.elements}
+    live = [index for index in indices if not known[index].status.final]
+    if live and item.run.job_id is None:
+        raise SchedulerError(
+            f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="hpcrun status shows when it has one"
+        )
+    if live:
+        refs = [JobRef(element_folder(item.folder, index), known[index].job_id) for index in live]
+        with _marked([ref.folder / CANCELLED_MARK for ref in refs]):
+            schedulers(item.run.scheduler).cancel(refs)
+    return live, [index for index in indices if index not in live]
+
+
+@contextmanager
+def _marked(marks: Sequence[Path]) -> Iterator[None]:
+    """Note that jobs are cancelled before they are, and take it back where the scheduler did not do it."""
+    made = [mark for mark in marks if not mark.exists()]
+    for mark in made:
+        with suppress(OSError):
+            mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mark.touch()
+    try:
+        yield
+    except SchedulerError:
+        for mark in made:
+            with suppress(OSError):
+                mark.unlink()
+        raise

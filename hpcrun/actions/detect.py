@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.detect_types import gpu_offers
 from hpcrun.actions.detect_yaml import Found, profile_text
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
-from hpcrun.profiles.detected import new_profile_path, save_profile
+from hpcrun.job.profile import Profile
+from hpcrun.profiles.detected import new_profile_path
 from hpcrun.profiles.load import SUFFIX, load_text
+from hpcrun.profiles.save import replace_text
 from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
 
 # What is the same on every Slurm cluster.
@@ -28,6 +30,7 @@ class Detected:
     """
 
     text: str
+    profile: Profile
     warnings: tuple[str, ...]
     path: Path | None = None
 
@@ -52,11 +55,11 @@ def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
         base=_BASE,
     )
     text = profile_text(found)
-    _check(text, surroundings.profile_folders)
+    profile = _loaded(text, surroundings.profile_folders)
     warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
     if trials and not any(trial.accepted for trial in trials):
         warnings.append(f"sbatch --test-only: {trials[0].said or 'no answer'}")
-    return Detected(text, tuple(warnings))
+    return Detected(text, profile, tuple(warnings))
 
 
 def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, folder: Path, force: bool) -> Detected:
@@ -68,8 +71,8 @@ def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, 
     """
     path = new_profile_path(name, folder, force=force)  # before a cluster is asked for nothing
     found = detect(site, surroundings)
-    save_profile(path, found.text)
-    return Detected(found.text, found.warnings, path)
+    replace_text(path, found.text)
+    return replace(found, path=path)
 
 
 def _silence(facts: ClusterFacts) -> str:
@@ -77,11 +80,11 @@ def _silence(facts: ClusterFacts) -> str:
     return f"the cluster says nothing of itself:\n{said}" if said else "this cluster has no partitions"
 
 
-def _check(text: str, folders: Sequence[Path]) -> None:
+def _loaded(text: str, folders: Sequence[Path]) -> Profile:
     """Load the text as a profile: what is written must be one that loads."""
     path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
     try:
-        load_text(text, path, folders)
+        return load_text(text, path, folders).profile
     except ProfileError as error:
         said = error.message.replace(f"{path}:", "line ")
         raise HpcrunError(

@@ -64,14 +64,27 @@ def best_partition(facts: ClusterFacts, names: Iterable[str] | None = None) -> P
 
 def may_use(partition: Partition, facts: ClusterFacts) -> bool:
     """Return whether a person's jobs may go there, as far as partition, groups and accounts tell."""
-    if not partition.up or partition.root_only:
-        return False
+    return why_closed(partition, facts) is None
+
+
+def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = None) -> str | None:
+    """Return why a person's jobs may not go to a partition, None where they may.
+
+    Args:
+        account: the one that is charged; None for any of the person's.
+    """
+    if not partition.up:
+        return "it is not up"
+    if partition.root_only:
+        return "it is for root alone"
     if partition.groups and not set(partition.groups) & set(facts.groups):
-        return False
-    mine = {association.account for association in facts.associations or ()}
-    if not mine:
-        return True
-    return bool((not partition.accounts or mine & set(partition.accounts)) and mine - set(partition.denied_accounts))
+        return f"it is for members of {', '.join(partition.groups)}"
+    mine = {account} if account else {association.account for association in facts.associations or ()}
+    if mine and partition.accounts and not mine & set(partition.accounts):
+        return f"it is for the accounts {', '.join(partition.accounts)}"
+    if mine and not mine - set(partition.denied_accounts):
+        return f"it is closed to the account {', '.join(sorted(mine))}"
+    return None
 
 
 def gpu_offers(facts: ClusterFacts) -> list[GpuOffer]:

@@ -42,6 +42,7 @@ def find_run(word: str, store: RunStore) -> Found:
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit makes one")
     if word == LAST:
+        ids = [run_id for run_id in ids if _RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
         second = ids[-1][:15]  # YYYYMMDD-HHMMSS: ids tell time in seconds, records more exactly
         newest = [store.load(run_id) for run_id in ids if run_id.startswith(second)]
         return Found(max(newest, key=lambda run: run.created_s))

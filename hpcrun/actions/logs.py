@@ -2,49 +2,110 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from pathlib import Path
 
-from hpcrun.errors import NotFoundError
-from hpcrun.runs.attempt import last_attempt, ranks
+from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
 from hpcrun.runs.logs import LogFile, follow, has_text, rank_log
 from hpcrun.runs.store import BATCH_LOG
 
 READ_EVERY_S = 0.5
+FILES_A_SECOND = 200
+"""How many files are looked at in a second at most: each look is a question to the file server."""
+_RANKS = re.compile(r"\d{1,7}(-\d{1,7})?")
 
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """Which logs: one rank, all, or the batch script's; of them only stderr where ``err``."""
+    """Which logs: some ranks', all, those on one node, or the batch script's; of them only stderr where ``err``.
 
-    rank: int = 0
+    Attributes:
+        element: of a sweep, else 0.
+        batch_log: where the batch script's own is, below the run's folder.
+        attempt: which start of the job; None for the last.
+    """
+
+    ranks: tuple[int, ...] = (0,)
     all_ranks: bool = False
     batch: bool = False
     err: bool = False
+    element: int = 0
+    batch_log: str = BATCH_LOG
+    node: str | None = None
+    attempt: int | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether the logs may be those of several ranks, so that a line must say whose it is."""
+        return self.all_ranks or self.node is not None or len(self.ranks) > 1
+
+
+def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
+    """Return the ranks in ``0-3,7``.
+
+    Raises:
+        UsageError: that is no list of ranks.
+        NotFoundError: the job has no such rank.
+    """
+    found: set[int] = set()
+    for part in text.replace(" ", "").split(","):
+        if not _RANKS.fullmatch(part):
+            raise UsageError(f"--rank {text}: not a list of ranks", hint="write it as 3, as 0-3 or as 0-3,7")
+        low, _, high = part.partition("-")
+        first, last = int(low), int(high or low)
+        if last < first:
+            raise UsageError(f"--rank {text}: {part} runs backwards", hint=f"write it as {last}-{first}")
+        if last >= world_size:
+            raise NotFoundError(f"the job has no rank {last}", hint=f"its ranks are 0 to {world_size - 1}")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
+    """Return the attempt that is meant, None where it has not started."""
+    found = attempts(folder, choice.element)
+    return next((item for item in found if choice.attempt in (None, item.number)), None)
+
+
+def check_choice(folder: Path, choice: LogChoice) -> None:
+    """Refuse an attempt or a node that the run does not have.
+
+    Raises:
+        NotFoundError: there is no such thing.
+    """
+    there = sorted(item.number for item in attempts(folder, choice.element))
+    if choice.attempt is not None and choice.attempt not in there:
+        listed = ", ".join(map(str, there))
+        hint = f"there are: {listed}; the first is 0" if there else "the job has not started yet"
+        raise NotFoundError(f"{folder.name} has no attempt {choice.attempt}", hint=hint)
+    attempt = chosen_attempt(folder, choice)
+    if choice.node is None or attempt is None:
+        return
+    nodes = {*hosts(attempt.folder), *node_ranks(attempt.folder)}
+    if nodes and choice.node not in nodes:
+        raise NotFoundError(f"{folder.name} has no node {choice.node}", hint=f"its nodes: {', '.join(sorted(nodes))}")
 
 
 def choose_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
     """Return the logs there are now for a choice; none where the job has not started."""
     if choice.batch:
-        return [LogFile(folder / BATCH_LOG, "batch")]
-    attempt = last_attempt(folder)
-    if attempt is None:
-        return []
-    wanted = ranks(attempt.folder) if choice.all_ranks else [choice.rank]
+        return [LogFile(folder / choice.batch_log, "batch")]
+    attempt = chosen_attempt(folder, choice)
+    return _logs_of(attempt, choice) if attempt else []
+
+
+def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
+    if choice.node is not None:
+        wanted = list(node_ranks(attempt.folder).get(choice.node, ()))
+    else:
+        wanted = ranks(attempt.folder) if choice.all_ranks else list(choice.ranks)
     streams = ("err",) if choice.err else ("out", "err")
-    return [rank_log(attempt.folder, rank, stream) for rank in wanted for stream in streams]
-
-
-def check_rank(folder: Path, choice: LogChoice, world_size: int) -> None:
-    """Refuse a rank that the job does not have.
-
-    Raises:
-        NotFoundError: there is no such rank.
-    """
-    if not choice.batch and not choice.all_ranks and not 0 <= choice.rank < world_size:
-        raise NotFoundError(f"{folder.name} has no rank {choice.rank}", hint=f"its ranks are 0 to {world_size - 1}")
+    return [rank_log(attempt.folder, rank, stream, attempt.number) for rank in wanted for stream in streams]
 
 
 def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
@@ -53,9 +114,9 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
     A job that failed before its ranks started has said why in the batch log alone.
     """
     found = [log for log in choose_logs(folder, choice) if has_text(log)]
-    batch = LogFile(folder / BATCH_LOG, "batch")
-    if not found and not choice.batch and has_text(batch):
-        attempt = last_attempt(folder)
+    batch = LogFile(folder / choice.batch_log, "batch")
+    if not found and not choice.batch and choice.attempt is None and has_text(batch):
+        attempt = chosen_attempt(folder, choice)
         if attempt is None or not ranks(attempt.folder):
             return [batch]
     return found
@@ -64,10 +125,25 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
 def follow_logs(
     folder: Path, choice: LogChoice, *, lines: int | None, is_over: Callable[[], bool]
 ) -> Iterator[tuple[LogFile, str]]:
-    """Yield a run's logs as they grow, until ``is_over`` says that the job is."""
-    return follow(
-        lambda: choose_logs(folder, choice),
-        lines=lines,
-        is_over=is_over,
-        pause=lambda: time.sleep(READ_EVERY_S),
-    )
+    """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the job is."""
+    newest: int | None = None
+    looked_at = 0
+
+    def logs() -> list[LogFile]:
+        nonlocal newest, looked_at
+        if choice.batch or choice.attempt is not None:
+            found = choose_logs(folder, choice)
+        else:
+            # the one before is read once more, to its end, when a new one has begun
+            begun = attempts(folder, choice.element)
+            since = newest
+            recent = list(islice(begun, 1) if since is None else takewhile(lambda item: item.number >= since, begun))
+            newest = max((item.number for item in recent), default=since or 0)
+            found = [log for item in reversed(recent) for log in _logs_of(item, choice)]
+        looked_at = len(found)
+        return found
+
+    def pause() -> None:
+        time.sleep(max(READ_EVERY_S, looked_at / FILES_A_SECOND))
+
+    return follow(logs, lines=lines, is_over=is_over, pause=pause)

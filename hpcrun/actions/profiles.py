@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.variables import check_profile_env
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError
@@ -51,12 +52,17 @@ def show_profile(name: str, surroundings: Surroundings) -> LoadedProfile:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with a profile; nothing where ``mistakes`` is empty."""
+    """What is wrong with a profile; nothing where ``mistakes`` is empty.
+
+    Attributes:
+        remarks: what should be looked at, and is no mistake.
+    """
 
     name: str
     path: Path
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Mistake, ...] = ()
     hint: str | None = None
+    remarks: tuple[Mistake, ...] = ()
 
 
 def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:
@@ -70,12 +76,28 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
     for name in names or sorted(profile_names(folders)):
         path = find_profile(name, folders)
         try:
-            load_profile(name, folders)
+            loaded = load_profile(name, folders)
         except MistakesError as error:
             verdicts.append(Verdict(name, path, error.mistakes, error.hint))
         else:
-            verdicts.append(Verdict(name, path, ()))
+            verdicts.append(_verdict_on_variables(name, loaded))
     return verdicts
+
+
+def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
+    """Judge the variables that a profile sets: a value that cannot be is a mistake, since submit refuses it."""
+    mistakes: list[Mistake] = []
+    remarks: list[Mistake] = []
+    hint = None
+    for finding, key in check_profile_env(loaded):
+        where = loaded.origins.get(key)
+        mistake = Mistake(
+            where.path if where else loaded.path, where.line if where else None, f"env.{finding.text}", key
+        )
+        (mistakes if finding.impossible else remarks).append(mistake)
+        if finding.impossible and hint is None:
+            hint = f"hpcrun profile env {finding.name} explains it"
+    return Verdict(name, loaded.path, tuple(mistakes), hint, tuple(remarks))
 
 
 @dataclass(frozen=True, slots=True)

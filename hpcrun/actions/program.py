@@ -25,7 +25,7 @@ def check_program(request: JobRequest, surroundings: Surroundings, *, path_may_c
     Raises:
         UsageError: there is no such script, it cannot be executed, or it is a batch script of its own.
     """
-    if request.module:
+    if request.module or request.preflight == "only":
         return request
     script = request.script
     path = Path(request.workdir or surroundings.cwd, script)

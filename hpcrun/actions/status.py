@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
+from hpcrun.actions.damaged import damage_words
+from hpcrun.actions.judge import judge, with_attempts
+from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, known_elements, open_sweep
+from hpcrun.actions.waits import Wait, never_started, waits_of
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.job import state
-from hpcrun.job.state import JobInfo, is_terminal
-from hpcrun.runs.attempt import Attempt, last_attempt
+from hpcrun.job.state import JobInfo
+from hpcrun.runs.attempt import attempts, last_attempt
+from hpcrun.runs.elements import CANCELLED_MARK as CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.runs.store import DamagedRunError, RunStore
+from hpcrun.runs.store import SBATCH_ERR, DamagedRunError, RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
+from hpcrun.schedulers.submitter import Sending, look
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
-SUBMITTED_WITHIN_S = 120.0
-"""sbatch gives up after its message time-outs; a run without a job is not declared without one before this."""
-CANCELLED_MARK = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +31,20 @@ class RunStatus:
     """A run and its status.
 
     Attributes:
-        stale: nobody answered; ``status`` is the last that was known, learned at its ``asked_s``.
+        stale: nobody answered, or the answer left it out; ``status`` is the last that was known, learned at its
+            ``asked_s``.
+        elements: of a sweep, whose ``status`` is that of all of them together.
+        about: what tells this row of a table from others of its run, such as an element's parameters.
+        waits: the runs it waits for; of a run that never started those for whose sake it did not.
     """
 
     run: Run
     folder: Path
     status: LastStatus
     stale: bool = False
+    elements: tuple[ElementStatus, ...] = ()
+    about: str = ""
+    waits: tuple[Wait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,14 @@ def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
     if everything:
         return ids
     active = set(store.active_ids())
-    return sorted({*ids[-NEWEST:], *(run_id for run_id in ids if run_id in active)})
+    older = (run_id for run_id in ids[:-NEWEST] if run_id in active)
+    return [*older, *ids[-NEWEST:]]
+
+
+def active_ids(store: RunStore) -> list[str]:
+    """Return the runs that are not over, oldest first; a marker without its run is passed over."""
+    active = set(store.active_ids())
+    return [run_id for run_id in store.run_ids() if run_id in active]
 
 
 def get_status(
@@ -71,16 +89,54 @@ def get_status(
     Runs of another cluster or host are not asked about: job ids mean nothing there.
     """
     runs, damaged = _load(run_ids, store)
+    others = _waited_for(runs, store)
     known: dict[str, RunStatus] = {}
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
-        mine = [run for run in runs if run.scheduler == name]
+        mine = [run for run in (*runs, *others) if run.scheduler == name]
         answer, error = _ask(name, mine, store, schedulers, host, now_s)
         known |= answer
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
-    return StatusResult(tuple(known[run.run_id] for run in runs), away, tuple(damaged))
+    return StatusResult(tuple(_with_waits(known[run.run_id], known, store) for run in runs), away, tuple(damaged))
+
+
+def _waited_for(runs: Sequence[Run], store: RunStore) -> list[Run]:
+    """Return the runs that these may wait for and that are not among them: one question serves all."""
+    active = set(store.active_ids()) if any(run.after for run in runs) else set()
+    asked = {run.run_id for run in runs}
+    wanted = {said["run_id"] for run in runs if run.run_id in active for said in run.after} - asked
+    return _load(sorted(wanted), store)[0]
+
+
+def _with_waits(item: RunStatus, known: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
+    def status_of(run_id: str) -> LastStatus | None:
+        return known[run_id].status if run_id in known else store.last_status(run_id)
+
+    if not item.run.after or last_attempt(item.folder) is not None:
+        return item
+    waits = waits_of(item.run, item.status, status_of)
+    status = never_started(item.status, waits)
+    if status is not item.status:
+        store.save_status(item.run.run_id, status)
+    return replace(item, status=status, waits=waits)
+
+
+def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> StatusResult:
+    """Return what the run folders alone say, at once; nobody is asked."""
+    runs, damaged = _load(run_ids, store)
+    items = []
+    for run in sorted(runs, key=lambda run: run.created_s):
+        folder, status = store.folder(run.run_id), store.last_status(run.run_id)
+        if not _is_final(status):
+            newest = list(islice(attempts(folder), 2))
+            status = judge(run, None, newest[0] if newest else None, status, answered=False, cancelled=False,
+                           now_s=now_s)  # fmt: skip
+            status = with_attempts(status, newest)
+        assert status is not None
+        items.append(RunStatus(run, folder, status, stale=not status.final))
+    return StatusResult(tuple(items), damaged=tuple(damaged))
 
 
 def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]]:
@@ -89,7 +145,7 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
         try:
             runs.append(store.load(run_id))
         except DamagedRunError as error:
-            damaged.append(error.message)
+            damaged.append(damage_words(run_id, error, store))
         except HpcrunError:
             continue  # removed since it was listed
     return runs, damaged
@@ -100,30 +156,90 @@ def _ask(
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     scheduler = schedulers(name)
     lasts = {run.run_id: store.last_status(run.run_id) for run in runs}
-    open_runs = [run for run in runs if not _is_final(lasts[run.run_id])]
+    open_runs = [run for run in runs if not _is_over(lasts[run.run_id], store.folder(run.run_id))]
     cluster = scheduler.cluster() if open_runs and name == "slurm" else None
     ours = [run for run in open_runs if _belongs_here(run, cluster, host)]
-    answers: dict[Path, JobInfo] | None = {}
+    # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
+    sending = {run.run_id: look(store.folder(run.run_id), run.created_s, now_s) for run in ours if run.job_id is None}
+    answers: dict[Path, JobInfo] | None
+    sweeps: dict[str, OpenSweep]
     error: SchedulerError | None = None
     try:
-        answers = scheduler.poll([JobRef(store.folder(run.run_id), run.job_id) for run in ours])
+        sweeps, answers = _poll(scheduler, ours, sending, store)
     except SchedulerError as away:
-        answers, error = None, away
+        sweeps, answers, error = _sweeps(ours, store), None, away
     asked = {run.run_id for run in ours}
     statuses = {}
     for run in runs:
         folder, last = store.folder(run.run_id), lasts[run.run_id]
         if run.run_id not in asked:
-            statuses[run.run_id] = RunStatus(run, folder, last or _elsewhere(run), stale=not _is_final(last))
+            over = _is_final(last)
+            if over:
+                store.leave_active(run.run_id)
+            known = known_elements(run, folder)
+            statuses[run.run_id] = RunStatus(run, folder, last or _elsewhere(run), stale=not over, elements=known)
             continue
-        info = answers.get(folder) if answers is not None else None
-        run = _adopt(run, info, folder, store)
-        status = judge(run, info, last_attempt(folder), last, answered=answers is not None,
-                       cancelled=(folder / CANCELLED_MARK).exists(), now_s=now_s)  # fmt: skip
+        elements: tuple[ElementStatus, ...] = ()
+        if sweep := sweeps.get(run.run_id):
+            run = sweep.run
+            status, elements = judge_sweep(sweep, answers, now_s, sending.get(run.run_id))
+        else:
+            run = _adopt(run, answers.get(folder) if answers else None, folder, store)
+            status = _judge(run, folder, answers, last, sending.get(run.run_id), now_s)
+        status = _with_refusal(status, folder)
         if answers is not None and not _says_the_same(status, last):
             store.save_status(run.run_id, status)
-        statuses[run.run_id] = RunStatus(run, folder, status, stale=answers is None and not status.final)
+        stale = not status.final and (answers is None or (status.missed_s is not None and status.asked_s < now_s))
+        statuses[run.run_id] = RunStatus(run, folder, status, stale, elements)
     return statuses, error
+
+
+def _judge(
+    run: Run,
+    folder: Path,
+    answers: dict[Path, JobInfo] | None,
+    last: LastStatus | None,
+    sending: Sending | None,
+    now_s: float,
+) -> LastStatus:
+    newest = list(islice(attempts(folder), 2))
+    status = judge(
+        run,
+        answers.get(folder) if answers is not None else None,
+        newest[0] if newest else None,
+        last,
+        answered=answers is not None,
+        cancelled=(folder / CANCELLED_MARK).exists(),
+        sending=sending,
+        now_s=now_s,
+    )
+    return with_attempts(status, newest)
+
+
+def _sweeps(runs: Sequence[Run], store: RunStore) -> dict[str, OpenSweep]:
+    found = {run.run_id: open_sweep(run, store.folder(run.run_id)) for run in runs}
+    return {run_id: sweep for run_id, sweep in found.items() if sweep}
+
+
+def _poll(
+    scheduler: Scheduler, runs: Sequence[Run], sending: Mapping[str, Sending], store: RunStore
+) -> tuple[dict[str, OpenSweep], dict[Path, JobInfo]]:
+    """Ask about all runs at once, and about each element of a sweep that is not known to be over."""
+    sweeps = _sweeps(runs, store)
+    whole = [run for run in runs if run.run_id not in sweeps or run.job_id is None]
+    refs = [_reference(run, store.folder(run.run_id), sending.get(run.run_id)) for run in whole]
+    refs += [ref for sweep in sweeps.values() if sweep.run.job_id for ref in sweep.refs()]
+    answers = scheduler.poll(refs)
+    # a sweep whose job id is learned only now: the same question again, for its elements
+    lost = [sweep for sweep in sweeps.values() if sweep.run.job_id is None]
+    adopted = _sweeps([_adopt(sweep.run, answers.get(sweep.folder), sweep.folder, store) for sweep in lost], store)
+    if refs := [ref for sweep in adopted.values() if sweep.run.job_id for ref in sweep.refs()]:
+        answers |= scheduler.poll(refs)
+    return sweeps | adopted, answers
+
+
+def _reference(run: Run, folder: Path, sending: Sending | None) -> JobRef:
+    return JobRef(folder, run.job_id, run.created_s if sending is Sending.ENDED else None)
 
 
 def _says_the_same(status: LastStatus, last: LastStatus | None) -> bool:
@@ -133,6 +249,22 @@ def _says_the_same(status: LastStatus, last: LastStatus | None) -> bool:
 
 def _is_final(last: LastStatus | None) -> bool:
     return last is not None and last.final
+
+
+def _is_over(last: LastStatus | None, folder: Path) -> bool:
+    """Whether nothing more can be learned of a run; one without a job that has started after all is looked at again."""
+    return _is_final(last) and not (last and last.state == state.NOT_SUBMITTED and last_attempt(folder))
+
+
+def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
+    """Add sbatch's own words to a status that says that no job came of it."""
+    if status.state != state.NOT_SUBMITTED:
+        return status
+    try:
+        said = (folder / SBATCH_ERR).read_text("utf-8", errors="replace").strip()
+    except OSError:
+        return status
+    return replace(status, reason=f"{status.reason}; sbatch said: {said.splitlines()[-1]}") if said else status
 
 
 def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
@@ -149,104 +281,11 @@ def _adopt(run: Run, info: JobInfo | None, folder: Path, store: RunStore) -> Run
     if run.job_id is not None:
         return run
     attempt = last_attempt(folder)
-    job_id = info.job_id if info else attempt.job_id if attempt else None
+    # the script of a sweep's element has written 123_4
+    job_id = info.job_id if info else attempt.job_id.partition("_")[0] if attempt else None
     if job_id is None:
         return run
     run = replace(run, job_id=job_id)
     with suppress(HpcrunError):  # a full disk: it is found again next time
         store.save(run)
     return run
-
-
-def judge(
-    run: Run,
-    info: JobInfo | None,
-    attempt: Attempt | None,
-    last: LastStatus | None,
-    *,
-    answered: bool,
-    cancelled: bool,
-    now_s: float,
-) -> LastStatus:
-    """Decide what to say of a run, from what is known.
-
-    Args:
-        info: the scheduler's answer; None where it knows nothing of the job, or did not answer.
-        attempt: what the script wrote down.
-        last: what was known before.
-        answered: the scheduler answered, whatever it said.
-        cancelled: ``hpcrun cancel`` was called for it.
-    """
-    if info is not None:
-        return _from_scheduler(info, attempt, now_s)
-    if attempt is not None and attempt.exit is not None and (answered or not attempt.exit.signal):
-        return _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
-    if not answered:
-        return last or _from_start(run, attempt, now_s)
-    if cancelled:
-        return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
-    if run.job_id is None:
-        if now_s - run.created_s < SUBMITTED_WITHIN_S:
-            return LastStatus(state.SUBMITTING, now_s, reason="sbatch has not answered yet")
-        return LastStatus(state.NOT_SUBMITTED, now_s, final=True, reason="no job came of it; submit it again")
-    seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
-    before = last if last and last.state == state.UNKNOWN else None
-    return before or LastStatus(
-        state.UNKNOWN, now_s, reason=f"the scheduler no longer knows it, and it left no exit record{seen}"
-    )
-
-
-def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus:
-    exit_ = attempt.exit if attempt else None
-    final = is_terminal(info.state)
-    message = exit_.message if final and exit_ and exit_.message else None
-    status = info.exit_status if info.exit_status is not None else exit_.status if final and exit_ else None
-    return LastStatus(
-        info.state,
-        now_s,
-        final=final,
-        reason=message or info.reason,
-        elapsed_s=info.elapsed_s,
-        limit_s=info.limit_s,
-        hosts=info.hosts,
-        exit_status=status,
-        signal=info.signal,
-    )
-
-
-def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:
-    """Judge a job that only its own exit record speaks of."""
-    exit_ = attempt.exit
-    assert exit_ is not None
-    elapsed_s = int(exit_.ended_s - attempt.started_s)
-    reason = exit_.message or None
-    if not exit_.signal:
-        word = state.COMPLETED if exit_.status == 0 else state.FAILED
-    elif cancelled:
-        word = state.CANCELLED
-    elif run.walltime_s is not None and elapsed_s >= run.walltime_s:
-        word = state.TIMEOUT
-    else:
-        word = state.UNKNOWN
-        reason = "ended by SIGTERM: cancelled, preempted or out of time; the scheduler has forgotten which"
-    return LastStatus(
-        word, now_s, final=True, reason=reason, elapsed_s=elapsed_s, limit_s=run.walltime_s, hosts=_hosts(attempt),
-        exit_status=exit_.status,
-    )  # fmt: skip
-
-
-def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
-    if attempt is None:
-        word = state.PENDING if run.job_id else state.SUBMITTING
-        return LastStatus(word, run.created_s, reason="not started when last heard of", limit_s=run.walltime_s)
-    return LastStatus(
-        state.RUNNING, attempt.started_s, elapsed_s=int(now_s - attempt.started_s), limit_s=run.walltime_s,
-        hosts=_hosts(attempt),
-    )  # fmt: skip
-
-
-def _hosts(attempt: Attempt) -> str | None:
-    try:
-        return ",".join((attempt.folder / "hosts").read_text("ascii").split())
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -11,8 +11,9 @@ from hpcrun.job.plan import job_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import MASK, is_secret
-from hpcrun.job.variables import PREFIXES, Variable, check_variables
+from hpcrun.job.variables import PREFIXES, Finding, Variable, check_variables
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
+from hpcrun.profiles.mistakes import Key
 from hpcrun.profiles.variables import load_catalogue
 
 
@@ -122,6 +123,20 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
     return tuple(finding.text for finding in findings)
 
 
+def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
+    """Return what is wrong with the variables that a profile sets, each with the key that says so.
+
+    The values of secrets are not looked at.
+    """
+    profile = loaded.profile
+    env = {name: value for name, value in {**profile.fabric.env(), **profile.env}.items() if not is_secret(name)}
+    if not _may_be_known(env):
+        return []
+    catalogue = load_catalogue()
+    found = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
+    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in found]
+
+
 def _refusal(name: str, text: str, origin: str | None) -> HpcrunError:
     hint = f"hpcrun profile env {name} explains it"
     return (
@@ -130,9 +145,15 @@ def _refusal(name: str, text: str, origin: str | None) -> HpcrunError:
 
 
 def _origin(name: str, loaded: LoadedProfile) -> str | None:
-    """Return file and line of the value that a profile gives a variable, under ``env`` or through ``fabric``."""
+    """Return file and line of the value that a profile gives a variable."""
+    place = _place(name, loaded)
+    return None if place is None else str(loaded.origins[place])
+
+
+def _place(name: str, loaded: LoadedProfile) -> Key | None:
+    """Return the key that gives a variable its value, under ``env`` or in ``fabric``."""
     places = (("env", name), ("fabric", "hcas" if name == "NCCL_IB_HCA" else "interface"))
-    return next((str(loaded.origins[place]) for place in places if place in loaded.origins), None)
+    return next((place for place in places if place in loaded.origins), None)
 
 
 def _may_be_known(env: Mapping[str, str]) -> bool:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from hpcrun.actions.status import RunStatus, Schedulers, get_status
 from hpcrun.runs.attempt import RankExit, first_failure, last_attempt
+from hpcrun.runs.elements import elements_of
 from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
 LOOK_EVERY_S = 0.5
@@ -33,11 +35,30 @@ class Waiter:
     """Waits for one run.
 
     Attributes:
-        refresh: asks the scheduler for the run's status.
+        refresh: asks the scheduler for the run's status, at once.
+        look: the same with an answer that may be a little older, for asking again and again.
+        element: which element of a sweep is waited for, None for all of the run.
+        is_sweep: the run has elements.
     """
 
     folder: Path
     refresh: Callable[[], RunStatus]
+    look: Callable[[], RunStatus]
+    element: int | None = None
+    is_sweep: bool = False
+
+    def status(self) -> LastStatus:
+        """Ask for the status of what is waited for: the run, or its element."""
+        return self._status_in(self.refresh())
+
+    def _status_in(self, item: RunStatus) -> LastStatus:
+        return next((known.status for known in item.elements if known.index == self.element), item.status)
+
+    def _left_word(self, element: int) -> bool:
+        """Whether the script of an element (0 for an ordinary run) says that it has ended by itself."""
+        attempt = last_attempt(self.folder, element)
+        exit_ = attempt.exit if attempt else None
+        return exit_ is not None and not exit_.signal and not exit_.again
 
     def over(self) -> Callable[[], bool]:
         """Return a question that can be asked often: is the run over?
@@ -46,43 +67,61 @@ class Waiter:
         before it could write one.
         """
         asked_at = time.monotonic()
+        running = self._awaited()
 
         def is_over() -> bool:
             nonlocal asked_at
-            attempt = last_attempt(self.folder)
-            if attempt is not None and attempt.exit is not None and not attempt.exit.signal:
+            while running and self._left_word(running[-1]):
+                running.pop()
+            if not running:
                 return True
             if time.monotonic() - asked_at < ASK_EVERY_S:
                 return False
             asked_at = time.monotonic()
-            return self.refresh().status.final
+            return self._status_in(self.look()).final
 
         return is_over
+
+    def _awaited(self) -> list[int]:
+        """Return the elements whose end is looked for, the first one last: a look costs one element's folder."""
+        if self.element is not None:
+            return [self.element]
+        return [known.index for known in reversed(self.look().elements)] if self.is_sweep else [0]
 
     def wait(self) -> RunStatus:
         """Wait until the run is over and the scheduler says how."""
         is_over = self.over()
         while not is_over():
             time.sleep(LOOK_EVERY_S)
-        deadline, pause_s = time.monotonic() + SETTLES_WITHIN_S, 0.2
-        while not (found := self.refresh()).status.final and time.monotonic() < deadline:
+        # Slurm mostly needs less than a second: the first questions come quickly, and few of them
+        deadline, pause_s = time.monotonic() + SETTLES_WITHIN_S, 0.4
+        while not self._status_in(found := self.refresh()).final and time.monotonic() < deadline:
             time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, 5.0)
+            pause_s = min(pause_s * 2, ASK_EVERY_S)
         return found
 
 
-def waiter_for(run_id: str, *, store: RunStore, schedulers: Schedulers, host: str) -> Waiter:
-    """Return a waiter for one run."""
+def waiter_for(run_id: str, *, store: RunStore, schedulers: Schedulers, polling: Schedulers, host: str) -> Waiter:
+    """Return a waiter for one run.
 
-    def refresh() -> RunStatus:
-        return get_status([run_id], store=store, schedulers=schedulers, host=host, now_s=time.time()).runs[0]
+    Args:
+        polling: schedulers for asking again and again; see ``Waiter.look``.
+    """
 
-    return Waiter(store.folder(run_id), refresh)
+    def ask(whom: Schedulers) -> RunStatus:
+        return get_status([run_id], store=store, schedulers=whom, host=host, now_s=time.time()).runs[0]
+
+    return Waiter(
+        store.folder(run_id),
+        lambda: ask(schedulers),
+        lambda: ask(polling),
+        is_sweep=elements_of(store.load(run_id)) is not None,
+    )
 
 
-def find_failure(folder: Path, lines: int = 20) -> Failure | None:
+def find_failure(folder: Path, lines: int = 20, element: int = 0) -> Failure | None:
     """Return the rank of a run that failed first, None where no rank left word of a failure."""
-    attempt = last_attempt(folder)
+    attempt = last_attempt(folder, element)
     rank = first_failure(attempt.folder) if attempt else None
     if attempt is None or rank is None:
         return None

@@ -1,4 +1,4 @@
-"""Shell completion: names of profiles, keys of profiles, names of runs. It answers while a person types.
+"""Shell completion: names of profiles, of runs, of partitions, keys of profiles. It answers while a person types.
 
 A failure completes nothing: there is no place to say what went wrong.
 """
@@ -40,6 +40,15 @@ def run_name(_: str) -> list[str]:
 
     newest = make_context().store.run_ids()[: -_MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]
+
+
+@_quiet
+def partition(incomplete: str) -> list[str]:
+    """Complete a partition; of several, ``gpu,long``, the last."""
+    from hpcrun.schedulers.partition_names import partition_names
+
+    before, comma, _ = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in partition_names(make_context().env)]
 
 
 @_quiet

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError
@@ -18,6 +19,10 @@ from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
+
+if TYPE_CHECKING:
+    from hpcrun.actions.wait import Waiter
+    from hpcrun.schedulers.queue import SlurmQueue
 
 PROJECT_FOLDER = ".hpcrun"
 SITE_FOLDER = "/etc/hpcrun"
@@ -98,14 +103,43 @@ class Context:
         return RunStore(self.cwd / root)
 
     def scheduler(self, name: str) -> Scheduler:
-        """Return the scheduler of that name."""
+        """Return the scheduler of that name, which is asked afresh each time."""
+        return self._scheduler(name, polls=False)
+
+    def polling_scheduler(self, name: str) -> Scheduler:
+        """Return the scheduler of that name for one who asks again and again: answers are shared with others who do."""
+        return self._scheduler(name, polls=True)
+
+    def _scheduler(self, name: str, *, polls: bool) -> Scheduler:
         if name == "local":
             from hpcrun.schedulers.local import LocalScheduler
 
             return LocalScheduler()
+        import platformdirs
+
         from hpcrun.schedulers.slurm import SlurmScheduler
 
-        return SlurmScheduler(self.env)
+        # the user's own folder, and not the runs folder: one person may have several of those
+        cache = platformdirs.user_cache_path("hpcrun")
+        return SlurmScheduler(self.env, cache=cache, polls=polls, _said=self._slurm_said)
+
+    def queue(self) -> SlurmQueue:
+        """Return the cluster's queue and accounting."""
+        from hpcrun.schedulers.queue import SlurmQueue
+
+        return SlurmQueue(self.env)
+
+    @cached_property
+    def _slurm_said(self) -> dict[str, str | None]:
+        return {}
+
+    def waiter(self, run_id: str) -> Waiter:
+        """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
+        from hpcrun.actions.wait import waiter_for
+
+        return waiter_for(
+            run_id, store=self.store, schedulers=self.scheduler, polling=self.polling_scheduler, host=self.host
+        )
 
     def new_run_id(self, name: str) -> str:
         """Return an id for a run that begins now: sorted by name is sorted by time."""

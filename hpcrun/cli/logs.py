@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpcrun.cli.complete import run_name
-from hpcrun.cli.context import make_context
-from hpcrun.cli.output import tell, write
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.output import tell
 from hpcrun.errors import InterruptedByUser, UsageError
+from hpcrun.runs.store import BATCH_LOG
 
 if TYPE_CHECKING:
     from hpcrun.actions.logs import LogChoice
-    from hpcrun.runs.logs import LogFile
+    from hpcrun.actions.status import RunStatus
+    from hpcrun.actions.wait import Waiter
+    from hpcrun.cli.log_output import Lines
     from hpcrun.runs.record import LastStatus
+
+_ANY_RANK = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the logs are; of a run whose record is damaged nothing more is known."""
+
+    folder: Path
+    world_size: int = _ANY_RANK
+    waiter: Waiter | None = None
+    element: int = 0
+    batch_log: str = BATCH_LOG
 
 
 def logs(
@@ -31,110 +47,170 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is over.")
     ] = False,
     rank: Annotated[
-        int | None, typer.Option("--rank", help="Whose log; rank 0 by default.", show_default=False)
+        str | None,
+        typer.Option("--rank", metavar="RANKS", help="Whose log: 3, 0-3 or 0-3,7; by default 0.", show_default=False),
     ] = None,
     all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Every rank's, each line with its rank.")] = False,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="Those of the ranks on one node.", show_default=False)
+    ] = None,
     batch: Annotated[
         bool, typer.Option("--batch", help="The batch script's own log, with srun's and torchrun's words.")
     ] = False,
     err: Annotated[bool, typer.Option("--err", help="Only stderr.")] = False,
-    lines: Annotated[
-        int | None, typer.Option("--lines", "-n", min=0, help="Only the last lines.", show_default=False)
+    attempt: Annotated[
+        int | None,
+        typer.Option(
+            "--attempt", metavar="N", help="Which start of the job, from 0; by default the last.", show_default=False
+        ),
     ] = None,
+    lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", show_default=False)] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="RE", help="Only lines in which this is found.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only what was said in the last 10m, 2h ...", show_default=False),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Lines of all ranks in the order of the times that they begin with.")
+    ] = False,
 ) -> None:
     """Show what a run's ranks have said, on stdout and stderr."""
-    from hpcrun.actions.find import find_run
-    from hpcrun.actions.logs import LogChoice, check_rank, follow_logs
-    from hpcrun.actions.wait import waiter_for
+    from hpcrun.actions.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
+    from hpcrun.cli.log_output import Lines
 
-    if sum((rank is not None, all_ranks, batch)) > 1:
-        raise UsageError("--rank, --all-ranks and --batch exclude each other", hint="choose one")
+    if sum((rank is not None, all_ranks, batch, node is not None)) > 1:
+        raise UsageError("--rank, --all-ranks, --node and --batch exclude each other", hint="choose one")
+    if lines is not None and lines < 0:  # typer's own min= would import pydantic's types: a fifth of the time of -n
+        raise UsageError(f"-n {lines}: a number of lines is 0 or more")
+    if batch and (merge or attempt is not None):
+        raise UsageError("--batch is one log of all attempts", hint="leave out --merge and --attempt")
+    if follow and (merge or since is not None):
+        raise UsageError(
+            "--follow shows lines as they come: it excludes --merge and --since", hint="-f -n 100 begins with 100 lines"
+        )
     context = make_context()
-    found = find_run(run, context.store)
-    tell([found.note] if found.note else [])
-    folder, choice = context.store.folder(found.run.run_id), LogChoice(rank or 0, all_ranks, batch, err)
-    check_rank(folder, choice, found.run.world_size)
-    waiter = waiter_for(found.run.run_id, store=context.store, schedulers=context.scheduler, host=context.host)
-    if not follow:
-        if not print_finished(folder, choice, lines):
-            tell([f"hpcrun: nothing yet: {_state_words(waiter.refresh().status)}"])
-        return
-    status = waiter.refresh().status
-    if status.final:
-        print_finished(folder, choice, lines)
-        return
-    if status.state != "RUNNING":
-        tell([f"hpcrun: {_state_words(status)}; its log follows when it runs"])
+    pattern, since_s = _pattern(grep), _since(since, context)
+    place = _find(run, context)
+    choice = LogChoice(
+        ranks=parse_ranks(rank, place.world_size) if rank is not None else (0,),
+        all_ranks=all_ranks or (merge and rank is None and node is None),
+        batch=batch,
+        err=err,
+        node=node,
+        attempt=attempt,
+        element=place.element,
+        batch_log=place.batch_log,
+    )
+    check_choice(place.folder, choice)
+    begun = chosen_attempt(place.folder, choice)
+    shown = Lines(
+        last=lines,
+        pattern=pattern,
+        since_s=since_s,
+        merge=merge,
+        started_s=begun.started_s if begun else context.now_s(),
+        colours="NO_COLOR" not in context.env,
+    )
     try:
-        stream = follow_logs(folder, choice, lines=lines, is_over=waiter.over())
-        if not print_stream(stream, prefixes=all_ranks):
-            print_finished(folder, choice, lines)
+        _show(place, choice, shown, follow=follow)
     except KeyboardInterrupt:
         raise InterruptedByUser(
-            "no longer following; the job goes on", hint=f"hpcrun logs -f {run} comes back to it"
+            f"no longer {'following' if follow else 'reading'}; the job goes on",
+            hint=f"hpcrun logs -f {run} comes back to it",
         ) from None
+
+
+def _find(word: str, context: Context) -> _Place:
+    from hpcrun.actions.find_element import find_element
+    from hpcrun.runs.elements import elements_of
+    from hpcrun.runs.store import DamagedRunError
+
+    try:
+        found = find_element(word, context.store)
+    except DamagedRunError as error:
+        if error.run_id is None:
+            raise
+        tell([f"hpcrun: {error.message}", "its logs can be read:"])
+        return _Place(context.store.folder(error.run_id))
+    tell([found.note] if found.note else [])
+    run = found.run
+    waiter = context.waiter(run.run_id)
+    place = _Place(context.store.folder(run.run_id), run.world_size, waiter)
+    elements = elements_of(run)
+    if elements is None:
+        return place
+    element = found.element if found.element is not None else _choose_element(waiter.refresh(), word)
+    log = str(elements.batch_log(Path(), element))
+    return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
+
+
+def _choose_element(item: RunStatus, word: str) -> int:
+    """Return the element to show where none was named, and say so."""
+    from hpcrun.actions.sweep_status import interesting_element
+    from hpcrun.views.text import count, one_line
+
+    index = interesting_element(item.elements)
+    state = next(element.status.state for element in item.elements if element.index == index)
+    whole = f"{word} is a sweep of {count(len(item.elements), 'element')}"
+    tell([one_line(f"hpcrun: {whole}; this is {item.run.name}/{index}, {state}: name another as {word}/N")])
+    return index
+
+
+def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> None:
+    from hpcrun.actions.logs import follow_logs
+    from hpcrun.cli.log_output import print_finished, print_stream
+    from hpcrun.views.text import one_line
+
+    status = place.waiter.status() if follow and place.waiter else None
+    if status is None or place.waiter is None or status.final:
+        if not print_finished(place.folder, choice, lines):
+            tell([one_line(f"hpcrun: {_nothing(place, choice)}")])
+        return
+    if status.state != "RUNNING":
+        tell([one_line(f"hpcrun: {_state_words(status)}; its log follows when it runs")])
+    stream = follow_logs(place.folder, choice, lines=lines.last, is_over=place.waiter.over())
+    if not print_stream(stream, prefixes=choice.several, lines=lines):
+        print_finished(place.folder, choice, lines)
+
+
+def _nothing(place: _Place, choice: LogChoice) -> str:
+    """Return why there is nothing to show."""
+    from hpcrun.actions.logs import choose_logs
+
+    status = place.waiter.status() if place.waiter else None
+    if status is not None and not status.final:
+        return f"nothing yet: {_state_words(status)}"
+    logs = choose_logs(place.folder, choice)
+    if logs and not any(log.path.exists() for log in logs):
+        return f"there is no log {logs[0].path}: it never was, or was deleted"
+    words = f": {_state_words(status)}" if status else ""
+    return f"nothing was said{words}"
 
 
 def _state_words(status: LastStatus) -> str:
     return f"the job is {status.state}" + (f" ({status.reason})" if status.reason else "")
 
 
-def print_finished(folder: Path, choice: LogChoice, lines: int | None) -> bool:
-    """Print the logs that are there, with a heading each where there are several, as tail does; False if none is."""
-    from hpcrun.actions.logs import finished_logs
-    from hpcrun.runs.logs import tail
-
-    found = finished_logs(folder, choice)
-    for number, log in enumerate(found):
-        text = _safe(tail(log.path, lines))
-        if choice.all_ranks:
-            _Prefixer().feed(log.source, text, end=True)
-            continue
-        if len(found) > 1:
-            stream = "stderr" if log.path.suffix == ".err" else "stdout"
-            write(f"{'' if number == 0 else chr(10)}==> {log.source} {stream} <==\n")
-        write(text if text.endswith("\n") or not text else text + "\n")
-    return bool(found)
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a bracket of the text"
+        ) from None
 
 
-def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool) -> bool:
-    """Print logs as they come, each line with its rank where several are mixed; False if nothing came."""
-    prefixer = _Prefixer()
-    printed = False
-    for log, text in stream:
-        printed = True
-        if prefixes:
-            prefixer.feed(f"{log.source}{' err' if log.path.suffix == '.err' else ''}", _safe(text))
-        else:
-            write(_safe(text))
-    prefixer.finish()
-    return printed
+def _since(text: str | None, context: Context) -> float | None:
+    from hpcrun.job.units import parse_time
 
-
-class _Prefixer:
-    """Prints whole lines with their source in front; half lines wait for their end."""
-
-    def __init__(self) -> None:
-        self._rest: dict[str, str] = {}
-
-    def feed(self, source: str, text: str, *, end: bool = False) -> None:
-        lines = (self._rest.pop(source, "") + text).split("\n")
-        rest = lines.pop()
-        write("".join(f"[{source}] {line}\n" for line in lines))
-        if rest:
-            self._rest[source] = rest
-        if end:
-            self.finish()
-
-    def finish(self) -> None:
-        for source in list(self._rest):
-            write(f"[{source}] {self._rest.pop(source)}\n")
-
-
-def _safe(text: str) -> str:
-    """Make a job's output harmless to a terminal; a pipe or file gets it as it is."""
-    if not sys.stdout.isatty():
-        return text
-    from hpcrun.views.text import harmless
-
-    return harmless(text)
+    if text is None:
+        return None
+    try:
+        return context.now_s() - parse_time(text)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}", hint="--since 10m, --since 2h") from None

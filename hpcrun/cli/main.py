@@ -20,9 +20,18 @@ _SCRIPT_LAST = {"allow_interspersed_args": False}
 _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
+    "where": ("hpcrun.cli.where", {}),
     "status": ("hpcrun.cli.status", {}),
     "logs": ("hpcrun.cli.logs", {}),
+    "explain": ("hpcrun.cli.explain", {}),
+    "metrics": ("hpcrun.cli.metrics", {}),
+    "gpu": ("hpcrun.cli.gpu", {}),
+    "shell": ("hpcrun.cli.shell", {}),
     "cancel": ("hpcrun.cli.cancel", {}),
+    "resubmit": ("hpcrun.cli.resubmit", {}),
+    "doctor": ("hpcrun.cli.doctor", {}),
+    "preflight": ("hpcrun.cli.preflight", {}),
+    "clean": ("hpcrun.cli.clean", {}),
 }
 _GROUPS = {"profile": "hpcrun.cli.profile"}
 

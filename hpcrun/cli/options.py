@@ -1,9 +1,9 @@
-"""The options of a job, each declared once, for every command that takes a job: submit, render."""
+"""The options of a job, each declared once, for every command that takes a job, with its script or without."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
@@ -11,7 +11,11 @@ import typer
 
 from hpcrun.cli import complete
 
-_SIZE, _JOB, _SHELL = "How large", "Where it runs", "How the ranks start"
+_Command = Callable[..., None]
+_Fields = dict[str, tuple[Any, Any]]  # name → annotation and default
+_SIZE, _JOB, _SHELL, _AGAIN = "How large", "Where it runs", "How the ranks start", "When it is interrupted"
+_CODE = "Which code runs"
+_SWEEP = "How often, with which parameters"
 
 
 def _option(*names: str, help: str, panel: str, metavar: str | None = None, complete: Any = None) -> Any:
@@ -77,7 +81,9 @@ class JobOptions:
             help="GPUs of the whole job, as Slurm's --gpus: --gpus 4 --nodes 2 is 2 on each. 0 is a CPU job.",
         ),
     ] = None
-    partition: Annotated[str | None, _option("--partition", "-p", help="Partition.", panel=_JOB)] = None
+    partition: Annotated[
+        str | None, _option("--partition", "-p", help="Partition.", panel=_JOB, complete=complete.partition)
+    ] = None
     account: Annotated[str | None, _option("--account", "-A", help="Account to charge.", panel=_JOB)] = None
     qos: Annotated[str | None, _option("--qos", "-q", help="Quality of service.", panel=_JOB)] = None
     constraint: Annotated[str | None, _option("--constraint", "-C", help="Node features.", panel=_JOB)] = None
@@ -100,6 +106,57 @@ class JobOptions:
         ),
     ] = None
     name: Annotated[str | None, _option("--name", "-J", help="Name; by default the script's.", panel=_JOB)] = None
+
+    requeue: Annotated[
+        int | None,
+        _option(
+            "--requeue",
+            metavar="N",
+            panel=_AGAIN,
+            help="Start it up to N more times after a time limit, a preemption or a node failure.",
+        ),
+    ] = None
+    warn_s: Annotated[
+        str | None,
+        _option(
+            "--warn",
+            metavar="TIME",
+            panel=_AGAIN,
+            help="Warn the ranks so long before the time limit (SIGUSR1, should_stop()): 120s, 5m.",
+        ),
+    ] = None
+    retry_on_failure: Annotated[
+        bool, _option("--retry-on-failure", panel=_AGAIN, help="A failure of the program is a reason too.")
+    ] = False
+    exclude_bad_nodes: Annotated[
+        bool, _option("--exclude-bad-nodes", panel=_AGAIN, help="Do not use a node again on which an attempt failed.")
+    ] = False
+
+    sweep: Annotated[
+        list[str] | None,
+        _option(
+            "--sweep",
+            metavar="NAME=VALUE,...",
+            panel=_SWEEP,
+            help="Run once for each value, with --NAME VALUE, or VALUE where ARGS have {NAME}. "
+            "Repeatable: each with each.",
+        ),
+    ] = None
+    sweep_file: Annotated[
+        str | None,
+        _option(
+            "--sweep-file",
+            metavar="FILE",
+            panel=_SWEEP,
+            help="The parameters from a file: YAML (product:, zip:, or a list) or CSV with a header.",
+        ),
+    ] = None
+    max_parallel: Annotated[
+        int | None, _option("--max-parallel", metavar="N", panel=_SWEEP, help="Elements that may run at once.")
+    ] = None
+    elements: Annotated[
+        str | None, _option("--elements", metavar="3,7-9", panel=_SWEEP, help="Only these elements of the sweep.")
+    ] = None
 
     launcher: Annotated[
         str | None,
@@ -141,36 +198,71 @@ class JobOptions:
         str | None,
         _option("--workdir", metavar="DIR", panel=_SHELL, help="Folder the job starts in; by default this one."),
     ] = None
+    preflight: Annotated[
+        bool,
+        _option(
+            "--preflight",
+            panel=_SHELL,
+            help="Check every node and GPU first, for half a minute at most; a bad one ends the job.",
+        ),
+    ] = False
+    snapshot: Annotated[
+        bool,
+        _option(
+            "--snapshot", panel=_CODE, help="Run a copy of the code as it is now: the git work tree, or this folder."
+        ),
+    ] = False
+    snapshot_limit_mb: Annotated[
+        str | None,
+        _option("--snapshot-limit", metavar="SIZE", panel=_CODE, help="How large the copy may be; by default 200M."),
+    ] = None
+
     module: Annotated[
         bool, _option("--module", "-m", panel=_SHELL, help="SCRIPT is a Python module, as torchrun's -m.")
     ] = False
 
 
-def takes_job(command: Callable[..., None]) -> Callable[..., None]:
+_SCRIPT: _Fields = {
+    "script": (
+        Annotated[
+            str,
+            typer.Argument(metavar="SCRIPT", help="A .py file, a module with -m, or any program.", show_default=False),
+        ],
+        inspect.Parameter.empty,
+    ),
+    "args": (
+        Annotated[
+            list[str] | None,
+            typer.Argument(metavar="ARGS", help="The script's own, untouched.", show_default=False),
+        ],
+        None,
+    ),
+}
+
+
+def takes_job(command: _Command) -> _Command:
     """Give a command all of ``JobOptions``; it receives them as one dict ``asked``, with ``script`` and ``args``.
 
     The command's own parameters come first; typer reads the joined signature.
     """
+    return _taking({**_SCRIPT, **_options(())}, command)
+
+
+def takes_job_options(*, without: Collection[str] = ()) -> Callable[[_Command], _Command]:
+    """Give a command ``JobOptions`` and no SCRIPT, as ``takes_job`` does.
+
+    Args:
+        without: fields that mean nothing to the command, and that it does not take.
+    """
+    return lambda command: _taking(_options(without), command)
+
+
+def _options(without: Collection[str]) -> _Fields:
     hints = get_type_hints(JobOptions, include_extras=True)
-    fields = {
-        "script": (
-            Annotated[
-                str,
-                typer.Argument(
-                    metavar="SCRIPT", help="A .py file, a module with -m, or any program.", show_default=False
-                ),
-            ],
-            inspect.Parameter.empty,
-        ),
-        "args": (
-            Annotated[
-                list[str] | None,
-                typer.Argument(metavar="ARGS", help="The script's own, untouched.", show_default=False),
-            ],
-            None,
-        ),
-        **{name: (hint, getattr(JobOptions, name)) for name, hint in hints.items()},
-    }
+    return {name: (hint, getattr(JobOptions, name)) for name, hint in hints.items() if name not in without}
+
+
+def _taking(fields: _Fields, command: _Command) -> _Command:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @wraps(command)

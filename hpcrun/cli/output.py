@@ -43,7 +43,8 @@ def show_rich(renderable: RenderableType) -> None:
     """Print a table: as wide as the terminal, or as wide as it needs for a pipe; colours by NO_COLOR and isatty."""
     from rich.console import Console
 
-    console = Console(width=width(), highlight=False, markup=False)
+    # height: without it rich 15 takes every dumb terminal for one of 80 columns
+    console = Console(width=width(), height=25, highlight=False, markup=False)
     with console.capture() as capture:
         console.print(renderable)
     _print(sys.stdout, "\n".join(line.rstrip() for line in capture.get().splitlines()))
@@ -59,6 +60,13 @@ def write(text: str) -> None:
     """Write text to stdout as it is, at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are: what a job wrote need not be text."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 class _Wanted:

@@ -35,6 +35,7 @@ def validate(
     """Check profiles: every mistake at once, with file, line and key; exit status 3 if there is any."""
     from hpcrun.actions.profiles import validate_profiles
     from hpcrun.views.profile_values import verdicts_json
+    from hpcrun.views.text import one_line
 
     context = make_context()
     tell(context.surroundings.warnings)
@@ -45,7 +46,8 @@ def validate(
     else:
         show(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
         # a mistake in what several extend is one mistake
-        tell(dict.fromkeys(str(mistake) for verdict in wrong for mistake in verdict.mistakes))
+        tell(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
+        tell(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
         tell(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
     if wrong:
         raise typer.Exit(ProfileError.exit_code)

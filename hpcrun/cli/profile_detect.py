@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import show, tell
+from hpcrun.cli.output import JsonOption, show, show_json, tell
 from hpcrun.errors import UsageError
 
 
@@ -17,6 +17,7 @@ def detect(
         typer.Option("--write", metavar="NAME", help="Write it to your profiles under this name.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a profile of this cluster from what Slurm says of it.
 
@@ -27,6 +28,7 @@ def detect(
     from hpcrun.actions.detect import detect as detect_profile
     from hpcrun.actions.detect import detect_and_write
     from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.views.profiles import detected_json
 
     if force and write is None:
         raise UsageError("--force says nothing without --write", hint="add --write NAME")
@@ -37,6 +39,9 @@ def detect(
     else:
         folder = platformdirs.user_config_path("hpcrun") / "profiles"
         found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+    if as_json:
+        show_json(detected_json(found))
+        return
     tell(f"hpcrun: {warning}" for warning in found.warnings)
     if found.path is None:
         show([found.text.rstrip("\n")])

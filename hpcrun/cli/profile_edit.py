@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hpcrun.cli import complete
+from hpcrun.cli.confirm import can_ask
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import show, tell
 from hpcrun.errors import InterruptedByUser, UsageError
@@ -64,7 +64,7 @@ def new(
         "time.max": max_time,
     }
     place = _place()
-    if _is_terminal() and base is None and not any(given.values()):
+    if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
     elif base is None:
         raise UsageError("nothing says which profile to extend", hint="--from a100, or --from local")
@@ -154,10 +154,6 @@ def _report(result: Changed) -> None:
         tell([f"hpcrun: {result.hidden_by} comes first and hides it here"])
 
 
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def _editor(env: Mapping[str, str]) -> list[str]:
     for variable in ("VISUAL", "EDITOR"):
         if env.get(variable, "").strip():
@@ -165,7 +161,7 @@ def _editor(env: Mapping[str, str]) -> list[str]:
                 return shlex.split(env[variable])
             except ValueError as error:
                 raise UsageError(f"{variable}={env[variable]}: {error}") from None
-    if not _is_terminal():  # one of $EDITOR's may be a script
+    if not can_ask():  # one of $EDITOR's may be a script
         raise UsageError("there is no terminal for an editor", hint="hpcrun profile set NAME KEY=VALUE needs none")
     for program in ("vi", "nano"):
         if shutil.which(program, path=env.get("PATH")):
@@ -186,7 +182,7 @@ def _run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 def _ask_again(mistakes: Sequence[Mistake]) -> bool:
     """Show mistakes and ask whether to go back to the editor; without a terminal nobody can be asked."""
-    if not _is_terminal():
+    if not can_ask():
         return False
     tell(str(mistake) for mistake in mistakes)
     try:

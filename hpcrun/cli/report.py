@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.output import tell
-from hpcrun.views.text import harmless, time_text
+from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
+    from hpcrun.actions.first_line import Rules
     from hpcrun.actions.status import RunStatus
 
 
-def report_end(item: RunStatus, folder: Path, *, quiet: bool) -> None:
-    """Say how a run ended, and for a failed one which rank failed first and its last words."""
+def report_end(item: RunStatus, folder: Path, *, quiet: bool, rules: Rules) -> None:
+    """Say how a run ended, and for a failed one which rank failed first, its last words, and what explain says."""
+    from hpcrun.actions.first_line import EXPLAINED, first_line
     from hpcrun.actions.wait import find_failure
 
     status = item.status
@@ -25,3 +27,5 @@ def report_end(item: RunStatus, folder: Path, *, quiet: bool) -> None:
     if not quiet:
         reason = f" ({status.reason})" if status.reason else ""
         tell([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
+    if status.state in EXPLAINED and (line := first_line(item, rules(), known=True)):
+        tell([one_line(f"hpcrun: {line}")])

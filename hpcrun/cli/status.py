@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, clear_screen, show_json, show_rich, tell, width
+from hpcrun.cli.output import JsonOption, clear_screen, show, show_json, show_rich, tell, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 
+if TYPE_CHECKING:
+    from hpcrun.actions.status import StatusResult
+    from hpcrun.diagnosis.rules import Rule
+
 MIN_INTERVAL_S = 10
+PATIENCE_S = 3.0
+"""A person at a terminal who waits longer for Slurm sees what was last known."""
 
 
 def status(
@@ -20,7 +28,7 @@ def status(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Job ids, run ids, names, or 'last'; by default the newest.",
+            help="Job ids, run ids, names, or 'last'; by default the newest. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
@@ -35,28 +43,45 @@ def status(
             show_default=False,
         ),
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Show more of each run: its place in the queue, its last line, what it used, its folder.",
+        ),
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again; Ctrl-C ends it.")] = False,
     interval: Annotated[
         int, typer.Option("--interval", help=f"Seconds between two looks; at least {MIN_INTERVAL_S}.")
     ] = 15,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            metavar="NAMES",
+            help="Show these columns, such as name,job,state,why; also with --csv.",
+            show_default=False,
+        ),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the newest runs and every run that is not over, newest last."""
-    wanted = _check_states(states or [])
-    if watch and as_json:
-        raise UsageError("--watch and --json exclude each other")
+    wanted = check_states(states or [])
+    shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch)
     if interval < MIN_INTERVAL_S:
         raise UsageError(f"--interval {interval}: the controller is asked at most every {MIN_INTERVAL_S} s")
     context = make_context()
     if not watch:
-        _show(context, runs or [], wanted, everything=everything, as_json=as_json)
+        _show(context, runs or [], wanted, everything=everything, shape=shape)
         return
     try:
         while True:
             clear_screen()
             tell([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
             try:
-                _show(context, runs or [], wanted, everything=everything, as_json=False)
+                _show(context, runs or [], wanted, everything=everything, shape=shape)
             except SchedulerError as error:  # a controller that is away may come back
                 tell([f"hpcrun: {error.message}"])
             time.sleep(interval)
@@ -64,32 +89,121 @@ def status(
         raise InterruptedByUser("no longer watching; the jobs go on") from None
 
 
-def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, as_json: bool) -> None:
-    from dataclasses import replace
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How the result is to look."""
 
-    from hpcrun.actions.find import find_run
-    from hpcrun.actions.status import chosen_ids, get_status
-    from hpcrun.views.status import status_json, status_table
+    columns: tuple[str, ...]
+    csv: bool
+    json: bool
+    verbose: bool
+    watch: bool
 
-    found = [find_run(word, context.store) for word in words]
+
+def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, watch: bool) -> _Shape:
+    """Return how the result is to look.
+
+    Raises:
+        UsageError: that cannot be, or there is no such column.
+    """
+    from hpcrun.views.columns import check_columns
+
+    if watch and (as_json or as_csv):
+        raise UsageError(f"--watch and {'--json' if as_json else '--csv'} exclude each other")
+    if as_json and (as_csv or columns):
+        raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} exclude each other")
+    return _Shape(check_columns(columns), as_csv, as_json, verbose, watch)
+
+
+def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, shape: _Shape) -> None:
+    from hpcrun.actions.find_element import find_element
+    from hpcrun.actions.first_line import with_first_lines
+    from hpcrun.actions.patience import ask_patiently
+    from hpcrun.actions.status import chosen_ids, get_status, last_known
+    from hpcrun.views.status import only_elements
+
+    found = [find_element(word, context.store) for word in words]
     tell(item.note for item in found if item.note)
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
     now_s = context.now_s()
-    result = get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
+    schedulers = context.polling_scheduler if shape.watch else context.scheduler
+
+    def show_result(result: StatusResult, *, known_only: bool = False) -> None:
+        result = only_elements(result, [(item.run.run_id, item.element) for item in found])
+        _show_result(context, result, wanted, now_s, rows=bool(words), shape=shape, known_only=known_only)
+
+    def ask() -> StatusResult:
+        result = get_status(ids, store=context.store, schedulers=schedulers, host=context.host, now_s=now_s)
+        return with_first_lines(result, context.store, lambda: _rules(context))
+
+    def meanwhile() -> None:
+        show_result(last_known(ids, store=context.store, now_s=now_s), known_only=True)
+        tell([f"hpcrun: no answer for {PATIENCE_S:g} s: this is what was last known; still waiting ..."])
+
+    if shape.json or shape.csv or not sys.stdout.isatty():
+        result, was_late = ask(), False
+    else:
+        result, was_late = ask_patiently(ask, PATIENCE_S, meanwhile)
+    if not (was_late and result.away):  # else it is on the screen already
+        show_result(result)
+    if result.away:
+        # in JSON it stands in the document already: a second one would make it unreadable
+        raise typer.Exit(result.away.exit_code) if shape.json else result.away
+
+
+def _show_result(
+    context: Context,
+    result: StatusResult,
+    wanted: set[str],
+    now_s: float,
+    *,
+    rows: bool,
+    shape: _Shape,
+    known_only: bool,
+) -> None:
+    """Show statuses; with ``rows`` each element of a sweep in a row of its own, and with ``known_only`` ask nobody."""
+    from dataclasses import replace
+
+    from hpcrun.views.status import status_csv, status_json, status_table, with_element_rows
+
     if wanted:
         result = replace(result, runs=tuple(item for item in result.runs if item.status.state in wanted))
-    if as_json:
-        show_json(status_json(result))
+    insight = None
+    if shape.verbose and not shape.csv:
+        from hpcrun.actions.insight import Insight, look_closer
+
+        # these questions are not shared: --watch would ask them again and again
+        asks = not (known_only or result.away or shape.watch)
+        insight = look_closer(result.runs, context.queue()) if asks else Insight()
+    listed = with_element_rows(result) if rows else result
+    if shape.json:
+        show_json(status_json(result, insight))
+    elif shape.csv:
+        show([status_csv(listed, now_s, shape.columns)])
     elif result.runs:
-        show_rich(status_table(result, now_s, width()))
+        show_rich(status_table(listed, now_s, width(), shape.columns))
+        if insight:
+            from hpcrun.views.details import detail_lines
+            from hpcrun.views.insight import insight_rows
+
+            show(line for item in result.runs for line in ("", *detail_lines(item, insight_rows(item, insight, now_s))))
     else:
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
     tell(f"hpcrun: {message}" for message in result.damaged)
-    if result.away:
-        raise result.away
 
 
-def _check_states(given: list[str]) -> set[str]:
+def _rules(context: Context) -> tuple[Rule, ...]:
+    from hpcrun.actions.rules import load_rules  # ruamel is imported only where a run has failed
+
+    return load_rules(context.layers.values())
+
+
+def check_states(given: list[str]) -> set[str]:
+    """Return the states that were asked for.
+
+    Raises:
+        UsageError: there is no such state.
+    """
     from hpcrun.job.state import STATES
 
     wanted = {word.strip().upper() for item in given for word in item.split(",") if word.strip()}

@@ -11,11 +11,13 @@ import typer
 
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job
-from hpcrun.cli.output import JsonOption, show, show_json, tell, write
+from hpcrun.cli.output import JsonOption, show, show_json, tell
+from hpcrun.cli.start import AfterOption, ChainOption, check_start, show_dry_run, submit_links, submit_one, with_after
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.submit import Prepared, SubmitResult
+    from hpcrun.actions.prepare import Prepared
+    from hpcrun.actions.submit import SubmitResult
 
 _NOW = "What happens now"
 
@@ -33,6 +35,8 @@ def submit(
             show_default=False,
         ),
     ] = None,
+    after: AfterOption = None,
+    chain: ChainOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.", rich_help_panel=_NOW)
     ] = False,
@@ -50,31 +54,31 @@ def submit(
 
     hpcrun's options stand before SCRIPT; all that follows is the script's own.
     """
-    from hpcrun.actions.submit import submit as submit_job
-    from hpcrun.views.plan import plan_lines, prepared_json, submitted_json, submitted_lines
+    from hpcrun.actions.lineage import Lineage
+    from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
 
     if follow and as_json:
         raise UsageError("--follow and --json exclude each other", hint="use --wait --json")
+    check_start(after, chain, stays=follow or wait)
     context = make_context()
-    prepared = _prepare(asked, context)
-    if dry_run:
-        if as_json:
-            show_json(prepared_json(prepared))
-        else:
-            tell(plan_lines(prepared.plan))
-            write(prepared.script.text)
+    prepared = prepare_job(asked, context)
+    if prepared.plan.sweep:
+        from hpcrun.cli.sweep import submit_sweep
+
+        lineage = with_after(Lineage(), None if dry_run else after, prepared, context)
+        submit_sweep(prepared, context, lineage, output_dir, chain=chain, dry_run=dry_run, follow=follow, wait=wait,
+                     as_json=as_json)  # fmt: skip
         return
+    if dry_run:
+        show_dry_run(prepared, as_json=as_json)
+        return
+    lineage = with_after(Lineage(), after, prepared, context)
     if not as_json:
         show(plan_lines(prepared.plan))
-    result = submit_job(
-        prepared,
-        store=context.store,
-        scheduler=context.scheduler(prepared.plan.scheduler),
-        surroundings=context.surroundings,
-        run_id=context.new_run_id(prepared.plan.name),
-        now_s=context.now_s(),
-        output_dir=None if output_dir is None else context.cwd / output_dir.expanduser(),
-    )
+    if chain is not None:
+        submit_links(prepared, chain, context, lineage, output_dir, as_json=as_json)
+        return
+    result = submit_one(prepared, context, lineage, output_dir)
     if as_json and not wait:
         show_json(submitted_json(prepared, result))
     elif not as_json:
@@ -106,7 +110,13 @@ def render(
     from hpcrun.views.plan import plan_lines
 
     context = make_context()
-    prepared = _prepare(asked, context)
+    prepared = prepare_job(asked, context)
+    if prepared.plan.snapshot:
+        raise UsageError("--snapshot means nothing to render: the copy lies in the folder of a submitted run")
+    if prepared.plan.sweep:
+        from hpcrun.cli.sweep import only_part
+
+        prepared = only_part(prepared, context)
     target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
     tell(plan_lines(prepared.plan))
     try:
@@ -116,14 +126,20 @@ def render(
         raise UsageError(f"{target} is there already", hint="--force replaces it, --out names another") from None
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}") from None
-    program = "sbatch" if prepared.plan.scheduler == "slurm" else "bash"
+    by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
+    program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
     tell([f"written    {target}", f"submit     {program} {target.name}"])
 
 
-def _prepare(asked: dict[str, Any], context: Context) -> Prepared:
+def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
+    """Decide everything about a job that was asked for on the command line.
+
+    Raises:
+        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+    """
     # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.submit import choose_profile, prepare
+    from hpcrun.actions.prepare import choose_profile, prepare
     from hpcrun.job.request import read_request
     from hpcrun.schedulers.machine import this_machine
 
@@ -148,13 +164,13 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
         InterruptedByUser: Ctrl-C; the job goes on.
     """
     from hpcrun.actions.logs import LogChoice, follow_logs
-    from hpcrun.actions.wait import waiter_for
-    from hpcrun.cli.logs import print_finished, print_stream
+    from hpcrun.actions.rules import load_rules
+    from hpcrun.cli.log_output import print_finished, print_stream
     from hpcrun.cli.report import report_end
     from hpcrun.views.plan import submitted_json
 
     run = result.run
-    waiter = waiter_for(run.run_id, store=context.store, schedulers=context.scheduler, host=context.host)
+    waiter = context.waiter(run.run_id)
     try:
         if follow:
             choice = LogChoice()
@@ -162,7 +178,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
                 follow_logs(result.folder, choice, lines=None, is_over=waiter.over()), prefixes=False
             )
             if not printed:
-                print_finished(result.folder, choice, None)
+                print_finished(result.folder, choice)
         status = waiter.wait()
     except KeyboardInterrupt:
         raise InterruptedByUser(
@@ -177,9 +193,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
                 "exit_status": status.status.exit_status,
             }
         )
-    report_end(status, result.folder, quiet=as_json)
+    report_end(status, result.folder, quiet=as_json, rules=lambda: load_rules(context.layers.values()))
     if status.status.state != "COMPLETED":
         sys.stdout.flush()
-        raise JobFailedError(
-            f"job {run.job_id} ended as {status.status.state}", hint=f"hpcrun logs --all-ranks {run.job_id}"
-        )
+        raise JobFailedError(f"job {run.job_id} ended as {status.status.state}", hint=f"hpcrun explain {run.job_id}")

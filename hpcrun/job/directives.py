@@ -10,7 +10,7 @@ from hpcrun.job.quoting import quote_directive
 
 # Directives that hpcrun decides itself, and what a person uses instead.
 OWNED: dict[str, str] = {
-    "array": "submit once per element: a run is one job",
+    "array": "use --sweep NAME=VALUE,VALUE or --sweep-file",
     "batch": "the batch script runs on the first node",
     "chdir": "use --workdir",
     "cpus-per-gpu": "use --cpus-per-gpu",
@@ -28,7 +28,7 @@ OWNED: dict[str, str] = {
     "job-name": "use --name",
     "nodelist": "use --nodelist",
     "nodes": "use --nodes",
-    "no-requeue": "leave it out: every hpcrun job has it",
+    "no-requeue": "leave it out: a job without --requeue has it",
     "ntasks": "use --gpus or --nproc-per-node",
     "ntasks-per-gpu": "use --gpus or --nproc-per-node",
     "ntasks-per-node": "use --gpus or --nproc-per-node",
@@ -36,8 +36,8 @@ OWNED: dict[str, str] = {
     "output": "use --output-dir",
     "parsable": "use --json",
     "quiet": "use --json",
-    "requeue": "leave it out: hpcrun submits with --no-requeue",
-    "signal": "leave it out: hpcrun's script listens to SIGTERM",
+    "requeue": "use --requeue N: N further attempts",
+    "signal": "use --warn",
     "test-only": "use --dry-run",
     "wait": "use --wait",
     "wrap": "name the program and its arguments as they are",
@@ -74,7 +74,7 @@ KNOWN: tuple[str, ...] = tuple(
 EXCLUSIVE: tuple[frozenset[str], ...] = (frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),)
 
 # Without these the script could not find its nodes or its log.
-ESSENTIAL = frozenset({"job-name", "nodes", "ntasks-per-node", "no-requeue", "open-mode"})
+ESSENTIAL = frozenset({"array", "job-name", "nodes", "ntasks-per-node", "no-requeue", "open-mode", "requeue", "signal"})
 
 Directives = dict[str, str | None]
 

@@ -25,6 +25,22 @@ def asked_gpu_type(request: JobRequest) -> str | None:
     return next(iter(asked), None)
 
 
+def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
+    """Return the GPU types of a profile that a request leaves open; none where it is clear what it is for."""
+    if profile.scheduler == "local" or asked_gpu_type(request) is not None or _wants_no_gpu(request):
+        return ()
+    own = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()
+    return tuple(dict.fromkeys((*own, *profile.gpu.types)))
+
+
+def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
+    """Return the request as it is with the type of its GPUs named."""
+    counts = {field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))}
+    return request.model_copy(
+        update={field: count.model_copy(update={"type": type_}) for field, count in counts.items()}
+    )
+
+
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
     """Return the profile as it is for the GPU type of a request: that type's values over the profile's own.
 

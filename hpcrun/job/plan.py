@@ -11,7 +11,8 @@ from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, Preflight
+from hpcrun.job.requeue import Requeue, check_warning, decide_requeue
 from hpcrun.job.resources import (
     Machine,
     check_walltime,
@@ -24,6 +25,8 @@ from hpcrun.job.resources import (
 )
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, decide_shape
+from hpcrun.job.snapshot import Snapshot
+from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
 
 
@@ -55,8 +58,13 @@ class Plan:
         directives: the #SBATCH lines in order, name → value (None for a bare flag).
         env: variables of the job; None stands for a secret, whose value goes through the environment alone.
         command: program and arguments of one rank, undecodable bytes kept as surrogates.
+        requeue: what becomes of it when it is interrupted; None where it is simply over.
+        sweep: the elements of a sweep, whose arguments follow ``command``; None for one job.
         local_gpus: GPU ids of each local node; empty where ranks run on the CPU.
         notes: what a person should be told before it runs.
+        preflight: whether nodes and GPUs are checked first, or nothing else is done.
+        rates: what they are compared with: what the card and the network can do by the profile.
+        snapshot: where in its copy of the code it starts; None where it runs the files themselves.
     """
 
     name: str
@@ -73,8 +81,13 @@ class Plan:
     python: PythonEnvironment
     command: tuple[str, ...]
     workdir: str | None
+    requeue: Requeue | None = None
+    sweep: Sweep | None = None
     local_gpus: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    preflight: Preflight | None = None
+    rates: tuple[tuple[str, float], ...] = ()
+    snapshot: Snapshot | None = None
 
     @property
     def cpus_per_rank(self) -> int:
@@ -100,19 +113,25 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         PlanError: more than the profile allows, or a launcher that cannot run there.
     """
     profile = for_gpu_type(profile, request)
+    sweep = decide_sweep(request)
     shape = decide_shape(request, profile)
     cpus = decide_cpus(request, profile, shape, machine)
     memory_mb = decide_memory(request, profile, shape)
     walltime_s = decide_walltime(request, profile)
     local_gpus, gpu_note = share_gpus(profile, shape, machine)
+    check_gpus(sweep, local_gpus)
+    requeue = None if request.preflight == "only" else decide_requeue(request, profile)
     name = check_job_name(request.name) if request.name else job_name_from(_stem(request))
     directives: Directives = {}
     if profile.scheduler == "slurm":
         directives = {"job-name": name, **_profile_directives(profile, shape, cpus, memory_mb, walltime_s)}
+        directives |= _requeue_directives(requeue)
+        directives |= {"array": sweep.array} if sweep else {}
         _apply_request(directives, request)
         # --sbatch and --no-sbatch may have changed them
         memory_mb, walltime_s = memory_of(directives), walltime_of(directives)
         check_walltime(walltime_s, profile)
+    check_warning(requeue, walltime_s)
     unknown = (sbatch.unknown_note(key) for key in directives)
     return Plan(
         name=name,
@@ -127,10 +146,14 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         setup=(*profile.setup, *request.setup),
         env=tuple((name, None if is_secret(name) else value) for name, value in job_env(request, profile).items()),
         python=python,
-        command=_command(request, python),
+        command=_command(request, python, sweep.common if sweep else request.args),
         workdir=request.workdir,
+        requeue=requeue,
+        sweep=sweep,
         local_gpus=local_gpus,
         notes=tuple(note for note in (gpu_note, *unknown) if note),
+        preflight=request.preflight,
+        rates=_rates(profile) if request.preflight else (),
     )
 
 
@@ -139,17 +162,28 @@ def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
     return {**profile.fabric.env(), **profile.env, **dict(request.env)}
 
 
+def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
+    """Return what the profile says that a card and the network can do, by the names that preflight/judge.py knows."""
+    rates = {
+        "bf16-tflops": profile.card.tflops.bf16,
+        "fp16-tflops": profile.card.tflops.fp16,
+        "nvlink-gb-s": profile.card.nvlink_gb_s,
+        "fabric-gbit-s": profile.fabric.bandwidth_gbit_s,
+    }
+    return tuple((name, rate) for name, rate in rates.items() if rate)
+
+
 def _stem(request: JobRequest) -> str:
     return request.script.rpartition(".")[2] if request.module else PurePath(request.script).stem
 
 
-def _command(request: JobRequest, python: PythonEnvironment) -> tuple[str, ...]:
+def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:
     # -u: a rank's log shows a line when it is printed, not when a buffer fills
     if request.module:
-        return (python.executable, "-u", "-m", request.script, *request.args)
+        return (python.executable, "-u", "-m", request.script, *args)
     if request.script.endswith(".py"):
-        return (python.executable, "-u", request.script, *request.args)
-    return (request.script, *request.args)
+        return (python.executable, "-u", request.script, *args)
+    return (request.script, *args)
 
 
 def _profile_directives(
@@ -176,10 +210,17 @@ def _profile_directives(
         "time": None if walltime_s is None else format_time(walltime_s),
     }
     directives: Directives = {key: value for key, value in wanted.items() if value is not None}
-    # a job that Slurm starts again by itself is nobody's plan; appending loses no line
-    directives |= {"no-requeue": None, "open-mode": "append"}
     for key, value in profile.sbatch.items():
         sbatch.set_directive(directives, key, None if value is True else value)
+    return directives
+
+
+def _requeue_directives(requeue: Requeue | None) -> Directives:
+    # Said either way: without, the cluster's JobRequeue would decide. Appending loses no line of an earlier attempt.
+    again = requeue is not None and requeue.times > 0
+    directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
+    if requeue is not None:
+        directives["signal"] = f"B:USR1@{requeue.warn_s}"
     return directives
 
 

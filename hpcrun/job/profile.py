@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
+from hpcrun.job.metrics import check_metric_pattern
 from hpcrun.job.quoting import check_env_name, quote_directive
 from hpcrun.job.request import Launcher
 from hpcrun.job.units import parse_memory, parse_time
@@ -70,6 +71,8 @@ DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
 # as --gpus TYPE:N can name it
 GpuTypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 EnvName = Annotated[str, BeforeValidator(check_env_name)]
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/-]+$")]
+MetricPattern = Annotated[Text, AfterValidator(check_metric_pattern)]
 
 
 class _Section(BaseModel):
@@ -95,6 +98,18 @@ class TimeSection(_Section):
 
     default: Walltime | None = None
     max: Walltime | None = None
+
+
+class RequeueSection(_Section):
+    """How often a job that is interrupted is started again, and how long before its time limit it is warned.
+
+    Attributes:
+        times: further attempts after a time limit, a preemption or a node failure.
+        warn: seconds between the warning and the time limit, once read.
+    """
+
+    times: Count = Field(default=0, ge=0, le=1000)
+    warn: Walltime = 120
 
 
 class TflopsSection(_Section):
@@ -200,12 +215,14 @@ class Profile(_Section):
     cpu: CpuSection = CpuSection()
     memory: MemorySection = MemorySection()
     time: TimeSection = TimeSection()
+    requeue: RequeueSection = RequeueSection()
     card: CardSection = CardSection()
     fabric: FabricSection = FabricSection()
     launcher: Launcher | None = None
     python: Text | None = None
     modules: tuple[Text, ...] = ()
     setup: tuple[Annotated[str, BeforeValidator(_no_nul)], ...] = ()
+    metrics: dict[MetricName, MetricPattern] = {}
     env: dict[EnvName, Annotated[str, BeforeValidator(_no_nul)]] = {}
     sbatch: dict[
         Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]

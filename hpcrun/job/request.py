@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, field_validator
 
 from hpcrun.errors import UsageError
+from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name
 from hpcrun.job.units import parse_memory, parse_time
 
 Launcher = Literal["torchrun", "srun", "python"]
+Preflight = Literal["first", "only"]
 # Bytes that are no UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
 
@@ -75,6 +77,24 @@ class JobRequest(BaseModel):
     env: tuple[tuple[str, RawText], ...] = ()
     workdir: RawText | None = None
     name: str | None = None
+    preflight: Preflight | None = None
+
+    @field_validator("preflight", mode="before")
+    @classmethod
+    def _preflight(cls, value: Any) -> Any:
+        return {True: "first", False: None}.get(value, value)
+
+    requeue: int | None = Field(default=None, ge=0, le=1000)
+    warn_s: int | None = None
+    retry_on_failure: bool = False
+    exclude_bad_nodes: bool = False
+
+    snapshot: bool = False
+    snapshot_limit_mb: int | None = None
+    sweep: Annotated[tuple[Parameters, ...], SkipValidation] = ()
+    sweep_file: str | None = None
+    max_parallel: int | None = Field(default=None, ge=1)
+    elements: tuple[int, ...] = ()
 
     @field_validator("gpus", "gpus_per_node", mode="before")
     @classmethod
@@ -86,10 +106,29 @@ class JobRequest(BaseModel):
     def _memory(cls, value: Any) -> Any:
         return parse_memory(value) if isinstance(value, str) else value
 
-    @field_validator("walltime_s", mode="before")
+    @field_validator("snapshot_limit_mb", mode="before")
+    @classmethod
+    def _size(cls, value: Any) -> Any:
+        return parse_memory(value, "200M or 1G") if isinstance(value, str) else value
+
+    @field_validator("walltime_s", "warn_s", mode="before")
     @classmethod
     def _walltime(cls, value: Any) -> Any:
         return parse_time(value) if isinstance(value, str) else value
+
+    @field_validator("sweep", mode="before")
+    @classmethod
+    def _sweep(cls, value: Any) -> Any:
+        said = tuple(value)
+        if said and isinstance(said[0], str):
+            return parse_assignments(said)
+        # as read from JSON: lists of pairs
+        return tuple(tuple((name, text) for name, text in row) for row in said)
+
+    @field_validator("elements", mode="before")
+    @classmethod
+    def _elements(cls, value: Any) -> Any:
+        return parse_indices(value) if isinstance(value, str) else tuple(sorted(set(value)))
 
     @field_validator("name")
     @classmethod
@@ -127,7 +166,8 @@ class JobRequest(BaseModel):
         return value
 
 
-_OPTION = {"walltime_s": "--time", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS"}
+_OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
+           "snapshot_limit_mb": "--snapshot-limit"}  # fmt: skip
 
 
 def option_of(field: str) -> str:

@@ -77,11 +77,12 @@ def _variables(plan: Plan) -> dict[str, Any]:
     kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
     size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node} CPUs"
     nodes, ranks = _count(shape.nodes, "node"), _count(shape.world_size, "rank")
-    program = "sbatch" if plan.scheduler == "slurm" else "bash"
+    program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
+    elements = f", {_count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
     return {
         "plan": plan,
         "version": __version__,
-        "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} by {shape.launcher}",
+        "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} by {shape.launcher}{elements}",
         "by_hand": f"`{program}` this file by hand does the same.",
         "directives": [directive_line(key, value) for key, value in plan.directives],
     }

@@ -23,6 +23,7 @@ FAILED = "FAILED"
 CANCELLED = "CANCELLED"
 TIMEOUT = "TIMEOUT"
 NODE_FAIL = "NODE_FAIL"
+PREEMPTED = "PREEMPTED"
 PENDING = "PENDING"
 RUNNING = "RUNNING"
 
@@ -39,12 +40,17 @@ STATES = _TERMINAL | _ACTIVE | {SUBMITTING, NOT_SUBMITTED, UNKNOWN}
 def base_state(text: str) -> str:
     """Return the state alone from Slurm's text: ``CANCELLED by 1000`` and ``CANCELLED+`` are CANCELLED."""
     words = text.split()
-    return words[0].rstrip("+").upper() if words else UNKNOWN
+    return (words[0].rstrip("+").upper() if words else "") or UNKNOWN
 
 
 def is_terminal(state: str) -> bool:
     """Return whether a job in this state is over for good."""
     return state in _TERMINAL or state == NOT_SUBMITTED
+
+
+def is_silent(node_state: str) -> bool:
+    """Return whether a node in this state, as sinfo shows it, does not answer: ``down``, or with ``*`` behind it."""
+    return node_state.lower().startswith("down") or node_state.endswith("*")
 
 
 @dataclass(frozen=True, slots=True)

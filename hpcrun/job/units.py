@@ -59,18 +59,21 @@ def format_time(seconds: int) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def parse_memory(text: str) -> int:
+def parse_memory(text: str, forms: str = MEMORY_FORMS) -> int:
     """Return a memory size in MB (Slurm's own unit, 1024 × 1024 bytes); 0 is all of a node's memory.
+
+    Args:
+        forms: how a size may be written, for the message.
 
     Raises:
         ValueError: the text is not a size.
     """
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a memory size; write it as {MEMORY_FORMS}")
+        raise ValueError(f"{text!r} is not a memory size; write it as {forms}")
     megabytes = float(match["number"]) * _UNIT_MB[(match["unit"] or "M").upper()]
     if 0 < megabytes < 1:
-        raise ValueError(f"{text!r} is less than a megabyte; write it as {MEMORY_FORMS}")
+        raise ValueError(f"{text!r} is less than a megabyte; write it as {forms}")
     return round(megabytes)
 
 

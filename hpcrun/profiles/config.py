@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import nearest
+from hpcrun.job.metrics import check_metric_pattern
 from hpcrun.job.units import parse_time
 from hpcrun.profiles.mistakes import Mistake, MistakesError, Origin
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from hpcrun.profiles.yaml_file import YamlFile
 
 FILE_NAME = "config.yaml"
-KEYS = ("profile", "runs", "time", "account")
+KEYS = ("profile", "runs", "time", "account", "metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,14 @@ class Config:
         runs: folder of the runs; a relative one counts from the file's own folder.
         walltime_s: time limit of a job that says none; comes before the profile's.
         account: account of a job that says none; comes before the profile's.
+        metrics: name → regular expression that finds the number in a log; comes before the profile's.
     """
 
     profile: str | None = None
     runs: Path | None = None
     walltime_s: int | None = None
     account: str | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_config(folders: Sequence[Path]) -> Config:
@@ -42,7 +45,8 @@ def load_config(folders: Sequence[Path]) -> Config:
     Raises:
         ProfileError: a file is broken, or has a key or value that means nothing; every mistake of it is told.
     """
-    said: dict[str, str] = {}
+    said: dict[str, Any] = {}
+    metrics: dict[str, str] = {}
     for folder in folders:
         path = folder / FILE_NAME
         if not os.path.isfile(path):
@@ -50,6 +54,9 @@ def load_config(folders: Sequence[Path]) -> Config:
         from hpcrun.profiles.yaml_file import read_yaml  # ruamel is imported only where there is a file to read
 
         for key, value in _checked(read_yaml(path)).items():
+            if key == "metrics":
+                metrics = {**value, **metrics}
+                continue
             if key == "runs":
                 value = str(folder / Path(value).expanduser())
             said.setdefault(key, value)
@@ -58,15 +65,18 @@ def load_config(folders: Sequence[Path]) -> Config:
         Path(said["runs"]) if "runs" in said else None,
         parse_time(said["time"]) if "time" in said else None,
         said.get("account"),
+        metrics,
     )
 
 
-def _checked(file: YamlFile) -> dict[str, str]:
+def _checked(file: YamlFile) -> dict[str, Any]:
     mistakes, hints = [], []
     for key, value in file.data.items():
         text, hint = _problem(key, value)
         if text:
             mistakes.append(_mistake(file.origins[(key,)], text, key))
+        elif key == "metrics":
+            mistakes += _pattern_mistakes(value, file)
         if hint:
             hints.append(hint)
     if mistakes:
@@ -78,6 +88,8 @@ def _problem(key: str, value: object) -> tuple[str | None, str | None]:
     if key not in KEYS:
         close = nearest(key, list(KEYS))
         return f"unknown key {key!r}", f"did you mean {close!r}?" if close else f"there are: {', '.join(KEYS)}"
+    if key == "metrics":
+        return (None, None) if isinstance(value, dict) else ("metrics takes names with regular expressions", None)
     if not isinstance(value, str) or not value or not value.isprintable():
         return f"{key} takes text, not {value!r}", None
     if key == "time":
@@ -86,6 +98,18 @@ def _problem(key: str, value: object) -> tuple[str | None, str | None]:
         except ValueError as error:
             return f"time: {error}", None
     return None, None
+
+
+def _pattern_mistakes(metrics: Mapping[str, object], file: YamlFile) -> list[Mistake]:
+    found = []
+    for name, value in metrics.items():
+        try:
+            if not isinstance(value, str):
+                raise ValueError(f"takes a regular expression, not {value!r}")
+            check_metric_pattern(value)
+        except ValueError as error:
+            found.append(_mistake(file.origins[("metrics", name)], f"metrics.{name}: {error}", "metrics"))
+    return found
 
 
 def _mistake(where: Origin, text: str, key: str) -> Mistake:

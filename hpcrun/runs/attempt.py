@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
+"""Why an attempt ended, in the script's words: templates/requeue."""
 _RANK_FILE = re.compile(r"rank-(\d+)\.(out|err|exit)")
 
 
@@ -20,12 +24,16 @@ class ExitRecord:
         signal: ``TERM`` where the script was told to end (scancel, time limit, preemption), else empty.
         ended_s: seconds since the epoch.
         message: what the script itself found wrong, else empty.
+        reason: one of ``REASONS`` where something ended it; empty for an end of its own, or where it cannot tell.
+        again: the script had the job started again.
     """
 
     status: int
     signal: str
     ended_s: float
     message: str = ""
+    reason: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +51,21 @@ class Attempt:
     """One start of a run.
 
     Attributes:
+        number: 0 for the first.
         job_id: of the job that started, as the script saw it.
+        host: where the batch script ran.
         started_s: seconds since the epoch.
         exit: None while it runs, or where it was killed before it could say.
+        alive_s: when the script last gave a sign of life, in seconds since the epoch by its host's clock.
     """
 
     folder: Path
+    number: int
     job_id: str
+    host: str
     started_s: float
     exit: ExitRecord | None
+    alive_s: float
 
 
 def attempts_folder(run_folder: Path, element: int = 0) -> Path:
@@ -59,30 +73,59 @@ def attempts_folder(run_folder: Path, element: int = 0) -> Path:
     return run_folder / "elements" / str(element) / "attempts"
 
 
-def last_attempt(run_folder: Path) -> Attempt | None:
-    """Return the newest attempt of a run, None where it has not started."""
-    folder = attempts_folder(run_folder)
+def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
+    """Return the newest attempt of an element of a run, None where it has not started."""
+    return next(iter(attempts(run_folder, element)), None)
+
+
+def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:
+    """Yield the attempts of an element that have started, the newest first."""
+    folder = attempts_folder(run_folder, element)
     try:
         numbers = sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
     except FileNotFoundError:
-        return None
+        return
     for number in reversed(numbers):
-        start = _read(folder / str(number) / "start")
-        if start is not None:
-            return Attempt(
-                folder / str(number),
-                str(start["job_id"]),
-                float(start["started"]),
-                _exit(folder / str(number)),
-            )
-    return None
+        try:
+            attempt = _attempt(folder / str(number), number)
+        except (KeyError, TypeError, ValueError):  # a record that is JSON, and not the script's
+            continue
+        if attempt:
+            yield attempt
+
+
+def _attempt(folder: Path, number: int) -> Attempt | None:
+    start = _read(folder / "start")
+    if start is None:
+        return None
+    try:
+        alive_s = float((folder / "heartbeat").read_text("ascii"))
+    except (OSError, ValueError):
+        alive_s = 0.0
+    started_s = float(start["started"])
+    return Attempt(
+        folder,
+        number,
+        str(start["job_id"]),
+        str(start["host"]),
+        started_s,
+        _exit(folder),
+        max(started_s, alive_s),
+    )
 
 
 def _exit(folder: Path) -> ExitRecord | None:
     data = _read(folder / "exit")
     if data is None:
         return None
-    return ExitRecord(int(data["status"]), str(data["signal"]), float(data["ended"]), str(data.get("message", "")))
+    return ExitRecord(
+        int(data["status"]),
+        str(data["signal"]),
+        float(data["ended"]),
+        str(data.get("message", "")),
+        str(data.get("reason", "")),
+        data.get("again") is True,
+    )
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -95,9 +138,33 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def ranks(folder: Path) -> list[int]:
-    """Return the ranks of an attempt that have written a log or an exit record."""
-    found = (_RANK_FILE.fullmatch(entry.name) for entry in folder.iterdir())
-    return sorted({int(match[1]) for match in found if match})
+    """Return the ranks of an attempt that have written a log or an exit record; none where it is gone."""
+    try:
+        found = (_RANK_FILE.fullmatch(entry.name) for entry in folder.iterdir())
+        return sorted({int(match[1]) for match in found if match})
+    except FileNotFoundError:
+        return []
+
+
+def hosts(folder: Path) -> list[str]:
+    """Return the nodes of an attempt in Slurm's order; none where it has not come so far."""
+    try:
+        return (folder / "hosts").read_text("utf-8", errors="replace").split()
+    except OSError:
+        return []
+
+
+def node_ranks(folder: Path) -> dict[str, range]:
+    """Return the ranks of each node on which ranks have started."""
+    records = (_read(path) for path in folder.glob("node-*.start"))
+    found = {}
+    for data in records:
+        if data is None:
+            continue
+        with suppress(KeyError, TypeError, ValueError):
+            first = int(data["first_rank"])
+            found[str(data["node"])] = range(first, first + int(data["ranks"]))
+    return found
 
 
 def first_failure(folder: Path) -> RankExit | None:
@@ -105,11 +172,12 @@ def first_failure(folder: Path) -> RankExit | None:
 
     A rank that was told to end (143, SIGTERM) is a consequence: it is named only where nothing else failed.
     """
-    failed = [exit_ for exit_ in _rank_exits(folder) if exit_.status != 0]
+    failed = [exit_ for exit_ in rank_exits(folder) if exit_.status != 0]
     return min(failed, key=lambda exit_: (exit_.status == 143, exit_.ended_s), default=None)
 
 
-def _rank_exits(folder: Path) -> list[RankExit]:
+def rank_exits(folder: Path) -> list[RankExit]:
+    """Return how the ranks of an attempt ended, those that left word."""
     records = (_read(path) for path in folder.glob("rank-*.exit"))
     return [
         RankExit(int(data["rank"]), str(data["node"]), int(data["status"]), float(data["ended"]))

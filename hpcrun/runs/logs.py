@@ -1,6 +1,8 @@
 """Reading logs: the last lines of a file, and files that are still being written, by polling.
 
-No inotify: a network file system does not tell of what another host writes.
+No inotify: a network file system does not tell of what another host writes. A file is opened to be read and closed
+again, so that a thousand ranks need one descriptor; it is read in blocks, so that no size of it matters.
+Bytes that are no UTF-8 come as lone surrogates (PEP 383): writing them so again gives the very bytes.
 """
 
 from __future__ import annotations
@@ -10,21 +12,25 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
-_BLOCK = 65536
+BLOCK = 65536
+LONGEST_LINE = 65536
+"""A longer line is handed on in pieces of so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log: its path, and whose it is in words (``rank 3``, ``batch``)."""
+    """One log: its path, whose it is in words (``rank 3``, ``batch``), and of which attempt."""
 
     path: Path
     source: str
+    attempt: int = 0
 
 
-def rank_log(folder: Path, rank: int, stream: str) -> LogFile:
+def rank_log(folder: Path, rank: int, stream: str, attempt: int = 0) -> LogFile:
     """Return the log of one rank of an attempt; ``stream`` is ``out`` or ``err``."""
-    return LogFile(folder / f"rank-{rank}.{stream}", f"rank {rank}")
+    return LogFile(folder / f"rank-{rank}.{stream}", f"rank {rank}", attempt)
 
 
 def has_text(log: LogFile) -> bool:
@@ -36,28 +42,59 @@ def has_text(log: LogFile) -> bool:
 
 
 def tail(path: Path, lines: int | None) -> str:
-    """Return the last lines of a file, all of it for None; undecodable bytes show as U+FFFD.
+    """Return the last lines of a file, all of it for None; undecodable bytes show as U+FFFD."""
+    with path.open("rb") as file:
+        file.seek(0 if lines is None else tail_start(file, lines))
+        return file.read().decode("utf-8", "replace")
+
+
+def tail_start(file: BinaryIO, lines: int) -> int:
+    """Return where the last lines of a file begin.
 
     Reads backwards from the end, so that the cost is that of the lines and not of the file.
     """
+    end = position = file.seek(0, os.SEEK_END)
+    missing = lines
+    while position > 0 and missing > 0:
+        start = max(0, position - BLOCK)
+        file.seek(start)
+        block = file.read(position - start)
+        upto = len(block) - (position == end and block.endswith(b"\n"))  # the last line's own end begins no other
+        count = block.count(b"\n", 0, upto)
+        if count >= missing:
+            for _ in range(missing):
+                upto = block.rfind(b"\n", 0, upto)
+            return start + upto + 1
+        missing -= count
+        position = start
+    return position if missing else end
+
+
+def texts(path: Path, lines: int | None = None) -> Iterator[str]:
+    """Yield the last lines of a file, all of it for None, in blocks; what is written meanwhile is not waited for."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     with path.open("rb") as file:
-        if lines is None:
-            return file.read().decode("utf-8", "replace")
-        end = file.seek(0, os.SEEK_END)
-        blocks: list[bytes] = []
-        wanted = lines
-        while end > 0 and wanted >= 0:
-            start = max(0, end - _BLOCK)
-            file.seek(start)
-            block = file.read(end - start)
-            wanted -= block.count(b"\n")
-            blocks.append(block)
-            end = start
-    data = b"".join(reversed(blocks))
-    ended = data.endswith(b"\n")
-    kept = data.split(b"\n")
-    kept = kept[-lines - 1 :] if ended else kept[-lines:]
-    return (b"\n".join(kept) if lines else b"").decode("utf-8", "replace")
+        left = file.seek(0, os.SEEK_END)
+        left -= file.seek(0 if lines is None else tail_start(file, lines))
+        while left > 0 and (block := file.read(min(left, 16 * BLOCK))):
+            left -= len(block)
+            yield decoder.decode(block, final=left <= 0)
+
+
+def log_lines(path: Path, lines: int | None = None) -> Iterator[str]:
+    """Yield the last lines of a file, all for None, each with its end."""
+    with path.open("rb") as file:
+        file.seek(0 if lines is None else tail_start(file, lines))
+        while line := file.readline(LONGEST_LINE):
+            yield line.decode("utf-8", "surrogateescape")
+
+
+def fold(line: str) -> str:
+    """Return what a terminal shows of a line at last: of a progress bar, which begins anew at each CR, its last."""
+    if "\r" not in line:
+        return line
+    end = "\n" if line.endswith("\n") else ""
+    return next((state for state in reversed(line.rstrip("\n").split("\r")) if state), "") + end
 
 
 @dataclass(slots=True)
@@ -66,19 +103,54 @@ class _Reader:
 
     log: LogFile
     offset: int = 0
-    decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    file_id: tuple[int, int] | None = None
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    )
 
-    def read(self) -> str:
+    def begin_at(self, lines: int) -> None:
         try:
             with self.log.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self.offset:
-                    self.offset = 0  # truncated: a new attempt began
+                self.offset = tail_start(file, lines)
+        except OSError:
+            self.offset = 0
+
+    def read(self) -> Iterator[str]:
+        """Yield what is new."""
+        try:
+            found = self.log.path.stat()
+        except OSError:
+            return
+        file_id = (found.st_dev, found.st_ino)
+        if self.file_id not in (None, file_id):  # another file has taken its name
+            yield from self._rest_of_rotated()
+            self.offset = 0
+        elif found.st_size < self.offset:
+            self.offset = 0  # truncated: begun anew
+        self.file_id = file_id
+        if found.st_size > self.offset:  # else there is nothing to open it for
+            yield from self._from(self.log.path)
+
+    def _rest_of_rotated(self) -> Iterator[str]:
+        """Yield the end of a file that logrotate has given the name ``.1``."""
+        path = self.log.path.with_name(f"{self.log.path.name}.1")
+        try:
+            found = path.stat()
+        except OSError:
+            return
+        if (found.st_dev, found.st_ino) == self.file_id:
+            yield from self._from(path)
+
+    def _from(self, path: Path) -> Iterator[str]:
+        try:
+            with path.open("rb") as file:
                 file.seek(self.offset)
-                data = file.read()
-        except FileNotFoundError:
-            return ""
-        self.offset += len(data)
-        return self.decoder.decode(data)
+                while data := file.read(16 * BLOCK):
+                    self.offset += len(data)
+                    if text := self.decoder.decode(data):
+                        yield text
+        except OSError:
+            return  # gone, or the file server is away for a moment: asked again
 
 
 def follow(
@@ -104,12 +176,9 @@ def follow(
             reader = readers.get(log.path)
             if reader is None:
                 reader = readers[log.path] = _Reader(log)
-                if first_round and lines is not None and has_text(log):
-                    size = log.path.stat().st_size
-                    yield log, tail(log.path, lines)
-                    reader.offset = size
-            text = reader.read()
-            if text:
+                if first_round and lines is not None:
+                    reader.begin_at(lines)
+            for text in reader.read():
                 yield log, text
         if over:
             return

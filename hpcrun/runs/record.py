@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SCHEMA = 1
+_LEGIBLE = re.compile(r'^ "(name|job_id|cluster|host|profile|nodes|world_size)": (".*"|\d+|null),$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,14 @@ class Run:
         created_s: seconds since the epoch.
         job_id: None until the scheduler has named it.
         request, plan: what was asked for and decided, as JSON; secrets are masked.
+        cwd: the folder it was submitted from.
+        profile_file: the profile's file where it was named by that; None where the name finds it.
+        after: the runs it waits for: ``run_id``, ``job_id`` and ``condition`` of each, whether it was ``over``.
+        chain: ``link`` (the first is 1), ``links``, and ``first``, the run id of the first; None outside of a chain.
+        resubmitted_from: the run whose request this was.
+        checkpoints_of: the run in whose folder its checkpoints lie; None where they lie in its own.
+        code_of: the run whose snapshot of the code it uses; None where it has its own, or none.
+        code: what was copied into the snapshot, and from where.
     """
 
     run_id: str
@@ -37,6 +47,14 @@ class Run:
     walltime_s: int | None
     request: dict[str, Any] = field(default_factory=dict)
     plan: dict[str, Any] = field(default_factory=dict)
+    cwd: str | None = None
+    profile_file: str | None = None
+    after: list[dict[str, Any]] = field(default_factory=list)
+    chain: dict[str, Any] | None = None
+    resubmitted_from: str | None = None
+    checkpoints_of: str | None = None
+    code_of: str | None = None
+    code: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +64,11 @@ class LastStatus:
     Attributes:
         asked_s: when it was learned, in seconds since the epoch.
         final: it will not change any more.
+        attempt: which start of the job this is, 0 for the first.
+        before: why the attempt before that ended, in words; None where there was none.
+        missed_s: since when the scheduler's answers have left it out, in seconds since the epoch; None where they
+            did not.
+        cause: what explain says first of a run that failed; empty where it knows nothing, None where it was not asked.
     """
 
     state: str
@@ -57,6 +80,10 @@ class LastStatus:
     hosts: str | None = None
     exit_status: int | None = None
     signal: int | None = None
+    attempt: int = 0
+    before: str | None = None
+    missed_s: float | None = None
+    cause: str | None = None
 
 
 def run_to_json(run: Run) -> str:
@@ -77,6 +104,11 @@ def run_from_json(text: str) -> Run:
         return Run(**data)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def salvage(text: str) -> dict[str, str]:
+    """Return what is still legible of a ``run.json`` that was cut off: each of these stands on a line of its own."""
+    return {key: value.strip('"') for key, value in _LEGIBLE.findall(text) if value != "null" and value.isprintable()}
 
 
 def status_to_json(status: LastStatus) -> str:

@@ -9,23 +9,37 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, status_from_json, status_to_json
+from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, salvage, status_from_json, status_to_json
+from hpcrun.runs.rights import ELSEWHERE, check_parent, check_private, danger_in, private_hint
 
 ACTIVE = "active"
 SCRIPT = "script.sh"
 BATCH_LOG = "batch.log"
-_ELSEWHERE = "HPCRUN_RUNS=/path names another folder"
+SBATCH_ERR = "sbatch.err"
 
 
 class DamagedRunError(HpcrunError):
-    """A run whose record cannot be read."""
+    """A run whose record cannot be read; its folder may hold more."""
+
+    run_id: str | None = None
+
+
+class UnsafeRunError(DamagedRunError):
+    """A run's folder in which another user could have put something."""
+
+    exit_code = PlanError.exit_code
+
+
+class RunExistsError(PlanError):
+    """There is a run of that id already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +53,66 @@ class RunStore:
         return self.root / run_id
 
     def run_ids(self) -> list[str]:
-        """Return the ids of all runs, oldest first."""
+        """Return the ids of all runs, oldest first.
+
+        Raises:
+            UnsafeFolderError: another user could have changed them.
+        """
+        check_private(self.root)
         return [name for name in _names(self.root) if name != ACTIVE and not name.startswith(".")]
 
     def active_ids(self) -> list[str]:
         """Return the ids of the runs that are not over, oldest first."""
         return _names(self.root / ACTIVE)
 
-    def create(self, run: Run, script: str, elsewhere: Path | None = None) -> Path:
+    def create(
+        self,
+        run: Run,
+        script: str,
+        elsewhere: Path | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        fill: Callable[[Path], None] | None = None,
+    ) -> Path:
         """Make the folder of a run, whole or not at all; returns it.
 
         Args:
             elsewhere: put the folder there; the runs folder then holds a link to it.
+            files: path below the folder → content, for what the job needs besides its script.
+            fill: puts more into the folder; where it raises, no run is left.
 
         Raises:
+            RunExistsError: there is a run of that id.
+            UnsafeFolderError: another user could change it.
             PlanError: the runs folder cannot be written to.
         """
         parent = elsewhere or self.root
         folder, aside = parent / run.run_id, parent / f".{run.run_id}"
         link, marker = self.folder(run.run_id), self.root / ACTIVE / run.run_id
         with _writing(parent), ExitStack() as undo:
-            for needed in (parent, marker.parent):
+            for needed in (self.root, parent, marker.parent):  # each by itself: mkdir makes parents by the umask
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_private(self.root)
+            check_parent(parent)
+            try:
+                marker.touch(exist_ok=False)  # first: of several processes with the same id one has it
+            except FileExistsError:
+                raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again") from None
+            undo.callback(marker.unlink, missing_ok=True)
+            if link.is_symlink() or link.exists():
+                raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again")
             aside.mkdir(mode=0o700)
             undo.callback(shutil.rmtree, aside, ignore_errors=True)
             _write(aside / "run.json", run_to_json(run))
             _write(aside / SCRIPT, script)
-            marker.touch(exist_ok=False)
-            undo.callback(marker.unlink, missing_ok=True)
-            if elsewhere is not None:
-                link.symlink_to(folder)
-                undo.callback(link.unlink, missing_ok=True)
+            for name, text in (files or {}).items():
+                (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _write(aside / name, text)
+            if fill is not None:
+                fill(aside)
             aside.rename(folder)
+            if elsewhere is not None:
+                undo.callback(shutil.rmtree, folder, ignore_errors=True)
+                link.symlink_to(folder)  # last: a link to nothing would be a run that cannot be read
             undo.pop_all()  # it is made: nothing is undone any more
         return folder
 
@@ -80,27 +122,69 @@ class RunStore:
         Raises:
             NotFoundError: there is no such run.
             DamagedRunError: its record cannot be read.
+            UnsafeRunError: another user could have written it.
         """
         path = self.folder(run_id) / "run.json"
         try:
-            return run_from_json(path.read_text("utf-8"))
-        except FileNotFoundError:
+            if danger := danger_in(path.parent):
+                raise UnsafeRunError(f"run {run_id} is not read: {danger}", hint=private_hint(path.parent))
+            run = run_from_json(path.read_text("utf-8"))
+            if run.run_id != run_id:  # a copied folder: what is done to it would be done to the other
+                raise ValueError(f"it is the record of {run.run_id}")
+            return run
+        except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"there is no run {run_id!r}", hint="hpcrun status --all lists them") from None
         except (OSError, ValueError) as error:
-            raise DamagedRunError(f"{path} cannot be read: {error}") from None
+            raise _damaged(run_id, path, error) from None
 
     def save(self, run: Run) -> None:
         """Replace a run's record."""
         with _writing(self.root):
             replace_file(self.folder(run.run_id) / "run.json", run_to_json(run))
 
-    def delete(self, run_id: str) -> None:
-        """Remove a run of which no job came."""
-        (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+    def is_own_folder(self, run_id: str) -> bool:
+        """Whether a run's folder holds this run and no other: a link may lead anywhere."""
         folder = self.folder(run_id)
-        shutil.rmtree(folder.resolve(), ignore_errors=True)
-        if folder.is_symlink():
-            folder.unlink()
+        if not folder.is_symlink():
+            return True
+        real = folder.resolve()
+        try:
+            return real.name == run_id and run_from_json((real / "run.json").read_text("utf-8")).run_id == run_id
+        except (OSError, ValueError):
+            return False
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run. Killed meanwhile, it leaves a run or none, and at most a hidden folder.
+
+        Raises:
+            PlanError: its folder cannot be written to.
+        """
+        folder = self.folder(run_id)
+        real = folder.resolve()
+        aside = real.with_name(f".{run_id}.gone")
+        with _writing(real.parent):
+            if folder.is_symlink():  # first: a link to nothing would be a run that cannot be read
+                folder.unlink()
+            with suppress(FileNotFoundError):
+                real.rename(aside)
+            (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def remove_leftovers(self, before_s: float) -> None:
+        """Remove what processes left that were killed while they made or removed a run, before a time.
+
+        Args:
+            before_s: seconds since the epoch; what is younger may still be wanted.
+        """
+        for entry in (self.root / name for name in _names(self.root) if name.startswith(".")):
+            with suppress(OSError):
+                if stat.S_ISDIR(entry.lstat().st_mode) and entry.lstat().st_mtime < before_s:
+                    shutil.rmtree(entry)
+        runs = set(self.run_ids())
+        for marker in (self.root / ACTIVE / run_id for run_id in self.active_ids() if run_id not in runs):
+            with suppress(OSError):
+                if marker.lstat().st_mtime < before_s:
+                    marker.unlink()
 
     def last_status(self, run_id: str) -> LastStatus | None:
         """Return what was last known of a run, None where nothing was or it cannot be read."""
@@ -115,7 +199,28 @@ class RunStore:
         with suppress(OSError):
             replace_file(self.folder(run_id) / "status.json", status_to_json(status), durable=False)
             if status.final:
-                (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+                self.leave_active(run_id)
+            else:  # a slower process may have just replaced a final status: then it is found out again
+                (self.root / ACTIVE / run_id).touch()
+
+    def leave_active(self, run_id: str) -> None:
+        """Take a run that is over off the active ones."""
+        with suppress(OSError):
+            (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+
+
+def _damaged(run_id: str, path: Path, error: OSError | ValueError) -> DamagedRunError:
+    """Say what is wrong with a record, and what can be read of it all the same."""
+    if isinstance(error, OSError):
+        damaged = DamagedRunError(f"{path} cannot be read: {error.strerror}")
+    else:
+        rest = salvage(path.read_text("utf-8", errors="replace"))
+        legible = f"; legible: {', '.join(f'{key} {value}' for key, value in rest.items())}" if rest else ""
+        damaged = DamagedRunError(
+            f"{path} cannot be read: {error}{legible}", hint=f"hpcrun logs {run_id} shows its logs"
+        )
+    damaged.run_id = run_id
+    return damaged
 
 
 def _names(folder: Path) -> list[str]:
@@ -124,7 +229,7 @@ def _names(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=_ELSEWHERE) from None
+        raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=ELSEWHERE) from None
 
 
 @contextmanager
@@ -133,13 +238,13 @@ def _writing(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = f"free some space there; {_ELSEWHERE}" if full else _ELSEWHERE
+        hint = f"free some space there; {ELSEWHERE}" if full else ELSEWHERE
         raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
 
 
-def _write(path: Path, text: str, *, durable: bool = True) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
+def _write(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+    with path.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         if durable:
             file.flush()
             os.fsync(file.fileno())

@@ -47,11 +47,16 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How sbatch judged one form of asking for a GPU; ``said`` are its own words."""
+    """How sbatch judged one form of asking for a GPU; ``said`` are its own words.
+
+    Attributes:
+        answered: False where it was given up.
+    """
 
     form: str
     accepted: bool
     said: str
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +81,14 @@ class SlurmSite:
             "sacct": _SACCT,
         }
         with ThreadPoolExecutor(len(commands)) as pool:
-            answers = dict(zip(commands, pool.map(self._run, commands.values()), strict=True))
+            answers = dict(zip(commands, pool.map(self.run, commands.values()), strict=True))
         return _facts(user, answers, {name: text.said_by(command) for name, command in commands.items()})
 
     def try_gpu_forms(self, type_: str | None, partition: str) -> list[Trial]:
         """Have sbatch judge each form of asking for a GPU; once it gives no answer the rest is not tried."""
         trials = []
         for form in GPU_FORMS:
-            answer = self._run(text.try_gpus_command(form, type_, partition))
+            answer = self.run(text.try_gpus_command(form, type_, partition))
             said = answer.stderr.strip().splitlines()
             trials.append(Trial(form, answer.ok, said[-1].strip() if said else ""))
             if answer.status is None:
@@ -94,7 +99,8 @@ class SlurmSite:
         """Look at this host."""
         return look_at_host(host, self.env, timeout_s=ANSWER_WITHIN_S)
 
-    def _run(self, argv: Sequence[str]) -> Completed:
+    def run(self, argv: Sequence[str]) -> Completed:
+        """Run one of Slurm's commands as it answers without a person's filters, given up after ten seconds."""
         # SINFO_PARTITION, SCONTROL_ALL and such change what is shown
         env = {
             name: value for name, value in clean_env(self.env).items() if not name.startswith(("SINFO_", "SCONTROL_"))

@@ -38,10 +38,11 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition and who may use it; a list is empty where all may.
+    """A partition and who may use it, with which qualities of service; a list is empty where all may.
 
     Attributes:
         max_s: time limit in seconds, None where there is none.
+        max_nodes: the most nodes of one job, None where there is no limit.
         preempted: what becomes of a job that another one displaces (REQUEUE, CANCEL ...), None where none is.
         grace_s: seconds such a job gets.
     """
@@ -50,6 +51,7 @@ class Partition:
     default: bool = False
     up: bool = True
     max_s: int | None = None
+    max_nodes: int | None = None
     default_s: int | None = None
     priority: int = 0
     preempted: str | None = None
@@ -57,6 +59,8 @@ class Partition:
     accounts: tuple[str, ...] = ()
     denied_accounts: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
     root_only: bool = False
 
 
@@ -144,6 +148,7 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
                 default=fields.get("Default") == "YES",
                 up=fields.get("State", "UP") == "UP",
                 max_s=_seconds(fields.get("MaxTime", "")),
+                max_nodes=_number(fields.get("MaxNodes")),
                 default_s=_seconds(fields.get("DefaultTime", "")),
                 priority=_number(fields.get("PriorityTier")) or 0,
                 preempted=mode if preempts and mode not in ("OFF", "") else None,
@@ -151,6 +156,8 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
                 accounts=_allowed(fields.get("AllowAccounts")),
                 denied_accounts=_words(fields.get("DenyAccounts")),
                 groups=_allowed(fields.get("AllowGroups")),
+                qos=_allowed(fields.get("AllowQos")),
+                denied_qos=_words(fields.get("DenyQos")),
                 root_only=fields.get("RootOnly") == "YES",
             )
         )

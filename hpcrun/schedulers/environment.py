@@ -29,17 +29,20 @@ _RANK = frozenset(
         "NNODES",
         "MASTER_ADDR",
         "MASTER_PORT",
+        # set by a script with --requeue: torchrun of a job submitted from within would not hear SIGTERM
+        "PET_SIGNALS_TO_HANDLE",
+        "agent_program",
     ]
 )
-_KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE"})
+_KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
 
 
 def clean_env(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without what an enclosing job, or a person's filters, would add to a request.
 
-    SLURM_* and the ranks' variables describe the job one is in; SBATCH_* would override a script's own lines
+    SLURM_*, HPCRUN_* and the ranks' variables describe the job one is in; SBATCH_* would override a script's own lines
     (hpcrun reads those it honours at submission); SQUEUE_* and SACCT_* change what is asked. SLURM_CONF says where
-    the cluster is, and stays.
+    the cluster is, and stays; so do those that say where hpcrun finds runs and profiles.
     """
     return {
         name: value for name, value in env.items() if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)

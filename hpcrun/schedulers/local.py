@@ -14,11 +14,12 @@ from typing import Any
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
+from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import start_detached
-from hpcrun.schedulers.protocol import JobRef, Submission, Submitted
+from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
 
 _START_WITHIN_S = 20.0
 
@@ -37,6 +38,10 @@ class LocalScheduler:
         """Local job ids are unique on their host."""
         return None
 
+    def array_limits(self) -> ArrayLimits | None:
+        """Elements run one after the other: any number of them."""
+        return None
+
     def submit(self, submission: Submission) -> Submitted:
         """Start a supervisor for the script.
 
@@ -46,7 +51,9 @@ class LocalScheduler:
         log = submission.folder / "supervisor.log"
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: a plain checkout need not be on the job's PYTHONPATH
-        argv = [sys.executable, supervisor.__file__, str(submission.folder), str(submission.walltime_s or 0)]
+        limits = (str(submission.walltime_s or 0), str(submission.warn_s or 0))
+        sweep = (index_ranges(submission.elements), str(submission.max_parallel or 1)) if submission.elements else ()
+        argv = [sys.executable, supervisor.__file__, str(submission.folder), *limits, *sweep]
         try:
             start_detached(argv, cwd=submission.workdir, env=env, log=log)
         except OSError as error:
@@ -60,8 +67,12 @@ class LocalScheduler:
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Read what each supervisor wrote, and whether it still lives."""
-        found = {job.folder: _read(job.folder) for job in jobs}
-        return {folder: _info(record, time.time()) for folder, record in found.items() if record is not None}
+        found = {job.folder: _look(job, time.time()) for job in jobs}
+        return {folder: info for folder, info in found.items() if info is not None}
+
+    def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - the protocol's
+        """The only node is this machine, and it answers."""
+        return {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """Tell supervisors to end their jobs; they wait for the ranks, then kill what is left."""
@@ -76,6 +87,24 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return dict(json.loads((folder / supervisor.RECORD).read_text("utf-8")))
     except (OSError, ValueError):
         return None
+
+
+def _look(job: JobRef, now_s: float) -> JobInfo | None:
+    record = _read(job.folder)
+    if record is not None:
+        return _info(record, now_s)
+    if job.folder.parent.name != supervisor.ELEMENTS:
+        return None
+    whole = _read(job.folder.parent.parent)  # an element that has not begun: its turn comes while the sweep lives
+    if whole is None or job.job_id is None:
+        return None
+    info = _info(whole, now_s)
+    if (job.folder / supervisor.CANCELLED_MARK).exists():
+        return JobInfo(job.job_id, state.CANCELLED)
+    if info.state == state.RUNNING:
+        return JobInfo(job.job_id, state.PENDING, reason="waits for its turn")
+    over = state.NODE_FAIL if info.state == state.NODE_FAIL else state.CANCELLED
+    return JobInfo(job.job_id, over, reason=info.reason)
 
 
 def _alive(record: dict[str, Any]) -> bool:

@@ -20,6 +20,10 @@ class Submission:
         workdir: where the job starts.
         env: the environment to submit with, whole.
         walltime_s: time limit in seconds, for a scheduler that does not read it from the script.
+        warn_s: seconds between the warning (SIGUSR1) and the time limit, None for no warning; as above.
+        dependency: the jobs it waits for, as sbatch's ``--dependency`` takes them; empty for none.
+        elements: the elements of a sweep, empty for an ordinary job; each has a log of its own.
+        max_parallel: how many of them may run at once; as above.
     """
 
     name: str
@@ -28,6 +32,10 @@ class Submission:
     workdir: Path
     env: Mapping[str, str]
     walltime_s: int | None
+    warn_s: int | None = None
+    dependency: str = ""
+    elements: tuple[int, ...] = ()
+    max_parallel: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,24 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job to ask about. ``job_id`` is None where it was never learned: the folder finds it."""
+    """A job to ask about. ``job_id`` is None where it was never learned: the folder finds it.
+
+    Attributes:
+        since_s: look for a job without an id in the scheduler's archive too, from this time on, in seconds since the
+            epoch.
+    """
 
     folder: Path
     job_id: str | None
+    since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLimits:
+    """How large a cluster lets arrays be: ``array`` tasks in one, numbered below that; ``jobs`` of all users in all."""
+
+    array: int
+    jobs: int
 
 
 class Scheduler(Protocol):
@@ -60,6 +82,10 @@ class Scheduler(Protocol):
 
     def cluster(self) -> str | None:
         """Return the name under which this scheduler's job ids are unique; None for this host."""
+        ...
+
+    def array_limits(self) -> ArrayLimits | None:
+        """Return how large an array may be, None where there is no limit or nobody says."""
         ...
 
     def submit(self, submission: Submission) -> Submitted:
@@ -79,6 +105,14 @@ class Scheduler(Protocol):
 
         Raises:
             SchedulerError: the scheduler is away.
+        """
+        ...
+
+    def node_states(self, hosts: str) -> dict[str, str]:
+        """Return node → what the scheduler says of it; nothing where it knows no nodes, or is away.
+
+        Args:
+            hosts: a node list as :class:`JobInfo` has it.
         """
         ...
 

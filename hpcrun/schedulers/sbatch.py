@@ -17,8 +17,13 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.schedulers.protocol import Submission, Submitted
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
+from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED
 
 _STDERR = "sbatch.err"
+# submitit drops what sbatch says besides its answer, a site's remarks among it: it is kept in a file
+_KEEP_STDERR = 'exec 2>"$0"; '
+# Takes the permit to submit, or submits nothing: see submitter.py. This shell becomes sbatch and keeps its process id.
+_TAKE_PERMIT = 'mv "$1" "$2" || { echo "this run was given up before it could be submitted"; exit 1; } >&2; shift 2; '
 
 
 class ScriptExecutor(submitit.SlurmExecutor):
@@ -35,12 +40,17 @@ class ScriptExecutor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = self._submission.folder
         self.sbatch_called = True
-        # submitit drops what sbatch says besides its answer, a site's remarks among it: keep it in a file
-        keep_stderr = ["sh", "-c", 'exec "$@" 2>"$0"', str(folder / _STDERR)]
+        ready, revoked = folder / READY, folder / REVOKED
+        take_permit = ready.exists() or revoked.exists()
         return [
-            *keep_stderr,
+            "sh",
+            "-c",
+            f'{_KEEP_STDERR}{_TAKE_PERMIT if take_permit else ""}exec "$@"',
+            str(folder / _STDERR),
+            *([str(ready), str(folder / CALLED)] if take_permit else []),
             "sbatch",
-            f"--output={_escape_pattern(folder / 'batch.log')}",
+            f"--output={_output(self._submission)}",
+            *_wait_for(self._submission.dependency),
             # the path that squeue shows as the job's command, by which a lost job is found again
             str(submission_file_path),
         ]
@@ -94,6 +104,17 @@ def _refusal(said: str, status: int | None) -> SchedulerError:
             hint="hpcrun status finds it once the controller is back",
         )
     return SchedulerError(f"sbatch refused the job (exit status {status}):\n{said}", hint=refusal_hint(said))
+
+
+def _wait_for(dependency: str) -> list[str]:
+    # without the second a job whose dependency can never be fulfilled waits for ever (DependencyNeverSatisfied)
+    return [f"--dependency={dependency}", "--kill-on-invalid-dep=yes"] if dependency else []
+
+
+def _output(submission: Submission) -> str:
+    if submission.elements:
+        return f"{_escape_pattern(submission.folder / 'batch')}/%a.log"
+    return _escape_pattern(submission.folder / "batch.log")
 
 
 def _escape_pattern(path: Path) -> str:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers import slurm_text as text
+from hpcrun.schedulers.array_text import by_job_id
 from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.protocol import JobRef, Submission, Submitted
+from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
+from hpcrun.schedulers.queue_cache import QueueCache
 
 # With the controller away squeue gives up after about ten seconds by itself (MessageTimeout).
 ANSWER_WITHIN_S = 20.0
+LIST_WITHIN_S = 10.0
+"""How long a person who asks for the status waits for squeue, in seconds."""
 _CONF_FILES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
@@ -26,10 +30,15 @@ class SlurmScheduler:
 
     Attributes:
         env: the environment its commands run in.
+        cache: folder of the answer that a user's processes share; None for no sharing.
+        polls: be content with an answer that is ten seconds old, or older while the controller is slow or away.
     """
 
     env: Mapping[str, str]
     name: str = "slurm"
+    cache: Path | None = None
+    polls: bool = False
+    _said: dict[str, str | None] = field(default_factory=dict)
 
     def unavailable(self) -> str | None:
         """Return why nothing can be submitted here, None where it can."""
@@ -46,8 +55,17 @@ class SlurmScheduler:
                 continue
             if found:
                 return found
+        if "cluster" not in self._said:  # where there is no slurm.conf: asked once, however often this is polled
+            answer = self._run(["scontrol", "show", "config"])
+            if not answer.ok:
+                return None
+            self._said["cluster"] = text.parse_cluster_name(answer.stdout)
+        return self._said["cluster"]
+
+    def array_limits(self) -> ArrayLimits | None:
+        """Return MaxArraySize and MaxJobCount, None where the controller does not say."""
         answer = self._run(["scontrol", "show", "config"])
-        return text.parse_cluster_name(answer.stdout) if answer.ok else None
+        return text.parse_array_limits(answer.stdout) if answer.ok else None
 
     def submit(self, submission: Submission) -> Submitted:
         """Submit a script through submitit.
@@ -59,7 +77,10 @@ class SlurmScheduler:
         from hpcrun.schedulers.sbatch import submit_with_submitit  # submitit is slow to import: only here
 
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
-        return submit_with_submitit(submission, env)
+        try:
+            return submit_with_submitit(submission, env)
+        finally:
+            self._drop_shared_answer()
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Ask squeue, and sacct for those it has forgotten.
@@ -69,25 +90,62 @@ class SlurmScheduler:
         """
         if not jobs:
             return {}
-        answer = self._run(text.squeue_command(os.getuid()))
+        answer = self._list()
         if not answer.ok:
             raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="sinfo tells when it is back")
         listed = text.parse_squeue(answer.stdout)
-        by_id = {info.job_id: info for info in listed}
-        by_folder = {str(Path(info.script).parent): info for info in listed if info.script}
+        by_id = by_job_id(listed)
+        # by the run's id, which is its folder's name: a path may be spelt in several ways
+        by_folder = {Path(info.script).parent.name: info for info in listed if info.script}
         found: dict[Path, JobInfo] = {}
+        reused: set[Path] = set()  # accounting, too, answers with the newest job of an id
         for job in jobs:
-            info = by_id.get(job.job_id) if job.job_id else by_folder.get(str(job.folder))
-            if info:
-                found[job.folder] = info
-        forgotten = {job.job_id: job.folder for job in jobs if job.job_id and job.folder not in found}
+            info = by_id.get(job.job_id) if job.job_id else by_folder.get(job.folder.name)
+            if info and is_reused(info, job):
+                reused.add(job.folder)
+            elif info:
+                found[job.folder] = info if job.job_id else replace(info, job_id=text.array_id(info.job_id))
+        forgotten = {job.job_id: job.folder for job in jobs if job.job_id and job.folder not in found.keys() | reused}
         if forgotten:
             # A cluster without accounting answers with an error: then the run folder has the last word.
-            answer = self._run(text.sacct_command(sorted(forgotten)))
-            for info in text.parse_sacct(answer.stdout):
-                if info.job_id in forgotten:
-                    found[forgotten[info.job_id]] = info
-        return found
+            ids = sorted({text.array_id(job_id) for job_id in forgotten})
+            answers = [self._run(text.sacct_command(part)).stdout for part in text.in_parts(ids)]
+            for job_id, info in by_job_id(text.parse_sacct("\n".join(answers))).items():
+                if job_id in forgotten:
+                    found[forgotten[job_id]] = info
+        return {**self._archived(jobs, found), **found}
+
+    def _list(self) -> Completed:
+        def ask() -> Completed:
+            return self._run(text.squeue_command(os.getuid()), within_s=LIST_WITHIN_S)
+
+        if self.cache is None:
+            return ask()
+        shared = QueueCache(self.cache, self.cluster())
+        return shared.shared(ask) if self.polls else shared.afresh(ask)
+
+    def _drop_shared_answer(self) -> None:
+        if self.cache is not None:
+            QueueCache(self.cache, self.cluster()).drop()
+
+    def _archived(self, jobs: Sequence[JobRef], found: Mapping[Path, JobInfo]) -> dict[Path, JobInfo]:
+        """Ask accounting for jobs whose id was never learned, by the command line they were submitted with.
+
+        A Slurm whose sacct has no SubmitLine (before 21.08), or one without accounting, answers with an error: then
+        squeue has had the last word.
+        """
+        lost = [job for job in jobs if job.since_s is not None and not job.job_id and job.folder not in found]
+        if not lost:
+            return {}
+        since_s = min(job.since_s for job in lost if job.since_s is not None)
+        lines = self._run(text.sacct_lines_command(since_s)).stdout
+        said = {job.folder: text.find_in_sacct_lines(lines, job.folder.name) for job in lost}
+        return {folder: replace(info, job_id=text.array_id(info.job_id)) for folder, info in said.items() if info}
+
+    def node_states(self, hosts: str) -> dict[str, str]:
+        """Ask sinfo for the states of nodes; see :func:`hpcrun.job.state.is_silent`."""
+        answer = self._run(text.node_states_command(hosts))
+        return text.parse_node_states(answer.stdout) if answer.ok else {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """End jobs with one scancel.
@@ -97,9 +155,21 @@ class SlurmScheduler:
         """
         ids = [job.job_id for job in jobs if job.job_id]
         answer = self._run(["scancel", "--quiet", *ids])  # --quiet: a job that is over already is no error
+        self._drop_shared_answer()
         if not answer.ok:
             raise SchedulerError(f"scancel failed: {answer.words()}", hint="hpcrun status shows what is left")
 
-    def _run(self, argv: Sequence[str]) -> Completed:
-        env = {**clean_env(self.env), "LC_ALL": "C"}
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env)
+    def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
+        # SLURM_BITSTR_LEN: the elements of an array that wait, however many; else 64 characters of them (squeue(1))
+        env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
+        return run_command(argv, timeout_s=within_s, env=env)
+
+
+def is_reused(info: JobInfo, job: JobRef) -> bool:
+    """Return whether a job only has the id of the one asked about: ids begin again when slurmctld loses its state.
+
+    The script of a run's job lies in the run's folder, which has the run's id for a name.
+    """
+    folder = job.folder.parent.parent if job.folder.parent.name == "elements" else job.folder
+    its = Path(info.script or "").parent.name
+    return bool(its) and its != folder.name

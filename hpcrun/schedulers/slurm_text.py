@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 
 from hpcrun.job.state import JobInfo, base_state
+from hpcrun.schedulers.protocol import ArrayLimits
 
 SEPARATOR = "\x1f"
 
 # squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path)
 _SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o")
-_SACCT_FIELDS = ("JobIDRaw", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason")
+# JobID and not JobIDRaw: an element of an array is 7_4, as for squeue
+_SACCT_FIELDS = ("JobID", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason")
+_IDS_AT_ONCE = 8_000  # of up to 15 characters
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
@@ -39,6 +43,11 @@ _REFUSALS = (
     ),
     (r"Invalid generic resource", "`sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them"),
     (r"Requested time limit is invalid", "`sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time"),
+    (r"Invalid job array specification", "`scontrol show config | grep MaxArraySize` shows how large an array may be"),
+    (
+        r"[Jj]ob dependency problem",
+        "a job that was to be waited for may just have been forgotten: submit again, and its record decides",
+    ),
     (
         r"Unable to contact slurm controller",
         "the controller is away; nothing was submitted: try again when sinfo answers",
@@ -79,12 +88,37 @@ def parse_squeue(text: str) -> list[JobInfo]:
     return jobs
 
 
+def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
+    """Return job ids in as few parts as fit on a command line each: Linux takes 128 KiB in one argument (execve(2))."""
+    return [job_ids[begin : begin + _IDS_AT_ONCE] for begin in range(0, len(job_ids), _IDS_AT_ONCE)]
+
+
 def sacct_command(job_ids: Sequence[str]) -> list[str]:
     """Ask the accounting database for these jobs, without their steps."""
     return [
         "sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
         f"--jobs={','.join(job_ids)}", f"--format={','.join(_SACCT_FIELDS)}",
     ]  # fmt: skip
+
+
+def sacct_lines_command(since_s: float) -> list[str]:
+    """Ask the accounting database for the user's jobs since a time, each with the command line that submitted it.
+
+    Args:
+        since_s: seconds since the epoch; a minute is allowed for clocks that differ.
+    """
+    since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
+    return [
+        "sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
+        f"--starttime={since}", f"--format={','.join((*_SACCT_FIELDS, 'SubmitLine'))}",
+    ]  # fmt: skip
+
+
+def find_in_sacct_lines(text: str, run_id: str) -> JobInfo | None:
+    """Return the job of a run from the answer to :func:`sacct_lines_command`: the newest one from its folder."""
+    rows = (line.rpartition(SEPARATOR) for line in text.splitlines())
+    mine = [record for record, _, command in rows if f"/{run_id}/.submission_file_" in command]
+    return next(iter(parse_sacct("\n".join(reversed(mine)))), None)
 
 
 def parse_sacct(text: str) -> list[JobInfo]:
@@ -109,6 +143,17 @@ def parse_sacct(text: str) -> list[JobInfo]:
             )
         )
     return jobs
+
+
+def node_states_command(hosts: str) -> list[str]:
+    """Ask for the state of each node of a node list."""
+    return ["sinfo", "--Node", "--noheader", f"--nodes={hosts}", "--format=%N %T"]
+
+
+def parse_node_states(text: str) -> dict[str, str]:
+    """Read the answer to :func:`node_states_command`: node → state; a node has a line for each of its partitions."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def parse_clock(text: str) -> int | None:
@@ -140,6 +185,20 @@ def parse_cluster_name(conf: str) -> str | None:
     """Return ClusterName from the text of slurm.conf or of ``scontrol show config``."""
     match = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", conf, re.MULTILINE | re.IGNORECASE)
     return match[1].lower() if match else None
+
+
+def array_id(job_id: str) -> str:
+    """Return the id of the array that an element belongs to; any other id is its own."""
+    return job_id.partition("_")[0]
+
+
+def parse_array_limits(config: str) -> ArrayLimits | None:
+    """Return how large arrays may be from the text of ``scontrol show config``."""
+    said = dict(re.findall(r"^\s*(MaxArraySize|MaxJobCount)\s*=\s*(\d+)", config, re.MULTILINE | re.ASCII))
+    # MaxArraySize 0 turns arrays off (slurm.conf(5)): sbatch says so better
+    if len(said) < 2 or int(said["MaxArraySize"]) == 0:
+        return None
+    return ArrayLimits(array=int(said["MaxArraySize"]), jobs=int(said["MaxJobCount"]))
 
 
 def _said(text: str) -> str | None:

@@ -1,12 +1,12 @@
-"""The supervisor of one local job: ``supervisor.py RUN_FOLDER LIMIT_S``.
+"""The supervisor of one local job: ``supervisor.py RUN_FOLDER LIMIT_S WARN_S [ELEMENTS AT_ONCE]``.
 
-It starts the script, records how it ended, enforces the time limit, and leaves no process of the job behind.
+It starts the script, again where the script asks for it, records how it ended, warns before the time limit and enforces
+it, and leaves no process of the job behind. Of a sweep every element has a supervisor, and one more starts those.
 Standard library only, and no import of hpcrun: it is run by its path and outlives the program that started it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -19,6 +19,10 @@ from types import FrameType
 from typing import Any
 
 RECORD = "supervisor.json"
+READY, CALLED, REVOKED = "submit.ready", "submit.called", "submit.revoked"
+"""The permit to submit a run, by how far it is: see submitter.py."""
+ELEMENTS = "elements"
+CANCELLED_MARK = "cancelled"
 GRACE_S = 10.0
 """How long ranks have to end after SIGTERM, in seconds, before SIGKILL."""
 
@@ -87,8 +91,41 @@ def _clear_away() -> None:
         time.sleep(0.05)
 
 
-def supervise(folder: Path, limit_s: int) -> None:
-    """Run ``folder/script.sh`` to its end and record it in ``folder/supervisor.json``."""
+def _again(folder: Path, element: int, attempt: int) -> bool:
+    """Whether the script's exit record asks for another attempt, as it would ask Slurm with scontrol requeue."""
+    try:
+        record = json.loads((folder / ELEMENTS / str(element) / "attempts" / str(attempt) / "exit").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and record.get("again") is True
+
+
+def _may_start(folder: Path) -> bool:
+    """Take the permit to submit; a run without one needs none, and one that was taken back is not started."""
+    try:
+        (folder / READY).rename(folder / CALLED)
+    except FileNotFoundError:
+        return not (folder / REVOKED).exists()
+    return True
+
+
+def _new_record(limit_s: int, job_id: str | None = None) -> dict[str, Any]:
+    pid = os.getpid()
+    return {
+        "job_id": job_id or f"L{pid}",
+        "pid": pid,
+        "start_ticks": start_ticks(pid),
+        "boot_id": boot_id(),
+        "host": socket.gethostname(),
+        "started": time.time(),
+        "limit_s": limit_s,
+    }
+
+
+def _take_orphans_and_term() -> list[str]:
+    """Become the parent of what the job leaves behind; returns a list that fills when this process is told to end."""
+    import ctypes  # only here: hpcrun status, too, reads what stands above
+
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     told: list[str] = []
 
@@ -96,38 +133,109 @@ def supervise(folder: Path, limit_s: int) -> None:
         told.append("CANCELLED")
 
     signal.signal(signal.SIGTERM, on_term)
-    pid, started = os.getpid(), time.time()
-    record: dict[str, Any] = {
-        "job_id": f"L{pid}",
-        "pid": pid,
-        "start_ticks": start_ticks(pid),
-        "boot_id": boot_id(),
-        "host": socket.gethostname(),
-        "started": started,
-        "limit_s": limit_s,
-    }
-    env = {**os.environ, "HPCRUN_JOB_ID": record["job_id"]}
-    with (folder / "batch.log").open("ab") as log:
-        script = subprocess.Popen(
-            ["bash", str(folder / "script.sh")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
-        )
-    _write(folder, record)
-    status = _wait(script, told, started + limit_s if limit_s else None)
-    _clear_away()
+    return told
+
+
+def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = None, job_id: str | None = None) -> bool:
+    """Run ``folder/script.sh`` to its end and record it in ``supervisor.json``; returns whether it ended well.
+
+    Args:
+        limit_s: seconds that each attempt may take, 0 for no limit.
+        warn_s: SIGUSR1 is sent so many seconds before that, 0 for no warning.
+        element: which of a sweep; its record is in its own folder. None for an ordinary job.
+    """
+    told = _take_orphans_and_term()
+    record = _new_record(limit_s, job_id)
+    home, log_path, own_env = folder, folder / "batch.log", {}
+    if element is not None:
+        home, log_path = folder / ELEMENTS / str(element), folder / "batch" / f"{element}.log"
+        own_env = {"HPCRUN_ELEMENT": str(element)}
+        home.mkdir(parents=True, exist_ok=True)
+    attempt = 0
+    while True:
+        env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"], "HPCRUN_ATTEMPT": str(attempt)}
+        with log_path.open("ab") as log:
+            script = subprocess.Popen(
+                ["bash", str(folder / "script.sh")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
+            )
+        record["started"] = time.time()
+        _write(home, record)
+        deadline = record["started"] + limit_s if limit_s else None
+        status = _wait(script, told, deadline, deadline - warn_s if deadline and warn_s else None)
+        _clear_away()
+        if told or not _again(folder, element or 0, attempt):
+            break
+        attempt += 1
     ended = {"status": status if status >= 0 else 128 - status, "signal": -status if status < 0 else None}
     reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(told[0]) if told else None
     state = told[0] if told else "COMPLETED" if status == 0 else "FAILED"
-    _write(folder, {**record, **ended, "state": state, "reason": reason, "ended": time.time()})
+    _write(home, {**record, **ended, "state": state, "reason": reason, "ended": time.time()})
+    return state == "COMPLETED"
 
 
-def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | None) -> int:
-    """Wait for the script; pass on the wish to end it, then insist. Returns its status as Popen gives it."""
+def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int], at_once: int) -> None:
+    """Run ``folder/script.sh`` once for each element, each below a supervisor of its own.
+
+    Args:
+        limit_s, warn_s: of each element, as above.
+        at_once: how many may run at the same time.
+    """
+    told = _take_orphans_and_term()
+    record = _new_record(limit_s)
+    _write(folder, record)
+    waiting, living, good, passed_on = list(elements), set[int](), True, False
+    while living or (waiting and not told):
+        while waiting and len(living) < at_once and not told:
+            living |= _start_element(folder, limit_s, warn_s, waiting.pop(0), record["job_id"])
+        if told and not passed_on:
+            passed_on = True
+            for pid in living:
+                os.kill(pid, signal.SIGTERM)
+        if not living:
+            continue
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid in living:
+            living.remove(pid)
+            good = good and status == 0
+        elif pid == 0:
+            time.sleep(0.05)
+    state = "CANCELLED" if told else "COMPLETED" if good else "FAILED"
+    _write(folder, {**record, "state": state, "ended": time.time()})
+
+
+def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> set[int]:
+    """Start the supervisor of one element, and return its process id; nothing for one that was cancelled before."""
+    home, own_id = folder / ELEMENTS / str(index), f"{job_id}_{index}"
+    if (home / CANCELLED_MARK).exists():
+        _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
+        return set()
+    pid = os.fork()
+    if pid:
+        return {pid}
+    status = 1
+    try:
+        status = 0 if supervise(folder, limit_s, warn_s, index, own_id) else 1
+    finally:
+        os._exit(status)
+
+
+def _indices(text: str) -> list[int]:
+    """Read ``0-3,7``."""
+    parts = (part.partition("-") for part in text.split(","))
+    return [index for first, _, last in parts for index in range(int(first), int(last or first) + 1)]
+
+
+def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | None, warn_at: float | None) -> int:
+    """Wait for the script; warn it, pass on the wish to end it, then insist. Returns its status as Popen gives it."""
     insist_at: float | None = None
     while True:
         try:
             return script.wait(timeout=0.1)
         except subprocess.TimeoutExpired:
             now = time.time()
+        if warn_at is not None and now > warn_at:
+            script.send_signal(signal.SIGUSR1)
+            warn_at = None
         if deadline is not None and now > deadline and not told:
             told.append("TIMEOUT")
         if told and insist_at is None:
@@ -140,4 +248,10 @@ def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | No
 if __name__ == "__main__":
     if os.fork():  # the caller waits for this one only, and keeps no child
         os._exit(0)
-    supervise(Path(sys.argv[1]), int(sys.argv[2]))
+    run_folder, limits = Path(sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3]))
+    if not _may_start(run_folder):
+        sys.exit("this run was given up before it could start")
+    if len(sys.argv) > 4:
+        supervise_sweep(run_folder, *limits, _indices(sys.argv[4]), int(sys.argv[5]))
+    else:
+        supervise(run_folder, *limits)

@@ -6,8 +6,13 @@ import shlex
 from dataclasses import asdict
 from typing import Any
 
-from hpcrun.actions.submit import Prepared, SubmitResult
+from hpcrun.actions.prepare import Prepared
+from hpcrun.actions.submit import SubmitResult
+from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
+from hpcrun.job.requeue import Requeue
+from hpcrun.job.sweep import Sweep
+from hpcrun.views.details import code_text
 from hpcrun.views.text import count, memory_text, one_line, time_text
 
 
@@ -21,6 +26,14 @@ def plan_lines(plan: Plan) -> list[str]:
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
     ]
+    if plan.sweep:
+        rows.insert(1, ("sweep", sweep_text(plan.sweep)))
+    if plan.snapshot:
+        rows.append(("code", "a copy of it as it is now" + _below(plan.snapshot.folder)))
+    if plan.requeue:
+        rows.append(("stop", _stop(plan.requeue)))
+    if plan.preflight == "first":
+        rows.append(("preflight", "before the ranks start, half a minute at most"))
     if plan.modules:
         rows.append(("modules", " ".join(plan.modules)))
     if plan.setup:
@@ -49,6 +62,27 @@ def _cpus(plan: Plan) -> str:
     return f"{per_node}, OMP_NUM_THREADS={plan.cpus_per_rank}"
 
 
+def _below(folder: str) -> str:
+    return "" if folder == "." else f", starting in {folder}"
+
+
+def _stop(requeue: Requeue) -> str:
+    times = f", then started again up to {count(requeue.times, 'time')}" if requeue.times else ""
+    failures = ", also after a failure" if requeue.on_failure else ""
+    return f"warned {requeue.warn_s} s before the time limit{times}{failures}"
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """Return how many elements a sweep has, of which parameters, and how many may run at once."""
+    values: dict[str, dict[str, None]] = {}
+    for index in sweep.chosen:
+        for name, value in sweep.elements[index]:
+            values.setdefault(name, {})[value] = None
+    said = ", ".join(f"{name} {count(len(found), 'value')}" for name, found in values.items())
+    at_once = f", at most {sweep.max_parallel} at once" if sweep.max_parallel else ""
+    return f"{count(len(sweep.chosen), 'element')} ({said}){at_once}"
+
+
 def _no_limit(plan: Plan) -> str:
     return "no limit" if plan.scheduler == "local" else "the partition's default"
 
@@ -68,12 +102,15 @@ def _value(value: str | None) -> str:
 def submitted_lines(result: SubmitResult) -> list[str]:
     """Return what was submitted and how to look at it."""
     run = result.run
+    sweep = run.plan.get("sweep")
+    element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""
     remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
     return [
         f"submitted  job {run.job_id}, run {run.run_id}",
         *remarks,
+        *([one_line(f"code       {code_text(run.code)}")] if run.code else []),
         one_line(f"folder     {result.folder}"),
-        f"look       hpcrun status {run.job_id} | hpcrun logs -f {run.job_id} | hpcrun cancel {run.job_id}",
+        f"look       hpcrun status {run.job_id} | hpcrun logs -f {run.job_id}{element} | hpcrun cancel {run.job_id}",
     ]
 
 

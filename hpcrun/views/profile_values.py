@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.profiles import Difference, Verdict
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.profiles.mistakes import Key, Origin, dotted
+from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
@@ -84,21 +84,23 @@ def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[
 
 
 def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the mistakes of profiles as a JSON document."""
+    """Return the mistakes of profiles, and what to say of them, as a JSON document."""
     return {
         "kind": "profile-validation",
         "profiles": [
             {
                 "name": verdict.name,
                 "path": str(verdict.path),
-                "mistakes": [
-                    {"file": str(item.path), "line": item.line, "key": dotted(item.key), "message": item.text}
-                    for item in verdict.mistakes
-                ],
+                "mistakes": [_mistake_json(item) for item in verdict.mistakes],
+                "remarks": [_mistake_json(item) for item in verdict.remarks],
             }
             for verdict in verdicts
         ],
     }
+
+
+def _mistake_json(item: Mistake) -> dict[str, Any]:
+    return {"file": str(item.path), "line": item.line, "key": dotted(item.key), "message": item.text}
 
 
 def _form(key: Key, value: Any) -> Any:

@@ -11,6 +11,7 @@ from hpcrun.job.units import format_memory, format_time
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hpcrun.actions.detect import Detected
     from hpcrun.job.profile import Profile
 
 
@@ -61,6 +62,17 @@ def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
             }
             for row in rows
         ],
+    }
+
+
+def detected_json(found: Detected) -> dict[str, Any]:
+    """Return a detected profile as a JSON document: the file's text, and the values it has once read."""
+    return {
+        "kind": "detected",
+        "path": str(found.path) if found.path else None,
+        "text": found.text,
+        "profile": found.profile.model_dump(exclude_defaults=True, exclude={"name"}),
+        "warnings": list(found.warnings),
     }
 
 

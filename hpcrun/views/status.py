@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status import RunStatus, StatusResult
+from hpcrun.actions.sweep_status import ElementStatus
+from hpcrun.actions.waits import NEVER
 from hpcrun.job import state
+from hpcrun.job.parameters import parameters_text
+from hpcrun.job.reasons import explain_reason
+from hpcrun.views.columns import FIELDS, TABLE, csv_text, fitting
+from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.text import age_text, clock_text, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from hpcrun.actions.insight import Insight
 
 _COLOURS = {
     state.COMPLETED: "green",
@@ -22,73 +31,150 @@ _COLOURS = {
 }
 
 
-_HEADINGS = ("NAME", "JOB", "PROFILE", "STATE", "SIZE", "ELAPSED", "LIMIT", "WHY, OR WHERE")
+_HEADINGS = {"why": "WHY, OR WHERE"}
+_RIGHT = ("elapsed", "limit")
 _NAME_LEAST, _WHY_LEAST = 8, 18
 _GAP = 2
 
 
-def status_table(result: StatusResult, now_s: float, width: int) -> Table:
+def status_table(result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()) -> Table:
     """Return the table of runs, at most ``width`` characters wide where that is enough for its numbers.
 
-    Long names are cut, since they stand in ``--json`` and can be typed in part; reasons are wrapped.
+    Long names are cut, since they stand in ``--json`` and can be typed in part; reasons are wrapped. A narrow terminal
+    gets fewer columns.
+
+    Args:
+        columns: which ones, by name; the usual ones where none is named.
     """
     from rich.table import Table
     from rich.text import Text
 
-    rows = [_cells(item, now_s) for item in result.runs]
+    rows = [_cells(item, now_s, columns or TABLE) for item in result.runs]
+    headings = {name: _HEADINGS.get(name, name.upper()) for name in columns or TABLE}
+    needed = {name: max(len(heading), *(len(row[name]) for row in rows)) for name, heading in headings.items()}
+    least = {**needed, "why": _WHY_LEAST, "name": min(needed.get("name", 0), _NAME_LEAST)}
+    names = columns or fitting({name: least[name] for name in TABLE}, width, _GAP)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    needed = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    spare = width - sum(needed[1:-1]) - _GAP * (len(needed) - 1) - _WHY_LEAST
-    table.add_column("NAME", no_wrap=True, overflow="ellipsis", width=min(needed[0], max(_NAME_LEAST, spare)))
-    for heading, least in zip(_HEADINGS[1:-1], needed[1:-1], strict=True):
-        right = heading in ("ELAPSED", "LIMIT")
-        table.add_column(heading, no_wrap=True, min_width=least, justify="right" if right else "left")
-    table.add_column(_HEADINGS[-1], overflow="fold")
+    spare = width - sum(least[name] + _GAP for name in names if name != "name")
+    for name in names:
+        if name == "name":
+            cut = min(needed[name], max(_NAME_LEAST, spare))
+            table.add_column(headings[name], no_wrap=True, overflow="ellipsis", width=cut)
+        elif name in ("why", "reason", "folder", "hosts"):
+            table.add_column(headings[name], overflow="fold")
+        else:
+            right = "right" if name in _RIGHT else "left"
+            table.add_column(headings[name], no_wrap=True, min_width=needed[name], justify=right)  # type: ignore[arg-type]
     for item, row in zip(result.runs, rows, strict=True):
         colour = _COLOURS.get(item.status.state, "red" if item.status.final else "")
-        table.add_row(*(Text(cell, style=colour if column == 3 else "") for column, cell in enumerate(row)))
+        table.add_row(*(Text(row[name], style=colour if name == "state" else "") for name in names))
     return table
 
 
-def _cells(item: RunStatus, now_s: float) -> tuple[str, ...]:
-    run, status = item.run, item.status
-    return (
-        run.name,
-        run.job_id or "-",
-        run.profile,
-        status.state,
-        f"{run.nodes}×{run.gpus_per_node}",
-        clock_text(status.elapsed_s),
-        clock_text(status.limit_s or run.walltime_s),
-        one_line(_why(item, now_s)),
+def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
+    """Return the statuses as CSV: the JSON's plain fields, or the columns that were named."""
+    rows = [{**_cells(item, now_s, TABLE), **_run_json(item, None)} for item in result.runs]
+    return csv_text(rows, columns or FIELDS)
+
+
+def only_elements(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> StatusResult:
+    """Return the result with only those elements of its sweeps that were named, by run id; all where a run was."""
+    chosen: dict[str, set[int | None]] = {}
+    for run_id, index in named:
+        chosen.setdefault(run_id, set()).add(index)
+
+    def kept(item: RunStatus) -> RunStatus:
+        wanted = chosen.get(item.run.run_id, {None})
+        if None in wanted:
+            return item
+        return replace(item, elements=tuple(element for element in item.elements if element.index in wanted))
+
+    return replace(result, runs=tuple(kept(item) for item in result.runs))
+
+
+def with_element_rows(result: StatusResult) -> StatusResult:
+    """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters first."""
+    rows: list[RunStatus] = []
+    for item in result.runs:
+        rows += [_element_row(item, element) for element in item.elements] or [item]
+    return replace(result, runs=tuple(rows))
+
+
+def _element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
+    run = replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id)
+    return replace(
+        item,
+        run=run,
+        status=element.status,
+        stale=item.stale and not element.status.final,
+        elements=(),
+        about=parameters_text(element.parameters),
     )
+
+
+def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str]:
+    run, status = item.run, item.status
+    cells = {
+        "name": run.name,
+        "job": run.job_id or "-",
+        "profile": run.profile,
+        "state": status.state,
+        "size": f"{run.nodes}×{run.gpus_per_node}",
+        "elapsed": clock_text(status.elapsed_s),
+        "limit": clock_text(status.limit_s or run.walltime_s),
+        "why": _why(item, now_s),
+    }
+    if others := [name for name in names if name not in cells]:
+        said = _run_json(item, None)
+        cells |= {name: "-" if said[name] is None else str(said[name]) for name in others}
+    return {name: one_line(cells[name]) for name in names}
 
 
 def _why(item: RunStatus, now_s: float) -> str:
     status = item.status
-    parts = []
-    if status.state == state.FAILED and status.exit_status:
+    parts = [item.about] if item.about else []
+    times = (item.run.plan.get("requeue") or {}).get("times", 0)
+    if status.attempt or (times and not status.final):
+        parts.append(
+            f"attempt {status.attempt + 1}/{times + 1}" + (f" (before: {status.before})" if status.before else "")
+        )
+    if status.state == state.FAILED and status.exit_status and not item.elements and not status.cause:
         parts.append(f"exit status {status.exit_status}")
-    if status.reason and status.reason != "NonZeroExitCode":
-        parts.append(status.reason)
-    elif status.hosts and not parts:
+    if status.cause:
+        parts.append(status.cause)
+    place, waits = place_text(item.run), wait_text(item)
+    parts += [text for text in (None if status.final and not waits else place, waits) if text]
+    if waits and status.reason in (None, "Dependency", NEVER):
+        pass  # said better
+    elif status.reason and status.reason != "NonZeroExitCode":
+        known = explain_reason(status.reason) if status.state == state.PENDING else None
+        parts.append(f"{known.short} ({status.reason})" if known else status.reason)
+    elif status.hosts and not status.cause and not (status.state == state.FAILED and status.exit_status):
         parts.append(status.hosts)
     if item.stale:
         parts.append(f"as of {age_text(max(0.0, now_s - status.asked_s))}")
     return ", ".join(parts)
 
 
-def status_json(result: StatusResult) -> dict[str, Any]:
-    """Return the statuses as a JSON document."""
+def status_json(result: StatusResult, insight: Insight | None = None) -> dict[str, Any]:
+    """Return the statuses as a JSON document; where the scheduler did not answer, with the failure in it."""
+    away = result.away
+    failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
     return {
         "kind": "status",
-        "runs": [_run_json(item) for item in result.runs],
-        "away": result.away.message if result.away else None,
+        "runs": [_run_json(item, insight) for item in result.runs],
+        "away": away.message if away else None,
         "damaged": list(result.damaged),
+        **({"error": failure} if failure else {}),
     }
 
 
-def _run_json(item: RunStatus) -> dict[str, Any]:
+def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
+    more = {}
+    if insight is not None:
+        from hpcrun.views.insight import insight_json  # only here: --verbose is asked for rarely
+
+        more = insight_json(item, insight)
     run = item.run
     kept = ("run_id", "name", "scheduler", "cluster", "host", "created_s", "job_id", "profile", "nodes",
             "gpus_per_node", "world_size", "walltime_s")  # fmt: skip
@@ -97,4 +183,12 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
         "folder": str(item.folder),
         "stale": item.stale,
         **asdict(item.status),
+        **lineage_json(item),
+        **more,
+        **({"elements": [_element_json(element) for element in item.elements]} if item.elements else {}),
     }
+
+
+def _element_json(element: ElementStatus) -> dict[str, Any]:
+    parameters = dict(element.parameters)
+    return {"element": element.index, "job_id": element.job_id, "parameters": parameters, **asdict(element.status)}

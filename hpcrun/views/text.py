@@ -15,11 +15,17 @@ _ESCAPE = re.compile(
     r"|\x1b.?|[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]",
     re.DOTALL | re.MULTILINE,
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def harmless(text: str) -> str:
     """Return text that a job wrote with everything taken out that could act on a terminal, colours left in."""
     return _ESCAPE.sub(lambda match: match["colour"] or "", text)
+
+
+def without_colours(text: str) -> str:
+    """Return harmless text without its colours: for NO_COLOR, and for lines of which the width counts."""
+    return _COLOUR.sub("", text)
 
 
 def one_line(text: str) -> str:

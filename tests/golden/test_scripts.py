@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import render_script
+from hpcrun.job.snapshot import Snapshot
 from hpcrun.profiles.load import load_profile
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.templates import load_templates
@@ -50,6 +52,7 @@ class Case(NamedTuple):
     profile: Profile | str = "a100"
     python: PythonEnvironment = VENV
     machine: Machine = Machine(cpus=8)
+    snapshot: Snapshot | None = None
 
 
 def cluster(directive: str = "gres", **said: Any) -> Profile:
@@ -100,6 +103,52 @@ CASES = {
     "directive-gpus-per-node": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus-per-node")),
     "directive-gpus": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus")),
     "gpu-type-of-several": Case({"script": "train.py", "gpus": "h100:4", "nodes": 2, "walltime_s": "2h"}, SEVERAL),
+    "requeue-torchrun-2-nodes": Case(
+        {
+            "script": "train.py",
+            "gpus": "4",
+            "nodes": 2,
+            "requeue": 3,
+            "warn_s": "5m",
+            "retry_on_failure": True,
+            "exclude_bad_nodes": True,
+        }
+    ),
+    "requeue-srun": Case({"script": "lit.py", "gpus": "4", "launcher": "srun", "requeue": 1}),
+    "warn-only": Case({"script": "train.py", "gpus": "4", "warn_s": "2m"}),
+    "requeue-local": Case({"script": "train.py", "gpus": "4", "nodes": 2, "requeue": 1, "walltime_s": "1h"}, LOCAL),
+    "preflight-first": Case(
+        {"script": "train.py", "gpus": "8", "nodes": 2, "preflight": True, "exclude": "h100-[3-4]"},
+        cluster(card={"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900}, fabric={"bandwidth_gbit_s": 400}),
+    ),
+    "preflight-only": Case({"script": "preflight", "gpus": "8", "nodes": 2, "preflight": "only"}, cluster()),
+    "preflight-only-local": Case(
+        {"script": "preflight", "gpus": "4", "nodes": 2, "preflight": "only"},
+        LOCAL,
+        machine=Machine(16, ("0", "1", "2", "GPU-3f")),
+    ),
+    "preflight-first-local-cpu": Case(
+        {"script": "train.py", "gpus": "0", "nodes": 2, "launcher": "torchrun", "nproc_per_node": 2, "preflight": True},
+        LOCAL,
+        python=BARE,
+    ),
+    "snapshot": Case(
+        {"script": "train me.py", "gpus": "1"}, snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py")
+    ),
+    "snapshot-module-local": Case(
+        {"script": "pkg.train", "module": True, "gpus": "0"}, LOCAL, snapshot=Snapshot(".", (".",))
+    ),
+    "sweep": Case(
+        {
+            "script": "train.py",
+            "args": ["--epochs", "3", "--out", "runs/{lr}"],
+            "gpus": "4",
+            "sweep": ["lr=1e-3,1e-4", "text=a b,it's,$HOME"],
+            "max_parallel": 2,
+            "requeue": 1,
+        }
+    ),
+    "sweep-local": Case({"script": "train.py", "gpus": "2", "sweep": ["lr=1,2,3"], "elements": "0,2"}, LOCAL),
     "local-1-node": Case({"script": "train.py", "gpus": "2"}, LOCAL),
     "local-2-nodes-cpu": Case({"script": "train.py", "gpus": "4", "nodes": 2, "workdir": "/data/my project"}, LOCAL),
     "local-2-nodes-gpu": Case(
@@ -121,6 +170,7 @@ def render(case: Case) -> str:
     if isinstance(profile, str):
         profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
     plan = build_plan(read_request(case.asked), profile, python=case.python, machine=case.machine)
+    plan = replace(plan, snapshot=case.snapshot)
     text = render_script(plan, load_templates([shipped_folder("templates")])).text
     return text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -56,6 +57,21 @@ def test_the_text_goes_to_stdout_and_loads(site: Site) -> None:
     site.person("profile", "show", "./mine.yaml", check=True)
 
 
+def test_as_json_with_the_text_the_values_and_what_did_not_answer(site: Site) -> None:
+    site.say("sacctmgr", "echo no database >&2; exit 1")
+    done = site.person("profile", "detect", "--json", env=site.env, check=True)
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["path"]) == ("detected", None)
+    assert found["profile"]["gpu"]["types"]["h100"]["per_node"] == 8
+    assert found["text"] == site.person("profile", "detect", env=site.env, check=True).stdout
+    assert found["warnings"] == ["sacctmgr show assoc: no database"]
+    written = json.loads(site.person("profile", "detect", "--json", "--write", "dev", env=site.env, check=True).stdout)
+    assert written["path"] == f"{site.profiles}/dev.yaml"
+    assert (site.profiles / "dev.yaml").read_text() == written["text"]
+    again = json.loads(site.person("profile", "detect", "--json", "--write", "dev", env=site.env).stdout)
+    assert again["error"]["exit_code"] == 3
+
+
 def test_it_is_written_and_replaced_only_when_told(site: Site) -> None:
     done = site.person("profile", "detect", "--write", "dev", env=site.env, check=True)
     path = site.profiles / "dev.yaml"
@@ -96,7 +112,20 @@ def test_a_file_where_the_folder_should_be(site: Site) -> None:
     site.profiles.write_text("")
     done = site.person("profile", "detect", "--write", "dev", env=site.env)
     assert done.returncode == 3
-    assert f"{site.profiles}/dev.yaml: cannot be written" in done.stderr
+    assert f"{site.profiles}/dev.yaml cannot be saved: " in done.stderr
+
+
+def test_where_there_is_no_space_the_old_profile_stays(site: Site) -> None:
+    site.profiles.mkdir(parents=True)
+    path = site.profiles / "dev.yaml"
+    path.write_text("partition: old\n")
+    program = site.person.argv("profile", "detect", "--write", "dev", "--force")
+    # a limit on the size of files, which holds for root as well
+    done = site.person.run("bash", "-c", 'ulimit -f 1; exec "$@"', "bash", *program, env=site.env, check=False)
+    assert done.returncode == 3
+    assert f"{path} cannot be saved: File too large; the file is as it was\n" in done.stderr
+    assert path.read_text() == "partition: old\n"
+    assert [entry.name for entry in site.profiles.iterdir()] == ["dev.yaml"]
 
 
 def test_a_sinfo_that_hangs_is_given_up_and_scontrol_heard(site: Site) -> None:

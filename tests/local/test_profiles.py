@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,27 @@ def test_validate_tells_all_mistakes_of_all(hpcrun: Hpcrun) -> None:
     assert hpcrun("profile", "validate", check=True).stderr == ""
 
 
+def test_validate_refuses_a_variable_s_impossible_value_and_remarks_on_a_doubtful_one(hpcrun: Hpcrun) -> None:
+    mine = put(own(hpcrun, "mine"), "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 60\n")
+    done = hpcrun("profile", "validate", "mine")
+    assert (done.returncode, done.stdout) == (3, "wrong  mine\n")
+    wrong, remark, hint = done.stderr.splitlines()
+    assert wrong.startswith(f"{mine}:3: env.NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7")
+    assert remark.startswith(f"remark: {mine}:4: env.NCCL_TIMEOUT=60: nothing reads this variable")
+    assert hint == "hint: hpcrun profile env NCCL_IB_RETRY_CNT explains it"
+    (found,) = json.loads(hpcrun("profile", "validate", "--json", "mine").stdout)["profiles"]
+    assert [(item["line"], item["key"]) for item in found["mistakes"]] == [(3, "env.NCCL_IB_RETRY_CNT")]
+    assert [(item["line"], item["key"]) for item in found["remarks"]] == [(4, "env.NCCL_TIMEOUT")]
+
+
+def test_validate_s_remarks_alone_fail_nothing(hpcrun: Hpcrun) -> None:
+    mine = put(own(hpcrun, "mine"), "extends: l40s\nenv: {NCCL_P2P_LEVEL: NVL, HF_TOKEN: s3cr3t}\n")
+    done = hpcrun("profile", "validate", "mine", check=True)
+    assert done.stdout == "right  mine\n"
+    assert done.stderr.startswith(f"remark: {mine}:2: env.NCCL_P2P_LEVEL=NVL: harmful on this GPU")
+    assert "s3cr3t" not in done.stderr
+
+
 def test_diff_shows_what_differs_once_read(hpcrun: Hpcrun) -> None:
     put(own(hpcrun, "mine"), "extends: a100\ntime: {max: 48h}\npartition: long\nqos: x\n")
     lines = hpcrun("profile", "diff", "a100", "mine", check=True).stdout.splitlines()
@@ -513,15 +535,31 @@ def test_a_real_editor_of_the_whole_screen(hpcrun: Hpcrun) -> None:
 # --- completion -----------------------------------------------------------------------------------------------
 
 
-def completed(hpcrun: Hpcrun, line: str) -> list[str]:
+def completed(hpcrun: Hpcrun, line: str, env: dict[str, str] | None = None) -> list[str]:
     words = line.split(" ")
-    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    env = {**(env or {}), "_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     program = Path(hpcrun.venv) / "bin" / "hpcrun"
     start = "import sys; from hpcrun.cli.main import main; sys.argv = ['hpcrun']; main()"
     argv = [str(program)] if program.exists() else [sys.executable, "-c", start]
     done = hpcrun.run(*argv, env=env, check=False)
     assert done.stderr == ""
     return [word for word in done.stdout.splitlines() if word]
+
+
+def test_completion_of_partitions(hpcrun: Hpcrun) -> None:
+    sinfo = put(hpcrun.folder / "bin/sinfo", '#!/bin/sh\necho "$*" >&2; printf "gpu\\nlong\\ngpu\\ngpu-dev\\n"\n')
+    sinfo.chmod(0o755)
+    env = {"PATH": f"{sinfo.parent}:{hpcrun.environ['PATH']}"}
+    assert completed(hpcrun, "hpcrun submit -P a100 -p gp", env) == ["gpu", "gpu-dev"]
+    assert completed(hpcrun, "hpcrun where --partition gpu,lo", env) == ["gpu,long"]
+    put(sinfo, "#!/bin/sh\necho gpu; exit 1\n")
+    assert completed(hpcrun, "hpcrun submit -p gp", env) == []
+    put(sinfo, "#!/bin/sh\nexec sleep 60\n")
+    start = time.monotonic()
+    assert completed(hpcrun, "hpcrun submit -p gp", env) == []
+    assert 2 <= time.monotonic() - start < 6
+    sinfo.unlink()
+    assert completed(hpcrun, "hpcrun submit -p gp", {"PATH": f"{hpcrun.venv}/bin"}) == []
 
 
 def test_completion(hpcrun: Hpcrun) -> None:

@@ -40,11 +40,21 @@ def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Pat
     for name in ("a100", "a100-40gb", "h100", "h200", "v100", "l40s", "a40", "cpu", "local"):
         assert name in listed
     assert "init_process_group" in person("profile", "env", "NCCL_TIMEOUT", check=True).stdout
+    (schema,) = installed.rglob("hpcrun/shipped/cluster_profiles/schema.json")
+    assert schema.read_text() == person("profile", "schema", check=True).stdout
     script = person("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--dry-run", "echo", check=True).stdout
     assert script.startswith("#!/bin/bash\n")
     paths = person("profile", "path", check=True).stdout
     assert str(installed) in paths
     assert str(REPO) not in paths
+
+
+def test_the_wheel_carries_the_programs_of_a_preflight(installed: Path, tmp_path: Path) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    done = person("preflight", "-P", "local", "--gpus", "0", "--nodes", "2")
+    assert done.returncode == 7
+    assert "No module named 'torch', on every node" in done.stdout
+    assert "--exclude" not in done.stderr
 
 
 def test_it_brings_no_torch(installed: Path) -> None:

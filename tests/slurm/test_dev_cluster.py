@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,26 @@ def test_an_unplugged_node_goes_down_and_comes_back(cluster: Cluster) -> None:
     wait_for(lambda: cluster.nodes()["v100-2"] == "down*", 90, "slurmctld to give the node up")
     cluster.plug("v100-2")
     wait_for(lambda: cluster.nodes()["v100-2"] == "idle", 20, "the node to be idle again")
+
+
+def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None:
+    def answers(port: int) -> str:
+        """What a connection from this machine to the node says: nobody listens there, so silence is the firewall."""
+        try:
+            socket.create_connection(("v100-2", port), timeout=2).close()
+        except OSError as error:
+            return type(error).__name__
+        return "answered"
+
+    cluster.block("v100-2")
+    assert (answers(19999), answers(20000), answers(27999), answers(28000)) == (
+        "ConnectionRefusedError",
+        "TimeoutError",
+        "TimeoutError",
+        "ConnectionRefusedError",
+    )
+    cluster.unblock("v100-2")
+    assert answers(20000) == "ConnectionRefusedError"
 
 
 def test_a_job_outlives_the_controller(cluster: Cluster, as_researcher: Hpcrun) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,9 +53,9 @@ def full_disk(as_researcher: Hpcrun) -> Iterator[Path]:
     """A file system of the researcher's own that is full to the last block."""
     mount = as_researcher.folder / "full"
     mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=777", "tmpfs", str(mount)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
     (mount / "active").mkdir()
-    (mount / "active").chmod(0o777)
+    shutil.chown(mount / "active", RESEARCHER)
     with (mount / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(b"x" * 1024)
@@ -86,3 +87,16 @@ def test_failures_are_json_where_json_was_asked_for(as_researcher: Hpcrun) -> No
     error = json.loads(done.stdout)["error"]
     assert error["exit_code"] == 5
     assert "Invalid partition name" in error["message"]
+
+
+def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    as_researcher("submit", "-P", "cpu", "--cpus", "1", "--sbatch", "hold", "sleep", "60", check=True)
+    refusing = as_researcher.folder / "bin"
+    refusing.mkdir()
+    (refusing / "scancel").write_text("#!/bin/sh\necho 'scancel: error: Socket timed out' >&2\nexit 1\n")
+    (refusing / "scancel").chmod(0o755)
+    done = as_researcher("cancel", "last", env={"PATH": f"{refusing}:{as_researcher.environ['PATH']}"})
+    assert (done.returncode, "Socket timed out" in done.stderr) == (5, True)
+    assert not list(as_researcher.runs.glob("*/cancelled"))
+    as_researcher("cancel", "last", check=True)
+    assert list(as_researcher.runs.glob("*/cancelled"))

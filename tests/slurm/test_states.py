@@ -82,6 +82,9 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
 
     # no status in between, which would have learned their ends
     wait_for(forgotten, 120, "slurmctld to forget the jobs (MinJobAge)")
+    # one answer that leaves it out could be a hiccup: it was seen running
+    assert statuses(as_researcher, env=without)["killed"]["state"] == "RUNNING"
+    half_a_minute_later(Path(statuses(as_researcher, env=without)["killed"]["folder"]))
     found = statuses(as_researcher, env=without)
     assert {name: run["state"] for name, run in found.items()} == {
         "good": "COMPLETED",
@@ -91,6 +94,13 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     }
     assert found["bad"]["exit_status"] == 1
     assert "SIGTERM" in found["killed"]["reason"]
+
+
+def half_a_minute_later(folder: Path) -> None:
+    """Let the answer that left a run out have come half a minute ago."""
+    path = folder / "status.json"
+    status = json.loads(path.read_text())
+    path.write_text(json.dumps({**status, "missed_s": status["missed_s"] - 31}))
 
 
 def test_sacct_is_asked_for_what_squeue_has_forgotten(cluster: Cluster, as_researcher: Hpcrun) -> None:
@@ -117,13 +127,28 @@ def forgetful_squeue(person: Hpcrun) -> Path:
 
 def test_one_empty_answer_ends_no_running_job(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "alive", "sleep", "300", check=True)
-    wait_for_state(as_researcher, "alive", "RUNNING")
+    folder = Path(wait_for_state(as_researcher, "alive", "RUNNING")["folder"])
+    wait_for(lambda: (folder / "elements/0/attempts/0/start").exists(), 20, "the script to begin")
     shim = forgetful_squeue(as_researcher)
     blind = {"PATH": f"{shim}:{as_researcher.environ['PATH']}", **cluster.env_without_accounting(as_researcher.folder)}
+    assert statuses(as_researcher, env=blind)["alive"]["state"] == "RUNNING"  # its script has just given a sign of life
+    hours_ago(folder)
     blinded = statuses(as_researcher, env=blind)["alive"]
-    assert blinded["state"] == "UNKNOWN"
-    assert not blinded["final"]
-    assert statuses(as_researcher)["alive"]["state"] == "RUNNING"
+    assert (blinded["state"], blinded["final"], blinded["stale"]) == ("RUNNING", False, True)
+    shown = as_researcher("status", env=blind, check=True).stdout
+    assert "the scheduler's last answer left it out" in shown
+    assert "s ago" in shown
+    half_a_minute_later(folder)
+    assert statuses(as_researcher, env=blind)["alive"]["state"] == "UNKNOWN"
+    again = statuses(as_researcher)["alive"]
+    assert (again["state"], again["reason"], again["missed_s"]) == ("RUNNING", None, None)
+
+
+def hours_ago(folder: Path) -> None:
+    """Let a run have started hours ago, and not have been heard of since."""
+    path = folder / "elements/0/attempts/0/start"
+    start = json.loads(path.read_text(), strict=False)
+    path.write_text(json.dumps({**start, "started": start["started"] - 7200}))
 
 
 def test_any_number_of_runs_costs_one_squeue_and_one_sacct(cluster: Cluster, as_researcher: Hpcrun) -> None:
@@ -158,6 +183,12 @@ def test_with_the_controller_away_the_last_known_states_are_shown(cluster: Clust
     assert "RUNNING" in shown.stdout
     assert "ago" in shown.stdout
     assert "squeue" in shown.stderr
+    piped = as_researcher("status", "--json")
+    document = json.loads(piped.stdout)  # one document, the failure in it
+    assert (piped.returncode, document["error"]["exit_code"]) == (5, 5)
+    assert (document["runs"][0]["state"], document["runs"][0]["stale"]) == ("RUNNING", True)
+    assert "may still be" in as_researcher("clean", "--yes", "long").stderr
+    assert Path(document["runs"][0]["folder"]).is_dir()
     refused = as_researcher(*CPU_JOB, "-J", "late", "true")
     assert refused.returncode == 5
     assert "Unable to contact slurm controller" in refused.stderr

@@ -36,7 +36,16 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [("--help",), ("submit", "--help"), ("profile", "set", "--help"), ("--version",)], ids=" ".join
+    "args",
+    [
+        ("--help",),
+        ("submit", "--help"),
+        ("preflight", "--help"),
+        ("profile", "set", "--help"),
+        ("doctor", "--help"),
+        ("--version",),
+    ],
+    ids=" ".join,
 )
 def test_help_imports_nothing_heavy(hpcrun: Hpcrun, args: tuple[str, ...]) -> None:
     assert not imported_by(hpcrun, *args) & (HEAVY | MODELS | READERS)

@@ -13,32 +13,34 @@
 #SBATCH --open-mode=append
 
 # Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
-HPCRUN_JOB_ID=$SLURM_JOB_ID
+element=${SLURM_ARRAY_TASK_ID:-0}
 attempt=${SLURM_RESTART_COUNT:-0}
-# A folder in which another job has already started was only inherited from that job's environment.
-if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/0/attempts/$attempt/start" ]; then
+# A folder that comes with another job's id, or in which one has already started, was only inherited from that job.
+if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; then
   HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-$SLURM_JOB_ID
 fi
-export HPCRUN_RUN_DIR HPCRUN_JOB_ID
-export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/0/attempts/$attempt"
-mkdir -p "$HPCRUN_ATTEMPT_DIR/flight" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+HPCRUN_JOB_ID=$SLURM_JOB_ID
+export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
+export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
+export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
+mkdir -p "$HPCRUN_ATTEMPT_DIR"/{flight,stop} || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
 
 # A record is written aside and renamed: whole or not at all, on a network file system too.
 record() {
   printf '%s\n' "$2" >"$HPCRUN_ATTEMPT_DIR/.$1.$$" && mv -f "$HPCRUN_ATTEMPT_DIR/.$1.$$" "$HPCRUN_ATTEMPT_DIR/$1"
 }
-finish() {
+finish() { # STATUS [MESSAGE [REASON [true|false: is it started again?]]]
   local message=${2-}
-  record exit \
-    "{\"status\": $1, \"signal\": \"$signal\", \"ended\": $(date +%s.%N), \"message\": \"${message//[\"\\]/ }\"}"
+  record exit "{\"status\": $1, \"signal\": \"$signal\", \"ended\": $(date +%s.%N),
+    \"message\": \"${message//[\"\\]/ }\", \"reason\": \"${3-}\", \"again\": ${4-false}}"
 }
 fail() {
   echo "hpcrun: $1" >&2
   finish 1 "$1"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
-# moment bash 5.2 has lost its status and says -1: the signal was TERM.
+# bash's wait returns early when a signal arrives: go on until the process is really gone. Where
+# it goes in that very moment bash 5.2 has lost its status and says -1: the signal was TERM.
 reap() {
   local status
   while kill -0 "$1" 2>/dev/null; do wait "$1"; done
@@ -49,11 +51,17 @@ reap() {
 }
 signal=
 record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
+# A sign of life, for hpcrun status where nobody else knows of this job.
+(while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
 
 # The conda environment that was active when this was submitted.
 export CONDA_PREFIX=/opt/conda/envs/x
 export PATH=/opt/conda/envs/x/bin:"$PATH"
 
+# should_stop(), checkpoint_dir() ... for the training script; hpcrun submit puts the file there.
+if [ -e "$HPCRUN_RUN_DIR/runtime/hpcrun_runtime.py" ]; then
+  export PYTHONPATH="$HPCRUN_RUN_DIR/runtime${PYTHONPATH:+:$PYTHONPATH}"
+fi
 # CPUs of one rank; torchrun would set 1.
 export OMP_NUM_THREADS=16
 # NCCL's flight recorder: its last 2000 calls are written here when a collective times out.

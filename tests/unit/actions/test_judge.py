@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status import SUBMITTED_WITHIN_S, judge
+from hpcrun.actions.judge import ALIVE_WITHIN_S, MISSED_FOR_S, judge, with_attempts
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.submitter import Sending
 from tests.unit.given import run, write
 
 NOW = 10_000.0
@@ -18,7 +19,7 @@ STARTED = 9_000.0
 
 def attempt(folder: Path, exit_: ExitRecord | None = None) -> Attempt:
     write(folder / "hosts", "node1\nnode2\n")
-    return Attempt(folder, "4711", STARTED, exit_)
+    return Attempt(folder, 0, "4711", "node1", STARTED, exit_, STARTED)
 
 
 def decide(
@@ -29,8 +30,10 @@ def decide(
     of: Run | None = None,
     answered: bool = True,
     cancelled: bool = False,
+    sending: Sending | None = None,
+    now_s: float = NOW,
 ) -> LastStatus:
-    return judge(of or run(), info, attempt, last, answered=answered, cancelled=cancelled, now_s=NOW)
+    return judge(of or run(), info, attempt, last, answered=answered, cancelled=cancelled, now_s=now_s, sending=sending)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,8 @@ def test_the_scheduler_s_word_comes_first(state: str, final: bool, tmp_path: Pat
     ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
     status = decide(JobInfo("4711", state, "Resources", 5, 60, "node1"), ended)
     assert (status.state, status.final, status.asked_s) == (state, final, NOW)
-    assert (status.reason, status.elapsed_s, status.limit_s, status.hosts) == ("Resources", 5, 60, "node1")
+    reason = None if state == "COMPLETED" else "Resources"  # squeue keeps the last one for which it waited
+    assert (status.reason, status.elapsed_s, status.limit_s, status.hosts) == (reason, 5, 60, "node1")
 
 
 def test_what_the_script_found_wrong_is_the_reason_of_a_job_that_is_over(tmp_path: Path) -> None:
@@ -118,23 +122,38 @@ def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: P
     assert decide(None, None, of=run(job_id=None), answered=False).state == "SUBMITTING"
 
 
+@pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize(
-    ("age_s", "state", "final"),
+    ("sending", "state", "final"),
     [
-        (1.0, "SUBMITTING", False),
-        (SUBMITTED_WITHIN_S - 1, "SUBMITTING", False),
-        (SUBMITTED_WITHIN_S + 1, "NOT_SUBMITTED", True),
+        (Sending.UNDER_WAY, "SUBMITTING", False),
+        (Sending.ENDED, "NOT_SUBMITTED", True),
+        (Sending.NEVER, "NOT_SUBMITTED", True),
     ],
 )
-def test_a_run_without_a_job_is_not_declared_so_before_sbatch_must_have_answered(
-    age_s: float, state: str, final: bool
+def test_a_run_without_a_job_is_declared_so_only_where_nobody_can_submit_it(
+    sending: Sending, state: str, final: bool, answered: bool
 ) -> None:
-    status = decide(of=run(job_id=None, created_s=NOW - age_s))
+    status = decide(of=run(job_id=None), sending=sending, answered=answered)
+    if not answered and sending is Sending.ENDED:  # the scheduler may know a job, and has to say that it does not
+        state, final = "SUBMITTING", False
     assert (status.state, status.final) == (state, final)
 
 
+def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
+    lost = run(job_id=None, created_s=NOW - 5)
+    first = decide(of=lost, sending=Sending.ENDED)
+    assert (first.state, first.missed_s) == ("SUBMITTING", NOW)
+    soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + MISSED_FOR_S - 1)
+    assert (soon.state, soon.missed_s) == ("SUBMITTING", NOW)
+    later = decide(last=soon, of=lost, sending=Sending.ENDED, now_s=NOW + MISSED_FOR_S)
+    assert (later.state, later.final) == ("NOT_SUBMITTED", True)
+    found = decide(JobInfo("4711", "PENDING"), last=soon, of=lost, sending=Sending.ENDED)
+    assert (found.state, found.missed_s) == ("PENDING", None)
+
+
 def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tmp_path: Path) -> None:
-    last = LastStatus("RUNNING", 500.0)
+    last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
     status = decide(None, attempt(tmp_path), last)
     assert (status.state, status.final) == ("UNKNOWN", False)
     assert status.reason is not None
@@ -142,9 +161,44 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tm
     assert decide(None, attempt(tmp_path), status) == status
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does(cancelled: bool) -> None:
+    last = LastStatus("RUNNING", 500.0, elapsed_s=5)
+    first = decide(None, None, last, cancelled=cancelled)
+    assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
+    assert "left it out" in (first.reason or "")
+    soon = decide(None, None, first, cancelled=cancelled, now_s=NOW + MISSED_FOR_S - 1)
+    assert soon == first
+    later = decide(None, None, soon, cancelled=cancelled, now_s=NOW + MISSED_FOR_S)
+    assert later.state == ("CANCELLED" if cancelled else "UNKNOWN")
+
+
+def test_a_job_that_waited_and_was_cancelled_is_gone_at_once() -> None:
+    assert decide(None, None, LastStatus("PENDING", 500.0), cancelled=True).state == "CANCELLED"
+    assert decide(None, None, LastStatus("PENDING", 500.0), cancelled=True, answered=False).state == "PENDING"
+
+
+def test_a_job_that_was_just_submitted_and_is_left_out_waits() -> None:
+    status = decide(of=run(created_s=NOW - 1))
+    assert (status.state, status.final, status.missed_s) == ("PENDING", False, NOW)
+
+
+def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(tmp_path: Path) -> None:
+    alive = Attempt(tmp_path, 0, "4711", "node1", STARTED, None, NOW - 40)
+    last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
+    assert decide(None, alive, last).state == "RUNNING"
+
+
+def test_who_ended_a_job_is_not_given_up_at_the_first_answer_that_leaves_it_out(tmp_path: Path) -> None:
+    told = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0))
+    assert decide(None, told, LastStatus("RUNNING", 500.0)).state == "RUNNING"
+    assert decide(None, told, LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)).state == "UNKNOWN"
+
+
 def test_a_job_that_is_known_again_after_an_empty_answer_is_shown_again() -> None:
     lost = decide(None, None, LastStatus("RUNNING", 500.0))
-    assert decide(JobInfo("4711", "RUNNING"), None, lost).state == "RUNNING"
+    known = decide(JobInfo("4711", "RUNNING"), None, lost)
+    assert (known.state, known.missed_s, known.reason) == ("RUNNING", None, None)
 
 
 def test_a_waiting_job_that_hpcrun_cancelled_and_nobody_knows_was_cancelled() -> None:
@@ -153,5 +207,102 @@ def test_a_waiting_job_that_hpcrun_cancelled_and_nobody_knows_was_cancelled() ->
 
 
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    status = decide(None, Attempt(tmp_path, "4711", STARTED, ExitRecord(0, "", 9_500.0)))
+    status = decide(None, Attempt(tmp_path, 0, "4711", "node1", STARTED, ExitRecord(0, "", 9_500.0), STARTED))
     assert (status.state, status.hosts) == ("COMPLETED", None)
+
+
+# --- being started again --------------------------------------------------------------------------------------
+
+
+def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -> ExitRecord:
+    return ExitRecord(status, "", 9_500.0, message, reason, again)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "says"),
+    [
+        ("time_limit", "TIMEOUT", "time limit, not started again"),
+        ("preemption", "PREEMPTED", "preempted, not started again"),
+        ("node_failure", "NODE_FAIL", "a node failed, not started again"),
+        ("failure", "FAILED", "failed, not started again"),
+    ],
+)
+def test_at_the_last_attempt_the_scripts_reason_is_the_state(
+    reason: str, state: str, says: str, tmp_path: Path
+) -> None:
+    ended = attempt(tmp_path, stopped(reason, again=False, message="not started again"))
+    status = decide(JobInfo("4711", "FAILED", "NonZeroExitCode", exit_status=124), ended)
+    assert (status.state, status.final, status.reason) == (state, True, says)
+
+
+@pytest.mark.parametrize("word", ["CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"])
+def test_a_state_that_says_more_than_failed_is_slurms_to_say(word: str, tmp_path: Path) -> None:
+    ended = attempt(tmp_path, stopped("preemption", again=False))
+    assert decide(JobInfo("4711", word), ended).state == word
+
+
+def test_a_forgotten_job_that_was_stopped_at_its_last_attempt_is_known_by_the_record(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, stopped("time_limit", again=False, message="not started again"))
+    status = decide(None, ended)
+    assert (status.state, status.final) == ("TIMEOUT", True)
+    assert status.reason == "time limit, not started again"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_between_two_attempts_a_job_is_not_over(answered: bool, tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
+    status = decide(None, ended, answered=answered)
+    assert (status.state, status.final, status.reason) == ("PENDING", False, "to be started again")
+
+
+def test_one_that_was_to_start_again_and_is_gone_is_unknown(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(124, "", NOW - ALIVE_WITHIN_S - 1, "", "time_limit", True))
+    status = decide(None, ended)
+    assert (status.state, status.final) == ("UNKNOWN", False)
+
+
+def test_one_that_was_cancelled_between_two_attempts_was_cancelled(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
+    status = decide(None, ended, cancelled=True)
+    assert (status.state, status.final) == ("CANCELLED", True)
+
+
+def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
+    return Attempt(Path("/nowhere"), number, "4711", "node1", STARTED, exit_, STARTED)
+
+
+RUNNING = LastStatus("RUNNING", NOW)
+PENDING = LastStatus("PENDING", NOW)
+
+
+def test_before_the_first_start_there_is_no_attempt_to_speak_of() -> None:
+    assert with_attempts(PENDING, []) == PENDING
+
+
+@pytest.mark.parametrize(
+    ("ended", "before"),
+    [
+        (stopped("time_limit", again=True), "time limit"),
+        (stopped("preemption", again=True), "preempted"),
+        (stopped("node_failure", again=True), "a node failed"),
+        (stopped("requeued", again=True), "requeued by Slurm or an administrator"),
+        (stopped("failure", again=True, status=3), "exit status 3"),
+        (stopped("", again=False, status=9), "exit status 9"),
+        (stopped("a_word_of_a_later_hpcrun", again=True, status=4), "exit status 4"),
+        (None, "no word from node1: a node failed"),
+    ],
+)
+def test_the_attempt_before_is_said_to_have_ended_by(ended: ExitRecord | None, before: str) -> None:
+    status = with_attempts(RUNNING, [numbered(1), numbered(0, ended)])
+    assert (status.attempt, status.before) == (1, before)
+
+
+def test_a_job_that_waits_to_be_started_again_is_at_its_next_attempt() -> None:
+    status = with_attempts(PENDING, [numbered(1, stopped("preemption", again=True)), numbered(0)])
+    assert (status.attempt, status.before) == (2, "preempted")
+
+
+def test_a_job_that_is_over_is_at_its_last_attempt() -> None:
+    over = LastStatus("TIMEOUT", NOW, final=True)
+    status = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0, None)])
+    assert (status.attempt, status.before) == (1, "no word from node1: a node failed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.submit import Prepared, choose_profile, prepare
+from hpcrun.actions.prepare import Prepared, choose_profile, prepare
 from hpcrun.errors import HpcrunError, ProfileError, UsageError
 from hpcrun.job.resources import Machine
 from hpcrun.profiles.config import Config

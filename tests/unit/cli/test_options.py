@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 
-from hpcrun.cli.options import JobOptions, takes_job
+from hpcrun.cli.options import JobOptions, takes_job, takes_job_options
 from hpcrun.job.directives import OPTIONS
 from hpcrun.job.request import JobRequest, option_of, read_request
 
@@ -60,6 +60,7 @@ def parse(*args: str) -> dict[str, Any]:
         (["--python", "/x"], "python", "/x"),
         (["--workdir", "/x"], "workdir", "/x"),
         (["--mail-user", "me", "--mail-type", "END"], "mail_type", "END"),
+        (["--preflight"], "preflight", True),
         (["-m"], "module", True),
         (["--module"], "module", True),
         (["--dry-run"], "dry_run", True),
@@ -110,6 +111,24 @@ def test_an_unknown_option_or_a_missing_script_is_refused(args: list[str]) -> No
 def test_every_field_of_a_request_has_an_option_and_every_option_a_field() -> None:
     options = set(get_type_hints(JobOptions)) - {"profile"}
     assert options == set(JobRequest.model_fields) - {"script", "args"}
+
+
+def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
+    seen: list[dict[str, Any]] = []
+    app = typer.Typer()
+
+    @app.command()
+    @takes_job_options(without=("profile", "module"))
+    def command(asked: dict[str, Any], profile: str = "mine") -> None:
+        seen.append(asked | {"own": profile})
+
+    app(["--profile", "other", "--gpus", "4"], standalone_mode=False)
+    (asked,) = seen
+    assert {name: value for name, value in asked.items() if value} == {"gpus": "4", "own": "other"}
+    assert set(asked) == set(JobRequest.model_fields) - {"script", "args", "module"} | {"own"}
+    for args in (["train.py"], ["--module"]):
+        with pytest.raises(typer.TyperException):
+            app(args, standalone_mode=False)
 
 
 def names() -> dict[str, tuple[str | None, list[str]]]:

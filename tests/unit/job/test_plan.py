@@ -242,3 +242,15 @@ def test_the_same_request_makes_the_same_plan() -> None:
     python = PythonEnvironment("python3", "the first on the job's PATH")
     assert plan(cpu_cluster(), python=python, gpus="0") == plan(cpu_cluster(), python=python, gpus="0")
     assert plan().python == PYTHON
+
+
+def test_a_preflight_is_compared_with_what_the_profile_says() -> None:
+    card = {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900}
+    profile = cluster(card=card, fabric={"bandwidth_gbit_s": 400})
+    decided = plan(profile, preflight=True)
+    assert decided.preflight == "first"
+    assert dict(decided.rates) == {
+        "bf16-tflops": 989, "fp16-tflops": 989, "nvlink-gb-s": 900, "fabric-gbit-s": 400,
+    }  # fmt: skip
+    assert (plan(profile).preflight, plan(profile, preflight=False).rates) == (None, ())
+    assert plan(cluster(), preflight="only").rates == ()

@@ -108,3 +108,9 @@ def test_a_request_cannot_be_changed() -> None:
 def test_a_request_that_was_recorded_is_read_back_the_same() -> None:
     asked = request(gpus="a100:4", nodes=2, env=["A=b"], walltime_s="36h", memory_mb="64G", args=["--x", "1"])
     assert JobRequest(**asked.model_dump()) == asked
+
+
+def test_the_size_of_a_snapshot_is_no_memory() -> None:
+    assert read_request({"script": "x", "snapshot_limit_mb": "1G"}).snapshot_limit_mb == 1024
+    with pytest.raises(UsageError, match="--snapshot-limit: '1K' is less than a megabyte; write it as 200M or 1G"):
+        read_request({"script": "x", "snapshot_limit_mb": "1K"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.submit import prepare
+from hpcrun.actions.prepare import prepare
 from hpcrun.job.resources import Machine
 from hpcrun.job.secrets import is_secret
 from hpcrun.runs.store import RunStore

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.job.state import STATES, base_state, is_terminal
+from hpcrun.job.state import STATES, base_state, is_silent, is_terminal
 
 OVER = ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
         "OUT_OF_MEMORY", "REVOKED", "NOT_SUBMITTED"]  # fmt: skip
@@ -41,6 +41,7 @@ def test_a_state_never_seen_before_is_shown_as_it_is_and_not_taken_for_the_end()
         ("running", "RUNNING"),
         ("", "UNKNOWN"),
         ("  ", "UNKNOWN"),
+        ("+", "UNKNOWN"),
     ],
 )
 def test_slurm_s_text_is_reduced_to_the_state(text: str, state: str) -> None:
@@ -50,3 +51,12 @@ def test_slurm_s_text_is_reduced_to_the_state(text: str, state: str) -> None:
 @given(st.text())
 def test_any_text_is_a_state(text: str) -> None:
     assert isinstance(base_state(text), str)
+
+
+@pytest.mark.parametrize(
+    ("node_state", "silent"),
+    [("idle", False), ("allocated", False), ("draining", False), ("idle~", False), ("down", True), ("down*", True),
+     ("allocated*", True), ("completing*", True), ("DOWN", True)],
+)  # fmt: skip
+def test_a_node_that_does_not_respond_is_silent(node_state: str, silent: bool) -> None:
+    assert is_silent(node_state) is silent

@@ -34,7 +34,7 @@ def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch
     ("text", "line", "message", "hint"),
     [
         ("profil: a100\n", 1, "unknown key 'profil'", "did you mean 'profile'?"),
-        ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", "there are: profile, runs, time, account"),
+        ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", "there are: profile, runs, time, account, metrics"),
         ("profile: true\n", 1, "profile takes text, not True", None),
         ("profile: a\nruns: [a]\n", 2, "runs takes text, not ['a']", None),
         ("profile: a\nprofile: b\n", 2, "the key 'profile' stands here a second time", None),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +63,23 @@ def test_the_shipped_files_fit_it(path: Any) -> None:
 def test_it_knows_right_from_wrong(data: dict[str, Any], fits: bool) -> None:
     schema = profile_schema()
     assert allows(schema, data, schema["$defs"]) is fits
+
+
+def test_the_shipped_copy_says_the_same() -> None:
+    kept = json.loads((SHIPPED / "schema.json").read_text())
+    assert kept == profile_schema(), "hpcrun profile schema > cluster_profiles/schema.json"
+
+
+@pytest.mark.parametrize("path", PARTS, ids=lambda path: path.stem)
+def test_every_shipped_file_leads_an_editor_to_it(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    said, _, schema = first.partition("=")
+    assert said == "# yaml-language-server: $schema"
+    assert (path.parent / schema).resolve() == (SHIPPED / "schema.json").resolve()
+
+
+def test_it_is_no_profile() -> None:
+    assert "schema" not in profile_names([SHIPPED])
 
 
 def test_there_is_something_to_check() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.runs.attempt import ExitRecord, attempts_folder, first_failure, last_attempt, ranks
+from hpcrun.runs.attempt import ExitRecord, attempts, attempts_folder, first_failure, last_attempt, ranks
 from tests.unit.given import write
 
 
@@ -103,3 +103,35 @@ def test_where_every_rank_ended_well_none_failed(tmp_path: Path) -> None:
     rank_exit(tmp_path, 0, 0, 1.0)
     write(tmp_path / "rank-1.exit", "{")
     assert first_failure(tmp_path) is None
+
+
+def test_attempts_come_newest_first_and_are_read_as_they_are_wanted(tmp_path: Path) -> None:
+    for number in (0, 1, 10):
+        attempt(tmp_path, number)
+    assert [found.number for found in attempts(tmp_path)] == [10, 1, 0]
+    assert list(attempts(tmp_path, element=7)) == []
+
+
+def test_why_an_attempt_ended_and_whether_it_is_started_again(tmp_path: Path) -> None:
+    attempt(tmp_path, status=124, signal="", ended=200.0, message="", reason="time_limit", again=True)
+    found = last_attempt(tmp_path)
+    assert found is not None
+    assert found.exit == ExitRecord(124, "", 200.0, "", "time_limit", True)
+
+
+def test_a_sign_of_life_is_later_than_the_start(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    for text, alive_s in (("", 100.5), ("90", 100.5), ("160", 160.0)):
+        write(folder / "heartbeat", text)
+        found = last_attempt(tmp_path)
+        assert found is not None
+        assert found.alive_s == alive_s
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"started": "soon", "job_id": 1, "host": "a"}', '{"started": null}', "\x00\xff"]
+)
+def test_an_attempt_whose_start_was_overwritten_hides_no_other(text: str, tmp_path: Path) -> None:
+    for number, said in ((0, '{"job_id": "1", "host": "a", "started": 5}'), (1, text)):
+        write(attempts_folder(tmp_path) / str(number) / "start", said)
+    assert [attempt.number for attempt in attempts(tmp_path)] == [0]

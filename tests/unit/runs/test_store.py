@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.record import LastStatus
-from hpcrun.runs.store import DamagedRunError, RunStore, replace_file
+from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore, replace_file
 from tests.unit.given import run, write
 
 OLD, NEW = "20260101-000000-a-0000", "20260102-000000-b-0000"
@@ -118,6 +120,40 @@ def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> Non
     assert store.active_ids() == [OLD]
 
 
+def test_a_copied_folder_is_not_taken_for_the_run_it_was_copied_from(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    shutil.copytree(store.create(run(OLD), ""), tmp_path / NEW)
+    with pytest.raises(DamagedRunError, match=f"it is the record of {OLD}"):
+        store.load(NEW)
+
+
+def test_a_run_that_is_being_made_is_of_one_process(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    write(tmp_path / "active" / OLD, "")
+    with pytest.raises(RunExistsError):
+        store.create(run(OLD), "")
+    assert store.active_ids() == [OLD]
+    assert store.run_ids() == []
+
+
+def test_a_final_status_that_a_slower_process_replaced_is_found_out_again(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    store.save_status(OLD, LastStatus("COMPLETED", 2.0, final=True))
+    store.save_status(OLD, LastStatus("RUNNING", 1.0))
+    assert store.active_ids() == [OLD]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_runs_folder_is_made_private_whatever_the_umask(elsewhere: bool, tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        RunStore(tmp_path / "runs").create(run(OLD), "", tmp_path / "scratch" if elsewhere else None)
+    finally:
+        os.umask(old)
+    assert (tmp_path / "runs").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     store.create(run(OLD, job_id=None), "")
@@ -169,3 +205,11 @@ def test_a_file_is_replaced_or_left_and_nothing_lies_beside_it(tmp_path: Path) -
     with full_disk(), pytest.raises(OSError, match="File too large"):
         replace_file(path, "x" * 100)
     assert (path.read_text(), files(tmp_path)) == ("new", ["a.json"])
+
+
+def test_programs_lie_where_the_script_looks_for_them(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    folder = store.create(run(OLD), "", files={"preflight/node.py": "print(1)\n"})
+    assert (folder / "preflight/node.py").read_text() == "print(1)\n"
+    store.delete(OLD)
+    assert files(tmp_path) == []

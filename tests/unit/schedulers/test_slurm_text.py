@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +11,16 @@ from hypothesis import strategies as st
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
+    find_in_sacct_lines,
+    node_states_command,
     parse_clock,
     parse_cluster_name,
+    parse_node_states,
     parse_sacct,
     parse_squeue,
     parse_submitted,
     sacct_command,
+    sacct_lines_command,
     squeue_command,
     submission_is_uncertain,
 )
@@ -134,3 +140,27 @@ def test_a_failure_that_may_have_submitted_is_told_from_one_that_did_not(stderr:
 )
 def test_the_cluster_s_name_is_found(conf: str, name: str | None) -> None:
     assert parse_cluster_name(conf) == name
+
+
+def test_a_node_has_one_state_however_many_partitions_it_has() -> None:
+    text = "a100-1 completing*\na100-1 completing*\na100-2 idle\n\nslurm_load_node error: no answer\n"
+    assert parse_node_states(text) == {"a100-1": "completing*", "a100-2": "idle"}
+    assert node_states_command("a100-[1-2]")[-2:] == ["--nodes=a100-[1-2]", "--format=%N %T"]
+
+
+def test_a_job_is_found_in_accounting_by_the_folder_of_its_script() -> None:
+    def row(job_id: str, state: str, run_id: str) -> str:
+        line = f"sbatch --output=/r/{run_id}/batch.log /r/{run_id}/.submission_file_ab.sh"
+        return SEPARATOR.join([job_id, state, "3:0", "5", "10", "node1", "None", line])
+
+    answer = "\n".join([row("1", "FAILED", "a"), row("2", "COMPLETED", "ab"), row("3", "FAILED", "a"), "noise", ""])
+    found = find_in_sacct_lines(answer, "a")
+    assert found is not None
+    assert (found.job_id, found.state, found.exit_status) == ("3", "FAILED", 3)
+    assert find_in_sacct_lines(answer, "b") is None
+    assert find_in_sacct_lines("sacct: error: Invalid field requested: SubmitLine", "a") is None
+
+
+def test_accounting_is_asked_from_a_minute_before() -> None:
+    (start,) = [word for word in sacct_lines_command(120.0) if word.startswith("--starttime=")]
+    assert datetime.fromisoformat(start.removeprefix("--starttime=")) == datetime.fromtimestamp(60.0)

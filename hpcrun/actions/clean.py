@@ -1,0 +1,144 @@
+"""clean: which run folders can go, and removing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcrun.actions.status import RunStatus
+from hpcrun.errors import HpcrunError
+from hpcrun.job import state
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.size import Size, run_size
+from hpcrun.runs.store import RunStore
+
+DEFAULT_AGE_S = 30 * 86400
+"""What ``clean`` takes for old where nothing else says which runs it should remove."""
+SILENT_FOR_S = 86400.0
+"""A run of which nobody knows the end may be removed, where it is asked for, after so long without a sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanChoice:
+    """Which runs to remove.
+
+    Attributes:
+        older_than_s: those that ended at least so many seconds ago; None for any age.
+        states: those in one of these states; empty for any.
+        keep: but not the newest so many of them.
+        named: they were named one by one.
+        checkpoints: those with checkpoints too.
+    """
+
+    older_than_s: int | None = None
+    states: frozenset[str] = frozenset()
+    keep: int = 0
+    named: bool = False
+    checkpoints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that could be removed.
+
+    Attributes:
+        ended_s: when it ended, in seconds since the epoch.
+        kept: why it stays all the same, None for one that goes.
+    """
+
+    item: RunStatus
+    ended_s: float
+    size: Size
+    kept: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """What would be removed, oldest first, and what was asked for and stays."""
+
+    going: tuple[Candidate, ...]
+    staying: tuple[Candidate, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes that would be freed."""
+        return sum(candidate.size.total for candidate in self.going)
+
+    @property
+    def checkpoints(self) -> int:
+        """Bytes of checkpoints among them."""
+        return sum(candidate.size.checkpoints for candidate in self.going)
+
+
+def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float) -> CleanPlan:
+    """Decide which runs go: never one that may still live, nor one whose folder is not its own.
+
+    Args:
+        runs: all there are to choose from, oldest first, as just asked.
+    """
+    chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
+    if choice.keep:
+        chosen = chosen[: -choice.keep]
+    found = [_candidate(item, choice, store, now_s) for item in chosen]
+    return CleanPlan(
+        tuple(candidate for candidate in found if candidate.kept is None),
+        tuple(candidate for candidate in found if candidate.kept is not None),
+    )
+
+
+def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
+    """Remove what a plan says, and what killed processes left lying about a day ago or before.
+
+    Returns:
+        what is gone, and the failures.
+    """
+    gone, errors = [], []
+    for candidate in plan.going:
+        try:
+            store.delete(candidate.item.run.run_id)
+        except HpcrunError as error:
+            errors.append(error)
+        else:
+            gone.append(candidate)
+    store.remove_leftovers(now_s - SILENT_FOR_S)
+    return gone, errors
+
+
+def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
+    if choice.states and item.status.state not in choice.states:
+        return False
+    if choice.older_than_s is not None and now_s - _ended_s(item) < choice.older_than_s:
+        return False
+    # a live one is spoken of only where it was asked for by name or by its state
+    return item.status.final or choice.named or bool(choice.states)
+
+
+def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: float) -> Candidate:
+    ended_s, size = _ended_s(item), run_size(item.folder)
+    kept = _lives(item, ended_s, now_s)
+    if kept is None and not store.is_own_folder(item.run.run_id):
+        kept = "its folder is a link to something that is not this run's"
+    if kept is None and size.checkpoints and not choice.checkpoints:
+        kept = "it has checkpoints"
+    return Candidate(item, ended_s, size, kept)
+
+
+def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
+    """Say why a run may still live, None where it cannot."""
+    if item.status.final:
+        return None
+    if item.stale:
+        return f"it was {item.status.state} when last heard of, and may still be"
+    if item.status.state != state.UNKNOWN:
+        return f"it is {item.status.state}"
+    return None if now_s - ended_s > SILENT_FOR_S else "nobody knows whether it is over"
+
+
+def _ended_s(item: RunStatus) -> float:
+    """Return when a run ended, or last gave a sign of life, in seconds since the epoch."""
+    attempt = last_attempt(item.folder)
+    if attempt is None:
+        return item.run.created_s + (item.status.elapsed_s or 0)
+    if attempt.exit is not None:
+        return attempt.exit.ended_s
+    return max(attempt.alive_s, attempt.started_s + (item.status.elapsed_s or 0))

@@ -1,0 +1,150 @@
+"""doctor: a profile against the live cluster. Pure judgement: plans of its largest jobs beside what Slurm says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from hpcrun.actions.detect_types import why_closed
+from hpcrun.actions.doctor.check import PROFILE, Check, Level, not_checked
+from hpcrun.actions.doctor.nodes import judge_nodes
+from hpcrun.actions.doctor.target import Target
+from hpcrun.errors import nearest
+from hpcrun.job.units import format_time
+from hpcrun.schedulers.detect import ClusterFacts, Trial
+from hpcrun.schedulers.detect_text import Association, Partition
+from hpcrun.schedulers.slurm_text import refusal_hint
+
+
+def judge_profile(targets: Sequence[Target], facts: ClusterFacts, trials: Sequence[Trial]) -> list[Check]:
+    """Return how a profile fits the cluster. What depends on a thing that is wrong is not judged."""
+    checks: list[Check] = []
+    for target in targets:
+        here, found = judge_partition(target, facts)
+        checks += [*found, *judge_account(target, facts), *judge_qos(target, here, facts)]
+        if here:
+            checks += judge_nodes(target, here, facts)
+    if trials and targets:
+        checks = _heard(checks, targets[0], trials)
+        checks.append(judge_trials(trials, targets[0], others=[check for check in checks if check.level == "red"]))
+    return list(dict.fromkeys(checks))  # several types share a partition, an account
+
+
+def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition], list[Check]]:
+    """Return the partitions of a job that are there and open, and what to say of all that it names."""
+    known = {partition.name: partition for partition in facts.partitions}
+    names = target.partitions or tuple(name for name, partition in known.items() if partition.default)
+    if not names:
+        fix = target.set_partition(facts) or f"`sinfo -s` lists them: {', '.join(known)}"
+        return [], [Check(PROFILE, "partition", "red", "none is named, and the cluster has no default one", fix)]
+    here, checks = [], []
+    for name in names:
+        partition = known.get(name)
+        if partition is None:
+            close = nearest(name, list(known))
+            fix = target.set_partition(facts, close) or f"there are: {', '.join(known)}"
+            checks.append(Check(PROFILE, f"partition {name}", "red", "there is no such partition", fix))
+            continue
+        account = target.plan.directive("account")
+        why = None if facts.user == "root" else why_closed(partition, facts, account)
+        if why:
+            fix = target.set_partition(facts) or "ask the site for access"
+            checks.append(Check(PROFILE, f"partition {name}", "red", f"you may not use it: {why}", fix))
+            continue
+        here.append(partition)
+        limit = format_time(partition.max_s) if partition.max_s else "no time limit"
+        preempted = f"; other jobs displace those in it ({partition.preempted})" if partition.preempted else ""
+        checks.append(Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}"))
+    return here, checks
+
+
+def judge_account(target: Target, facts: ClusterFacts) -> list[Check]:
+    """Judge whether the account that is charged is the person's."""
+    account, mine = target.plan.directive("account"), facts.associations
+    if mine is None:
+        return [not_checked(PROFILE, "account, qos", "sacctmgr gives no answer")] if account else []
+    names = list(dict.fromkeys(association.account for association in mine))
+    enforced = _enforces(facts, "associations", "limits", "safe", "qos")
+    if account is None:
+        if names or not enforced:
+            return []
+        return [Check(PROFILE, "account", "red", "you have none on this cluster", "ask the site for an account")]
+    name = f"account {account}"
+    if account in names:
+        return [Check(PROFILE, name, "green", "yours")]
+    seen = f"not yours; yours: {', '.join(names) or 'none'}"
+    fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` of the profile, says so"
+    if account == target.profile.account:
+        fix = f"hpcrun profile set {shlex.quote(target.asked)} account={names[0]}" if names else "ask the site for it"
+    return [Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)]
+
+
+def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
+    """Judge whether the quality of service is the person's, and one that its partitions take."""
+    qos, account = target.plan.directive("qos"), target.plan.directive("account")
+    if qos is None:
+        return []
+    name = f"qos {qos}"
+    for partition in partitions:
+        if (partition.qos and qos not in partition.qos) or qos in partition.denied_qos:
+            takes = (
+                f"it takes {', '.join(partition.qos)}" if partition.qos else f"not {', '.join(partition.denied_qos)}"
+            )
+            seen = f"partition {partition.name} does not take it; {takes}"
+            others = [one for one in partition.qos if one in _qos_of(facts.associations or (), account)]
+            return [Check(PROFILE, name, "red", seen, target.set_("qos", others[0] if others else "null"))]
+    if facts.associations is None:
+        return []
+    mine = _qos_of(facts.associations, account)
+    if qos in mine:
+        return [Check(PROFILE, name, "green", "yours")]
+    level: Level = "red" if _enforces(facts, "qos") else "yellow"
+    fix = target.set_("qos", mine[0] if mine else "null") if qos == target.profile.qos else "SBATCH_QOS says so"
+    return [Check(PROFILE, name, level, f"not yours; yours: {', '.join(mine) or 'none'}", fix)]
+
+
+def _qos_of(associations: Sequence[Association], account: str | None) -> list[str]:
+    found = [one for one in associations if account in (None, one.account)] or associations
+    return list(dict.fromkeys(qos for one in found for qos in one.qos))
+
+
+def _enforces(facts: ClusterFacts, *what: str) -> bool:
+    """Return whether the cluster enforces one of these (slurm.conf(5), AccountingStorageEnforce)."""
+    said = facts.config.get("AccountingStorageEnforce", "").lower().split(",")
+    return "all" in said or not set(what).isdisjoint(said)
+
+
+def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Check]) -> Check:
+    """Judge what sbatch says of the profile's largest job on one node.
+
+    Args:
+        others: what is red already, and may be why.
+    """
+    first, last = trials[0], trials[-1]
+    name = "sbatch"
+    if first.accepted:
+        return Check(PROFILE, name, "green", f"--test-only accepts {first.form}")
+    if not first.answered:
+        return not_checked(PROFILE, name, f"--test-only: {first.said}")
+    seen = f"--test-only refuses {first.form}: {first.said}"
+    if others:
+        return Check(PROFILE, name, "red", seen, "put right what is red above")
+    if last.accepted:
+        seen += f"; it accepts {last.form}"
+    form = "hpcrun profile detect tries the three forms of asking for GPUs"
+    fix = refusal_hint(first.said) or (form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more")
+    return Check(PROFILE, name, "red", seen, fix)
+
+
+def _heard(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list[Check]:
+    """Return the checks, what only sbatch decides no longer red where it has accepted the job."""
+    if not any(trial.accepted for trial in trials):
+        return checks
+    keys = ("partition", "account", "qos")
+    judged = {f"{key} {value}" for key in keys if (value := target.plan.directive(key))}
+    return [
+        Check(check.group, check.name, "yellow", f"{check.seen}; sbatch accepts it all the same", check.fix)
+        if check.level == "red" and check.name in judged
+        else check
+        for check in checks
+    ]

@@ -1,0 +1,167 @@
+"""explain: why a run failed, from the scheduler's word, the script's records and the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.actions.explain_words import answer, evidence_of, next_command
+from hpcrun.actions.status import RunStatus
+from hpcrun.diagnosis.diagnose import Ended, Facts, Log, diagnose, examine
+from hpcrun.diagnosis.rules import Rule
+from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.job import state
+from hpcrun.runs.attempt import Attempt, last_attempt, rank_exits, ranks
+from hpcrun.runs.logs import rank_log
+from hpcrun.runs.store import BATCH_LOG
+
+_QUICK_RANKS = 8
+_ATTEMPT_BEGINS = "hpcrun: job "
+"""What the script says first in the batch log, which all attempts share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Lines that speak for an answer.
+
+    Attributes:
+        who: whose they are: ``rank 5 on node7``, ``batch script``, ``slurm``.
+        where: file below the run's folder and line, ``elements/0/attempts/0/rank-5.err:12``; None where it is no file.
+        note: what they say in short; empty where they speak for themselves.
+    """
+
+    who: str
+    where: str | None
+    lines: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a run is as it is.
+
+    Attributes:
+        summary: one sentence.
+        rule: name of the rule that knows it, None where none does: then ``summary`` claims nothing.
+        level: ``cause``, or ``symptom`` where the rule names what is mostly behind it; None without a rule.
+        fix: what to do; empty where nothing is known.
+        next: one command to run.
+        unread: logs, or parts of them, that could not be read.
+    """
+
+    item: RunStatus
+    summary: str
+    rule: str | None = None
+    level: str | None = None
+    fix: str = ""
+    source: str = ""
+    rank: int | None = None
+    node: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    next: str = ""
+    unread: tuple[str, ...] = ()
+
+
+def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
+    """Explain a run; one that is not over, or ended well, is said to be so.
+
+    Args:
+        quick: from the beginnings and ends of few logs, which takes a fraction of a second whatever their size.
+    """
+    run, status = item.run, item.status
+    word = run.job_id or run.run_id
+    if not status.final:
+        return Explanation(item, _unfinished(item), next=f"hpcrun status {word}" if status.state != state.RUNNING
+                           else f"hpcrun logs -f {word}")  # fmt: skip
+    if status.state == state.COMPLETED:
+        return Explanation(item, "nothing failed: the job completed", next=f"hpcrun logs {word}")
+    attempt = _attempt_to_explain(item.folder)
+    facts, unread = gather(item.folder, status.state, attempt, rules, quick=quick)
+    found = diagnose(facts, rules)
+    end = facts.ends.get(found.first) if found.first is not None else None
+    cause = found.cause
+    return Explanation(
+        item,
+        answer(item, facts, found, attempt),
+        rule=cause.rule.name if cause else None,
+        level=cause.rule.level if cause else None,
+        fix=cause.fix if cause else "",
+        source=cause.rule.source if cause else "",
+        rank=found.first,
+        node=end.node if end else None,
+        evidence=tuple(Evidence(*parts) for parts in evidence_of(item, facts, found)),
+        next=next_command(item, facts, found),
+        unread=unread,
+    )
+
+
+def _unfinished(item: RunStatus) -> str:
+    status = item.status
+    reason = f" ({status.reason})" if status.reason else ""
+    if status.state == state.RUNNING:
+        return f"the job is running{reason}: there is no end to explain yet"
+    if status.state == state.UNKNOWN:
+        return f"nobody knows what became of the job{reason}"
+    return f"the job is {status.state}{reason}: it has not run yet"
+
+
+def gather(
+    folder: Path, word: str, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
+) -> tuple[Facts, tuple[str, ...]]:
+    """Return what the ranks and the logs of an attempt say, and what could not be read."""
+    scanner = Scanner.of(rules)
+    logs: list[Log] = []
+    unread: list[str] = []
+    ends: dict[int, Ended] = {}
+    if attempt is not None:
+        ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s) for end in rank_exits(attempt.folder)}
+    for path, rank in _paths(folder, attempt, ends, most=_QUICK_RANKS if quick else None):
+        name = str(path.relative_to(folder))
+        try:
+            with path.open("rb") as file:
+                log = examine(name, rank, scanner.scan(file, quick=quick), path.stat().st_mtime)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unread.append(f"{name}: {error.strerror}")
+            continue
+        if not log.scan.whole:
+            unread.append(f"{name}: too long; its beginning and its end were searched")
+        logs.append(_this_attempt(log) if rank is None and attempt is not None and attempt.number else log)
+    return Facts(word, ends, tuple(logs)), tuple(unread)
+
+
+def _paths(
+    folder: Path, attempt: Attempt | None, ends: dict[int, Ended], *, most: int | None
+) -> Iterator[tuple[Path, int | None]]:
+    if attempt is not None:
+        # one that ended well: what its log says of errors did not matter
+        wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
+        wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
+        for rank in wanted[:most]:
+            for stream in ("err", "out"):
+                yield rank_log(attempt.folder, rank, stream).path, rank
+    yield folder / BATCH_LOG, None
+
+
+def _attempt_to_explain(folder: Path) -> Attempt | None:
+    """Return the newest attempt; of several elements, of the first that failed."""
+    try:
+        elements = sorted(int(entry.name) for entry in (folder / "elements").iterdir() if entry.name.isdigit())
+    except OSError:
+        elements = []
+    found = [attempt for element in elements if (attempt := last_attempt(folder, element))]
+    failed = [attempt for attempt in found if attempt.exit is None or attempt.exit.status != 0]
+    return next(iter((*failed, *found)), None)
+
+
+def _this_attempt(log: Log) -> Log:
+    """Leave out what the batch log says of attempts before."""
+    scan = log.scan
+    begins = [place for place, line in enumerate(scan.tail) if line.startswith(_ATTEMPT_BEGINS)]
+    if not begins or scan.first_tail_line is None:
+        return log
+    first = scan.first_tail_line + begins[-1]
+    hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
+    return examine(log.name, log.rank, LogScan(hits, scan.tail[begins[-1] :], first, scan.whole), log.written_s)

@@ -1,0 +1,170 @@
+"""What is said of a diagnosis: the sentence, the evidence in few lines, the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpcrun.actions.status import RunStatus
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log
+from hpcrun.diagnosis.launcher import RootCause, first_root_cause, first_task
+from hpcrun.diagnosis.rules import fill
+from hpcrun.diagnosis.scan import last_lines, line_number
+from hpcrun.diagnosis.traceback import Frame
+from hpcrun.runs.attempt import Attempt
+
+UNKNOWN = "; no rule knows why"
+_LONGEST = 300
+_LAST_LINES = 6
+_MOST_CONSEQUENCES = 2
+_NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
+Parts = tuple[str, str | None, tuple[str, ...], str]
+
+
+def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> str:
+    """Return what happened in one sentence."""
+    status = item.status
+    message = attempt.exit.message if attempt and attempt.exit else ""
+    if found.cause is not None:
+        text = found.cause.text
+        return text if found.cause.rank is None else f"{who(found.cause.rank, facts, found)}: {text}"
+    if message:
+        return message
+    if found.first is not None:
+        end = facts.ends.get(found.first)
+        how = f" with exit status {end.status}" if end and end.by_itself else ""
+        log = _log_of(found.first, facts)
+        said = f": {_short(log.traceback.exception)}" if log and log.traceback else ""
+        return f"{who(found.first, facts, found)}{how}{said}{UNKNOWN}"
+    root = _root(facts)
+    if root is not None:
+        rank = "a rank" if root.rank is None else f"rank {root.rank}"
+        return f"{rank} on {root.host} failed first with exit status {root.exitcode}{UNKNOWN}"
+    log = _log_of(None, facts)
+    if log is not None and log.traceback is not None:
+        return f"the job ended as {status.state}: {_short(log.traceback.exception)}{UNKNOWN}"
+    code = f" with exit status {status.exit_status}" if status.exit_status else ""
+    reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
+    return f"the job ended as {status.state}{code}{reason}{UNKNOWN}"
+
+
+def who(rank: int, facts: Facts, found: Diagnosis) -> str:
+    """Return ``rank 5 on node7 failed first``, as much of it as is known."""
+    end = facts.ends.get(rank)
+    node = f" on {end.node}" if end else ""
+    return f"rank {rank}{node}" + (" failed first" if end and end.by_itself and found.first == rank else "")
+
+
+def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis) -> Iterator[Parts]:
+    """Yield what speaks for the answer: about fifteen lines at most."""
+    cause = found.cause
+    if cause is not None and cause.hit is not None and cause.log is not None:
+        frame = _frame_lines(cause.log)
+        if cause.log.traceback and cause.hit.line.strip() == cause.log.traceback.exception:
+            lines = (*frame, _short(cause.hit.line.strip()))
+        else:
+            lines = (_short(cause.hit.line.strip()), *_exception_lines(cause.log))
+        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), tuple(lines), ""
+    else:
+        yield from _best_evidence(facts, found)
+    yield from _launchers_words(facts)
+    for other in found.consequences[:_MOST_CONSEQUENCES]:
+        if other.log is not None and other.hit is not None:
+            yield (
+                _name(other.log, facts),
+                _at(other.log, other.hit.number),
+                (_short(other.hit.line.strip()),),
+                other.text,
+            )
+    status = item.status
+    code = f", exit status {status.exit_status}" if status.exit_status else ""
+    signal = f", signal {status.signal}" if status.signal else ""
+    hosts = f", on {status.hosts}" if status.hosts else ""
+    reason = f", {status.reason}" if status.reason else ""
+    yield (
+        "Slurm" if item.run.scheduler == "slurm" else "this machine",
+        None,
+        (f"{status.state}{code}{signal}{reason}{hosts}",),
+        "",
+    )
+
+
+def _best_evidence(facts: Facts, found: Diagnosis) -> Iterator[Parts]:
+    """Yield the last traceback or the last lines of the rank that failed first, else of the batch script."""
+    log = _log_of(found.first, facts) or _log_of(None, facts)
+    if log is None:
+        return
+    if log.traceback is not None:
+        yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
+        return
+    lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
+    yield _name(log, facts), _at(log, line_number(log.scan, len(log.scan.tail) - 1)), lines, "its last lines"
+
+
+def _launchers_words(facts: Facts) -> Iterator[Parts]:
+    log = next((log for log in facts.logs if log.rank is None), None)
+    if log is None:
+        return
+    task = first_task(log.scan.tail)
+    if task is not None:
+        yield "srun", _at(log, line_number(log.scan, task[0])), (_short(task[2]),), ""
+    root = _root(facts)
+    if root is not None and not facts.ends:
+        rank = "a rank" if root.rank is None else f"rank {root.rank}"
+        lines = tuple(_short(line) for line in last_lines(root.words, _LAST_LINES))
+        yield f"torchrun: {rank} on {root.host}", _at(log, line_number(log.scan, root.position)), lines, ""
+
+
+def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
+    """Return one command that shows more, or checks what is wrong."""
+    run = item.run
+    if found.cause is not None and found.cause.rule.next:
+        values = {"run": run.job_id or run.run_id, "profile": run.profile, "nodes": str(run.nodes),
+                  "rank": str(found.first or 0)}  # fmt: skip
+        return fill(found.cause.rule.next, values)
+    log = found.cause.log if found.cause else None
+    rank = found.first if log is None else log.rank
+    if rank is None:
+        has_batch = any(log.rank is None and log.scan.tail for log in facts.logs)
+        return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
+    return f"hpcrun logs --rank {rank} {run.job_id or run.run_id}"
+
+
+def _log_of(rank: int | None, facts: Facts) -> Log | None:
+    """Return the log of a rank that says most: one with a traceback, else stderr before stdout."""
+    mine = [log for log in facts.logs if log.rank == rank and any(line.strip() for line in log.scan.tail)]
+    return next((log for log in mine if log.traceback), mine[0] if mine else None)
+
+
+def _root(facts: Facts) -> RootCause | None:
+    log = next((log for log in facts.logs if log.rank is None), None)
+    return first_root_cause(log.scan.tail) if log else None
+
+
+def _exception_lines(log: Log) -> tuple[str, ...]:
+    return (*_frame_lines(log), _short(log.traceback.exception)) if log.traceback else ()
+
+
+def _frame_lines(log: Log) -> tuple[str, ...]:
+    frames = log.traceback.frames if log.traceback else ()
+    own = log.traceback.user_frame if log.traceback else None
+    shown = [frame for frame in (own, frames[-1] if frames else None) if frame is not None]
+    return tuple(dict.fromkeys(map(_frame_text, shown)))
+
+
+def _frame_text(frame: Frame) -> str:
+    return _short(f"{frame.file}:{frame.line} in {frame.function}" + (f": {frame.code}" if frame.code else ""))
+
+
+def _name(log: Log, facts: Facts) -> str:
+    if log.rank is None:
+        return "batch script"
+    end = facts.ends.get(log.rank)
+    return f"rank {log.rank}" + (f" on {end.node}" if end else "")
+
+
+def _at(log: Log, number: int | None) -> str:
+    return log.name if number is None else f"{log.name}:{number}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

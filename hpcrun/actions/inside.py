@@ -1,0 +1,52 @@
+"""Getting into the allocation of a run: where it is, and that it is there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpcrun.actions.status import RunStatus
+from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.runs.attempt import hosts, last_attempt
+from hpcrun.schedulers.step import Allocation
+
+_WHEN = "hpcrun status shows what it waits for"
+
+
+def check_running(item: RunStatus) -> None:
+    """Refuse a run that has no allocation now.
+
+    Raises:
+        PlanError: it is over, waits, or runs elsewhere.
+    """
+    run, status = item.run, item.status
+    if status.final:
+        raise PlanError(
+            f"{run.run_id} is {status.state}: its allocation is gone",
+            hint=f"hpcrun logs {run.run_id} shows what it said",
+        )
+    if status.state != "RUNNING":
+        why = f" ({status.reason})" if status.reason else ""
+        raise PlanError(f"{run.run_id} is {status.state}{why}: only a job that runs has nodes", hint=_WHEN)
+
+
+def nodes_of(item: RunStatus) -> list[str]:
+    """Return the nodes of a run's last attempt, in Slurm's order."""
+    attempt = last_attempt(item.folder)
+    return hosts(attempt.folder) if attempt else []
+
+
+def check_node(item: RunStatus, node: str | None) -> None:
+    """Refuse a node that the run does not have.
+
+    Raises:
+        NotFoundError: it has others.
+    """
+    there = nodes_of(item)
+    if node is not None and there and node not in there:
+        raise NotFoundError(f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(there)}")
+
+
+def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
+    """Return the allocation of a Slurm run that runs."""
+    cpus = item.run.plan.get("cpus_per_node")
+    return Allocation(str(item.run.job_id), item.run.nodes, cpus if isinstance(cpus, int) else None, env)

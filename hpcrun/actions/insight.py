@@ -1,0 +1,103 @@
+"""status --verbose: what waiting runs can expect, what running ones say, what ended ones have used."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.status import RunStatus
+from hpcrun.job import state
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.logs import rank_log, tail
+from hpcrun.schedulers.queue import SlurmQueue, Usage, UserLimit, Waiting
+
+FAR_OFF = 0.25
+"""Advice is given where less than this part was used of what was asked for ..."""
+_WORTH_MB, _WORTH_S, _WORTH_CPU_S = 8 * 1024, 3600, 600
+_SAMPLED_S = 120  # memory is looked at every 30 s (JobAcctGatherFrequency): a shorter job says little
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What Slurm knows besides the states, by job id; each from one question, whatever the number of runs.
+
+    Attributes:
+        limits: QOS → what it allows this user, and what of that is in use.
+    """
+
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    limits: Mapping[str, Sequence[UserLimit]] = field(default_factory=dict)
+
+
+def look_closer(items: Sequence[RunStatus], queue: SlurmQueue) -> Insight:
+    """Ask Slurm about runs of this cluster; one that could not be asked about now (``stale``) is passed over."""
+    ours = [item for item in items if item.run.scheduler == "slurm" and item.run.job_id and not item.stale]
+    waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
+    over = [str(item.run.job_id) for item in ours if item.status.final and item.status.elapsed_s]
+    limited = any((item.status.reason or "").startswith("QOS") for item in ours if not item.status.final)
+    return Insight(queue.waiting(waits), queue.usage(over), queue.user_limits() if limited else {})
+
+
+def last_line(folder: Path, element: int = 0) -> str | None:
+    """Return the last line that rank 0 of a run has written, None where there is none."""
+    attempt = last_attempt(folder, element)
+    if attempt is None:
+        return None
+    for name in ("out", "err"):
+        try:
+            text = tail(rank_log(attempt.folder, 0, name).path, 5)
+        except OSError:
+            continue
+        lines = [part for part in re.split(r"[\r\n]+", text) if part.strip()]
+        if lines:
+            return lines[-1].strip()
+    return None
+
+
+def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
+    """Return what rank 0 of a run noted last with ``log_metrics()``, nothing where it noted nothing."""
+    attempt = last_attempt(folder, element)
+    try:
+        lines = tail(attempt.folder / "rank-0.metrics", 2).splitlines() if attempt else []
+    except OSError:
+        return {}
+    for line in reversed(lines):  # the last may be half written
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        return said if isinstance(said, dict) else {}
+    return {}
+
+
+def advice(usage: Usage, asked_s: int | None, *, completed: bool) -> list[str]:
+    """Return what to ask for next time, where what was asked for was far more than what was used.
+
+    Args:
+        asked_s: the time limit in seconds, None where there was none.
+        completed: it ended well; one that did not says nothing of how much time or memory it needs.
+    """
+    said = []
+    had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb
+    if completed and used_mb and usage.elapsed_s >= _SAMPLED_S and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
+        enough = -(-int(used_mb * 1.3) // 1024)
+        said.append(f"--mem {enough}G would have done: a job that asks for less starts sooner")
+    busy = cpu_efficiency(usage)
+    if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
+        each = usage.cpus // usage.nodes
+        said.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
+    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
+        said.append("it needed a small part of its --time: a shorter one lets it slip into gaps")
+    return said
+
+
+def cpu_efficiency(usage: Usage) -> float | None:
+    """Return the part of the CPU time that was used, None where it was not measured."""
+    if usage.cpu_s is None or not usage.cpus or not usage.elapsed_s:
+        return None
+    return usage.cpu_s / (usage.cpus * usage.elapsed_s)

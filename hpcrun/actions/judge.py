@@ -1,0 +1,216 @@
+"""What to say of a run, from all that is known: the scheduler's answer, the script's records, what was known before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpcrun.job import state
+from hpcrun.job.state import JobInfo, is_terminal
+from hpcrun.runs.attempt import Attempt, ExitRecord
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.submitter import Sending
+
+MISSED_FOR_S = 30.0
+"""An answer that does not name a live job may be a hiccup, or a busy slurmctld has not yet taken a job that was sent to
+it: one that comes so much later is needed to believe it."""
+SUBMITTED_WITHIN_S = 600.0
+"""The first answer that leaves out the job of a submission that is as old is believed."""
+ALIVE_WITHIN_S = 120.0
+"""The script gives a sign of life every 30 s; clocks of two hosts may differ a little."""
+
+_ENDED_BY = {
+    "time_limit": (state.TIMEOUT, "time limit"),
+    "preemption": (state.PREEMPTED, "preempted"),
+    "node_failure": (state.NODE_FAIL, "a node failed"),
+    "cancelled": (state.CANCELLED, "cancelled"),
+    "requeued": (state.UNKNOWN, "requeued by Slurm or an administrator"),
+    "terminated": (state.UNKNOWN, "ended by SIGTERM"),
+    "failure": (state.FAILED, "failed"),
+}
+"""The script's word for why an attempt ended → the state that it is then, and how a person says it."""
+
+
+def judge(
+    run: Run,
+    info: JobInfo | None,
+    attempt: Attempt | None,
+    last: LastStatus | None,
+    *,
+    answered: bool,
+    cancelled: bool,
+    now_s: float,
+    sending: Sending | None = None,
+) -> LastStatus:
+    """Decide what to say of a run, from what is known.
+
+    Args:
+        info: the scheduler's answer; None where it knows nothing of the job, or did not answer.
+        attempt: what the script wrote down.
+        last: what was known before.
+        answered: the scheduler answered, whatever it said.
+        cancelled: ``hpcrun cancel`` was called for it.
+        sending: how far its submission was before the scheduler was asked, for a run without a job.
+    """
+    if info is not None:
+        return _from_scheduler(info, attempt, now_s)
+    if attempt is not None and attempt.exit is not None and attempt.exit.again:
+        return _from_again(run, attempt.exit, answered=answered, cancelled=cancelled, now_s=now_s)
+    if attempt is not None and attempt.exit is not None and (answered or not attempt.exit.signal):
+        status = _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
+        # who ended it may yet be learned from the scheduler's next answer
+        return (_missed(run, last, now_s) if status.state == state.UNKNOWN else None) or status
+    if run.job_id is None:
+        return _without_job(run, last, sending, answered=answered, now_s=now_s)
+    if not answered:
+        return last or _from_start(run, attempt, now_s)
+    if attempt is not None and not cancelled and now_s - attempt.alive_s < ALIVE_WITHIN_S:
+        return _from_start(run, attempt, now_s)
+    gone = LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
+    # Slurm keeps no record of an array's element that was cancelled before it became a job of its own
+    if cancelled and attempt is None and (last is None or last.state == state.PENDING):
+        return gone
+    if missed := _missed(run, last, now_s):
+        return missed
+    if cancelled:
+        return gone
+    seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
+    before = last if last and last.state == state.UNKNOWN else None
+    return before or LastStatus(
+        state.UNKNOWN, now_s, reason=f"the scheduler no longer knows it, and it left no exit record{seen}"
+    )
+
+
+def _without_job(
+    run: Run, last: LastStatus | None, sending: Sending | None, *, answered: bool, now_s: float
+) -> LastStatus:
+    """Judge a run whose job is not known: only where nobody can submit it any more, there is none."""
+    if sending is Sending.NEVER:
+        return LastStatus(
+            state.NOT_SUBMITTED, now_s, final=True, reason="it was stopped before it was submitted; submit it again"
+        )
+    if not answered:
+        return last or _from_start(run, None, now_s)
+    if sending is Sending.UNDER_WAY:
+        return LastStatus(state.SUBMITTING, now_s, reason="sbatch has not answered yet")
+    since_s = last.missed_s if last and last.missed_s is not None else now_s
+    if now_s - since_s < MISSED_FOR_S and now_s - run.created_s < SUBMITTED_WITHIN_S:
+        reason = "sbatch left no answer, and Slurm knows no job yet; ask again in half a minute"
+        return LastStatus(state.SUBMITTING, now_s, reason=reason, missed_s=since_s)
+    return LastStatus(state.NOT_SUBMITTED, now_s, final=True, reason="no job came of it; submit it again")
+
+
+def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | None:
+    """Return what was last known where an answer leaves out a live job and none did so some time before, else None."""
+    if last is None:
+        last = _from_start(run, None, now_s) if now_s - run.created_s < MISSED_FOR_S else None
+    if last is None or last.final or last.state == state.UNKNOWN:
+        return None
+    since_s = now_s if last.missed_s is None else last.missed_s
+    if now_s - since_s >= MISSED_FOR_S:
+        return None
+    reason = "the scheduler's last answer left it out; ask again in half a minute"
+    return replace(last, missed_s=since_s, reason=reason)
+
+
+def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus:
+    exit_ = attempt.exit if attempt else None
+    final = is_terminal(info.state)
+    word, reason = info.state, info.reason
+    if final and exit_ and not exit_.again:
+        # an attempt that was stopped ends with a status of its own, which is a failure to Slurm
+        told, text = _ENDED_BY.get(exit_.reason, (word, ""))
+        if word in (state.FAILED, state.COMPLETED) and told not in (state.UNKNOWN, state.FAILED):
+            word, reason = told, text
+        reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
+        reason = reason or info.reason
+    if word == state.COMPLETED and not (exit_ and exit_.message):
+        reason = None  # squeue keeps the last reason for which it waited
+    status = info.exit_status if info.exit_status is not None else exit_.status if final and exit_ else None
+    return LastStatus(
+        word,
+        now_s,
+        final=final,
+        reason=reason,
+        elapsed_s=info.elapsed_s,
+        limit_s=info.limit_s,
+        hosts=info.hosts,
+        exit_status=status,
+        signal=info.signal,
+    )
+
+
+def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:
+    """Judge a job that only its own exit record speaks of."""
+    exit_ = attempt.exit
+    assert exit_ is not None
+    elapsed_s = max(0, int(exit_.ended_s - attempt.started_s))
+    reason = exit_.message or None
+    told, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
+    if told != state.UNKNOWN:
+        word = told
+        if told != state.FAILED:
+            reason = ", ".join(filter(None, (text, exit_.message)))
+    elif not exit_.signal:
+        word = state.COMPLETED if exit_.status == 0 else state.FAILED
+    elif cancelled:
+        word = state.CANCELLED
+    elif run.walltime_s is not None and elapsed_s >= run.walltime_s:
+        word = state.TIMEOUT
+    else:
+        word = state.UNKNOWN
+        reason = "ended by SIGTERM: cancelled, preempted or out of time; the scheduler has forgotten which"
+    return LastStatus(
+        word, now_s, final=True, reason=reason, elapsed_s=elapsed_s, limit_s=run.walltime_s, hosts=_hosts(attempt),
+        exit_status=exit_.status,
+    )  # fmt: skip
+
+
+def _from_again(run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool, now_s: float) -> LastStatus:
+    """Judge a job of which an attempt had itself started again, and that the scheduler says nothing of."""
+    if answered and cancelled:
+        return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
+    if answered and now_s - exit_.ended_s > ALIVE_WITHIN_S:
+        return LastStatus(state.UNKNOWN, now_s, reason="it was to start again, and the scheduler no longer knows it")
+    return LastStatus(state.PENDING, now_s, reason="to be started again", limit_s=run.walltime_s)
+
+
+def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
+    """Return the status with its attempt, and why the one before that ended.
+
+    Args:
+        newest: the attempts that have started, the newest first.
+    """
+    if not newest:
+        return status
+    here = newest[0]
+    if not status.final and here.exit is not None and here.exit.again:
+        return replace(status, attempt=here.number + 1, before=_ended(here))
+    return replace(status, attempt=here.number, before=_ended(newest[1]) if len(newest) > 1 else None)
+
+
+def _ended(attempt: Attempt) -> str:
+    """Say why an attempt ended. One that left no word was on a node that died, or was killed with its script."""
+    if attempt.exit is None:
+        return f"no word from {attempt.host}: a node failed"
+    reason, status = attempt.exit.reason, attempt.exit.status
+    if reason == "failure" or reason not in _ENDED_BY:
+        return f"exit status {status}"
+    return _ENDED_BY[reason][1]
+
+
+def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
+    if attempt is None:
+        word = state.PENDING if run.job_id else state.SUBMITTING
+        return LastStatus(word, run.created_s, reason="not started when last heard of", limit_s=run.walltime_s)
+    return LastStatus(
+        state.RUNNING, attempt.started_s, elapsed_s=max(0, int(now_s - attempt.started_s)), limit_s=run.walltime_s,
+        hosts=_hosts(attempt),
+    )  # fmt: skip
+
+
+def _hosts(attempt: Attempt) -> str | None:
+    try:
+        return ",".join((attempt.folder / "hosts").read_text("ascii").split())
+    except (OSError, UnicodeDecodeError):
+        return None

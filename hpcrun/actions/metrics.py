@@ -1,0 +1,104 @@
+"""metrics: the numbers of a run, of all its attempts, from what its ranks noted and from their logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.errors import HpcrunError, NotFoundError, nearest
+from hpcrun.runs.attempt import Attempt, attempts, ranks
+from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The numbers of a run.
+
+    Attributes:
+        names: of the metrics, in the order in which they were first said.
+        rows: ordered by rank and step.
+        unreadable: how many lines of the ranks' notes are no metrics.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[MetricsRow, ...]
+    unreadable: int = 0
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that said something."""
+        return tuple(sorted({row.rank for row in self.rows}))
+
+
+def profile_patterns(profile: str, folders: Sequence[Path]) -> tuple[dict[str, str], str | None]:
+    """Return the metrics of the profile of a run, and what to say where it cannot be read now."""
+    from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
+
+    try:
+        return dict(load_profile(profile, folders).profile.metrics), None
+    except HpcrunError as error:
+        return {}, f"the metrics of profile {profile} are left out: {error.message}"
+
+
+def read_metrics(
+    folder: Path,
+    patterns: Mapping[str, str],
+    *,
+    wanted: Sequence[int] | None = None,
+    all_ranks: bool = False,
+    element: int = 0,
+) -> Metrics:
+    """Read the numbers of a run.
+
+    Args:
+        folder: of the run.
+        patterns: metric → regular expression to find it in the logs; one that was noted too is not looked for.
+        wanted: the ranks; None for the first that said something.
+        all_ranks: all of them.
+        element: of a sweep, else 0.
+    """
+    begun = list(reversed(list(attempts(folder, element))))
+    chosen = _all(begun) if all_ranks else wanted
+    if chosen is None:
+        chosen = [rank for attempt in begun for rank in metric_ranks(attempt.folder)] or [0]
+        chosen = [min(chosen)]
+    bad, rows = Unreadable(), []
+    for rank in chosen:
+        notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
+        said = {name for row in notes for name in row.values}
+        missing = {name: re.compile(text) for name, text in patterns.items() if name not in said}
+        finder = LogMetrics(missing)
+        found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing else []
+        rows += join([*found, *notes])
+    return Metrics(tuple(dict.fromkeys(name for row in rows for name in row.values)), tuple(rows), bad.lines)
+
+
+def _all(begun: Sequence[Attempt]) -> list[int]:
+    return sorted({rank for attempt in begun for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))})
+
+
+def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
+    """Return some of the metrics, all where none is named.
+
+    Raises:
+        NotFoundError: there is none of such a name.
+    """
+    if not names:
+        return metrics
+    for name in names:
+        if name not in metrics.names:
+            close = nearest(name, list(metrics.names))
+            listed = f"there are: {', '.join(metrics.names)}"
+            raise NotFoundError(f"there is no metric {name!r}", hint=f"did you mean {close!r}?" if close else listed)
+    kept = (
+        replace(row, values={name: row.values[name] for name in names if name in row.values}) for row in metrics.rows
+    )
+    return replace(metrics, names=tuple(names), rows=tuple(row for row in kept if row.values))
+
+
+def last_rows(metrics: Metrics, number: int | None) -> Metrics:
+    """Return the last rows, all for None."""
+    rows = metrics.rows
+    return metrics if number is None else replace(metrics, rows=rows[max(0, len(rows) - max(0, number)) :])

@@ -1,0 +1,157 @@
+"""Making a run: its record, and all that lies in its folder before the job is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hpcrun import hpcrun_runtime
+from hpcrun.actions.lineage import Lineage
+from hpcrun.actions.prepare import Prepared
+from hpcrun.actions.snapshot import Code, find_tree, list_code
+from hpcrun.actions.surroundings import Surroundings
+from hpcrun.job.parameters import index_ranges
+from hpcrun.job.plan import Plan
+from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.profiles.load import LoadedProfile, profile_names
+from hpcrun.runs.elements import BATCH_LOGS
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunExistsError, RunStore
+from hpcrun.schedulers.protocol import Scheduler
+from hpcrun.schedulers.submitter import permit_text
+from hpcrun.schedulers.supervisor import READY
+
+PROGRAMS = "preflight"
+RUNTIME = "runtime/hpcrun_runtime.py"
+"""Where the script looks for what a training script may import, below the run's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that was made; ``notes`` say what a person should know of it."""
+
+    run: Run
+    folder: Path
+    notes: tuple[str, ...]
+
+
+def new_run(
+    prepared: Prepared,
+    *,
+    store: RunStore,
+    scheduler: Scheduler,
+    surroundings: Surroundings,
+    run_id: str,
+    now_s: float,
+    output_dir: Path | None,
+    files: Mapping[str, str | bytes],
+    lineage: Lineage,
+) -> NewRun:
+    """Make a run and its folder, whole or not at all.
+
+    Raises:
+        HpcrunError: it cannot be made; no run is left.
+    """
+    plan = prepared.plan
+    code = _code(prepared, lineage, surroundings, store.root, output_dir)
+    said: dict[str, Any] = {
+        "cwd": str(surroundings.cwd),
+        "profile_file": _profile_file(prepared.profile, surroundings),
+        "code": code.record() if code else None,
+    }
+    cluster = scheduler.cluster()
+
+    def record(run_id: str) -> Run:
+        run = _record(prepared, scheduler.name, cluster, surroundings.host, run_id, now_s)
+        return replace(run, **said, **lineage.record(run_id))
+
+    def fill(folder: Path) -> None:
+        lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))
+        if plan.sweep:
+            (folder / BATCH_LOGS).mkdir(mode=0o700)
+        if code:
+            code.copy_to(folder)
+
+    needed = {RUNTIME: _runtime_source(), READY: permit_text(), **files}
+    if plan.preflight:
+        needed |= preflight_programs()
+    run, folder = _create(record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill))
+    return NewRun(run, folder, code.notes if code else ())
+
+
+def _code(
+    prepared: Prepared, lineage: Lineage, surroundings: Surroundings, runs: Path, output_dir: Path | None
+) -> Code | None:
+    """Return the code to copy; None where the job runs the files themselves, or an earlier run's copy."""
+    request, snapshot = prepared.request, prepared.plan.snapshot
+    if snapshot is None or lineage.code:
+        return None
+    tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
+    leaving_out = [runs, *([output_dir] if output_dir else [])]
+    return list_code(tree, snapshot, limit_mb=request.snapshot_limit_mb, leaving_out=leaving_out)
+
+
+def _profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
+    named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
+    return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
+
+
+def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], Path]) -> tuple[Run, Path]:
+    """Make a run's folder, under the next id where another submission of this second has drawn the same."""
+    while True:
+        run = record(run_id)
+        try:
+            return run, create(run)
+        except RunExistsError:
+            number = int(run_id[-4:], 16) + 1
+            if number > 0xFFFF:
+                raise
+            run_id = f"{run_id[:-4]}{number:04x}"
+
+
+def _runtime_source() -> str:
+    return Path(hpcrun_runtime.__file__).read_text("utf-8")
+
+
+def preflight_programs() -> dict[str, str]:
+    """Return the programs of a preflight, by their paths in the run folder, where the script looks for them."""
+    folder = Path(__file__).parents[1] / PROGRAMS
+    return {f"{PROGRAMS}/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("[a-z]*.py"))}
+
+
+def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
+    plan = prepared.plan
+    request = prepared.request.model_dump(exclude_defaults=True)
+    if "env" in request:
+        request["env"] = [[name, MASK if is_secret(name) else value] for name, value in request["env"]]
+    return Run(
+        run_id=run_id,
+        name=plan.name,
+        scheduler=scheduler,
+        cluster=cluster,
+        host=host,
+        created_s=now_s,
+        job_id=None,
+        profile=plan.profile,
+        nodes=plan.shape.nodes,
+        gpus_per_node=plan.shape.gpus_per_node,
+        world_size=plan.shape.world_size,
+        walltime_s=plan.walltime_s,
+        request=request,
+        plan=_plan_record(plan),
+    )
+
+
+def _plan_record(plan: Plan) -> dict[str, Any]:
+    """Return the plan as JSON; the parameters of a sweep stand in the request already."""
+    record = asdict(replace(plan, sweep=None))
+    if plan.sweep:
+        sweep = plan.sweep
+        record["sweep"] = {
+            "indices": index_ranges(sweep.chosen),
+            "first": sweep.first,
+            "max_parallel": sweep.max_parallel,
+        }
+    return record

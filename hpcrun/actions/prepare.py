@@ -1,0 +1,147 @@
+"""Preparing a job: request → profile → plan → script, with nothing submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.program import check_program, find_python
+from hpcrun.actions.snapshot import find_tree, place_in_snapshot
+from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.variables import check_job_env
+from hpcrun.errors import (
+    UsageError,
+)
+from hpcrun.job.plan import Plan, build_plan, job_env
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from hpcrun.job.resources import Machine
+from hpcrun.job.script import Script, render_script
+from hpcrun.job.secrets import is_secret
+from hpcrun.job.units import parse_time
+from hpcrun.profiles.config import Config
+from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
+from hpcrun.profiles.sweep_file import load_sweep_file
+from hpcrun.profiles.templates import load_templates
+
+# As sbatch's own "INPUT ENVIRONMENT VARIABLES": above the profile, below a flag. The rest of SBATCH_* is not
+# handed on, since it would override lines of the script that a person has read.
+_SBATCH_ENV = {
+    "account": "SBATCH_ACCOUNT",
+    "constraint": "SBATCH_CONSTRAINT",
+    "partition": "SBATCH_PARTITION",
+    "qos": "SBATCH_QOS",
+    "reservation": "SBATCH_RESERVATION",
+    "walltime_s": "SBATCH_TIMELIMIT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything decided, nothing submitted."""
+
+    request: JobRequest
+    profile: LoadedProfile
+    plan: Plan
+    script: Script
+
+    def secrets(self) -> dict[str, str]:
+        """Return the variables that go through the environment and nowhere else."""
+        return {name: value for name, value in job_env(self.request, self.profile.profile).items() if is_secret(name)}
+
+
+def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavailable: str | None) -> str:
+    """Return the profile to use: flag, HPCRUN_PROFILE, configuration, or ``local`` where there is no Slurm.
+
+    Raises:
+        UsageError: there is Slurm, and nothing says which profile.
+    """
+    chosen = asked or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
+    if chosen:
+        return chosen
+    if slurm_unavailable:
+        return "local"
+    names = ", ".join(sorted(profile_names(surroundings.profile_folders)))
+    raise UsageError(
+        "no profile is chosen, and this machine has Slurm",
+        hint=f"add --profile NAME, or set HPCRUN_PROFILE; there are: {names}",
+    )
+
+
+def prepare(
+    request: JobRequest, profile_name: str, surroundings: Surroundings, machine: Callable[[], Machine]
+) -> Prepared:
+    """Decide everything about a job, and write its script.
+
+    Args:
+        machine: looked at for a local profile only.
+
+    Raises:
+        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+    """
+    loaded = load_profile(profile_name, surroundings.profile_folders)
+    profile = loaded.profile
+    request = with_defaults(request, profile, surroundings)
+    request = _with_sweep_file(request, surroundings.cwd)
+    path_may_change = bool(profile.modules or profile.setup or request.load or request.setup)
+    request = check_program(request, surroundings, path_may_change=path_may_change)
+    python, snapshot = find_python(request, profile, surroundings), None
+    if request.snapshot:
+        tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
+        request, snapshot = place_in_snapshot(request, tree, python)
+    plan = build_plan(
+        request,
+        profile,
+        python=python,
+        machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
+    )
+    notes = (*plan.notes, *check_job_env(request, loaded, plan.shape.gpu_type))
+    plan = replace(plan, notes=notes, snapshot=snapshot)
+    return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
+
+
+def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
+    """Fill in what SBATCH_* and the configuration say of a Slurm job that was asked for without it.
+
+    Raises:
+        UsageError: SBATCH_TIMELIMIT cannot be read.
+    """
+    if profile.scheduler != "slurm":
+        return request
+    return _with_config(_with_sbatch_env(request, surroundings.env), surroundings.config, profile)
+
+
+def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
+    if request.sweep_file is None:
+        return request
+    if request.sweep:
+        raise UsageError("--sweep and --sweep-file exclude each other", hint="write all parameters into the file")
+    rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
+    return request.model_copy(update={"sweep": rows, "sweep_file": None})
+
+
+def _with_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> JobRequest:
+    if "SLURM_JOB_ID" in env:  # inside a job these describe the job one is in
+        return request
+    said: dict[str, Any] = {
+        field: env[name] for field, name in _SBATCH_ENV.items() if env.get(name) and getattr(request, field) is None
+    }
+    if "walltime_s" in said:
+        try:
+            said["walltime_s"] = parse_time(said["walltime_s"])
+        except ValueError as error:
+            raise UsageError(f"SBATCH_TIMELIMIT: {error}") from None
+    return request.model_copy(update=said)
+
+
+def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
+    """Fill in the configured time and account: below flags and environment, above the profile."""
+    walltime_s, most = config.walltime_s, profile.time.max
+    if walltime_s and most:
+        walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
+    said = {"walltime_s": walltime_s, "account": config.account}
+    return request.model_copy(
+        update={name: value for name, value in said.items() if value and getattr(request, name) is None}
+    )

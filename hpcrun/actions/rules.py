@@ -1,0 +1,40 @@
+"""The rules of explain: the user's and the project's own before those that hpcrun ships."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable
+from pathlib import Path
+
+import hpcrun.diagnosis
+from hpcrun.diagnosis.rules import KEYS, Rule, RuleMistake, merge_rules, parse_rules
+from hpcrun.errors import nearest
+from hpcrun.profiles.mistakes import Mistake, MistakesError
+from hpcrun.profiles.yaml_file import read_yaml
+
+FILE_NAME = "rules.yaml"
+SHIPPED = Path(hpcrun.diagnosis.__file__).with_name(FILE_NAME)
+
+
+def load_rules(folders: Iterable[Path]) -> tuple[Rule, ...]:
+    """Read ``rules.yaml`` of each folder, most important first, and the shipped one; of one name the first counts.
+
+    Raises:
+        ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
+    """
+    own = [path for folder in folders if os.path.isfile(path := folder / FILE_NAME)]
+    return merge_rules([_read(path) for path in (*own, SHIPPED)])
+
+
+def _read(path: Path) -> list[Rule]:
+    file = read_yaml(path)
+    try:
+        return parse_rules(file.data)
+    except RuleMistake as mistake:
+        key = (mistake.rule,) if mistake.key is None else (mistake.rule, mistake.key)
+        origin = file.origins.get(key) or file.origins[(mistake.rule,)]
+        close = nearest(mistake.key, list(KEYS)) if mistake.key and mistake.key not in KEYS else None
+        raise MistakesError(
+            [Mistake(path, origin.line, f"rule {mistake.rule}: {mistake.text}", key)],
+            hint=f"did you mean {close!r}?" if close else "docs/explain.md has the keys of a rule",
+        ) from None

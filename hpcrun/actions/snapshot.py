@@ -1,0 +1,208 @@
+"""--snapshot: the code as it is now, for a job that starts later."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.editable import editable_folders
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.request import JobRequest
+from hpcrun.job.snapshot import Snapshot
+from hpcrun.runs.lineage import CODE
+from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
+from hpcrun.schedulers.process import Completed, run_command
+
+LIMIT_MB = 200
+DIFF = "code.diff"
+_GIT_WITHIN_S = 120.0
+_UNTRACKED = "?"  # git-ls-files(1), -t
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The folder that is copied.
+
+    Attributes:
+        folder: where the job starts, below the root.
+        git: it is a git work tree.
+        env: the environment git runs in.
+    """
+
+    root: Path
+    folder: str
+    git: bool
+    env: Mapping[str, str]
+
+    def run(self, *args: str, below: str = ".") -> Completed:
+        """Run git in the tree, or in a submodule of it."""
+        env = {**self.env, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+        return run_command(["git", "-C", str(self.root / below), *args], timeout_s=_GIT_WITHIN_S, env=env)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is to be copied.
+
+    Attributes:
+        commit: git's HEAD; None without git, and before the first commit.
+        changes: what the work tree has over it, in git's words, and files that git does not know; empty for none.
+        notes: what a person should know of the copy.
+    """
+
+    tree: Tree
+    files: tuple[CodeFile, ...]
+    commit: str | None
+    changes: str
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Return what the run's record says of it."""
+        return {
+            "root": str(self.tree.root),
+            "folder": self.tree.folder,
+            "files": len(self.files),
+            "bytes": sum(file.size for file in self.files),
+            "commit": self.commit,
+            "changes": self.changes,
+        }
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy it into a run's folder, and what distinguishes it from the commit into ``code.diff``.
+
+        Raises:
+            PlanError: a file cannot be read, or git fails.
+            OSError: the copy cannot be written.
+        """
+        copy_code(self.tree.root, self.files, folder / CODE, self.tree.folder)
+        if self.commit:
+            plain = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+            answer = self.tree.run("diff", *plain, f"--output={folder / DIFF}", "HEAD", "--")
+            if not answer.ok:
+                raise PlanError(f"the changes cannot be recorded: {answer.words()}")
+
+
+def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
+    """Return what is copied for a job that starts in a folder: its git work tree, or without git the folder itself.
+
+    Raises:
+        PlanError: git does not want to say.
+    """
+    workdir = workdir.resolve()
+    tree = Tree(workdir, ".", False, env)
+    if shutil.which("git", path=env.get("PATH")) is None:
+        return tree
+    answer = tree.run("rev-parse", "--show-toplevel")
+    if answer.ok:
+        root = Path(answer.stdout.removesuffix("\n"))
+        return Tree(root, os.path.relpath(workdir, root), True, env)
+    if "not a git repository" in answer.stderr:
+        return tree
+    raise PlanError(f"--snapshot: git cannot tell which files are code: {answer.words()}")
+
+
+def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment) -> tuple[JobRequest, Snapshot]:
+    """Return the request with its script as it is called in the copy, and what the script must know of the copy.
+
+    Raises:
+        UsageError: the script is not in the code.
+    """
+    workdir = tree.root / tree.folder
+    script = _script(request, tree, workdir)
+    if script:
+        called = os.path.relpath(tree.root / script, workdir)
+        is_plain = called.endswith(".py") or "/" in called
+        request = request.model_copy(update={"script": called if is_plain else f"./{called}"})
+    said = [Path(item) for item in tree.env.get("PYTHONPATH", "").split(":") if item]
+    folders = [workdir, *(workdir / item for item in said), *editable_folders(python, tree.env)]
+    paths = dict.fromkeys(
+        os.path.relpath(inside, tree.root) for folder in folders if (inside := _inside(folder, tree.root))
+    )
+    return request, Snapshot(tree.folder, tuple(paths), script)
+
+
+def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
+    """Return where below the root the script lies; None for a module, or a program that is not of this code."""
+    if request.module or not ("/" in request.script or request.script.endswith(".py")):
+        return None
+    named = Path(os.path.normpath(workdir / request.script))
+    for full in (named, named.resolve()):
+        if full.is_relative_to(tree.root):
+            return os.path.relpath(full, tree.root)
+    if not request.script.endswith(".py"):
+        return None
+    raise UsageError(f"--snapshot copies {tree.root}, and {named} lies elsewhere",
+                     hint="submit from the folder of the script, or leave --snapshot out")  # fmt: skip
+
+
+def _inside(folder: Path, root: Path) -> Path | None:
+    real = folder.resolve()
+    return real if real.is_relative_to(root) and "site-packages" not in real.parts else None
+
+
+def list_code(tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_out: Sequence[Path]) -> Code:
+    """Decide what is copied.
+
+    Args:
+        limit_mb: how much it may be in megabytes; None for ``LIMIT_MB``.
+        leaving_out: folders that are no code, such as that of the runs.
+
+    Raises:
+        PlanError: it is too much, or git fails.
+        UsageError: the script is not among it.
+    """
+    notes: list[str] = []
+    left_out = [folder.resolve() for folder in leaving_out]
+    if tree.git:
+        tagged = _git_paths(tree, notes)
+        outside = tuple(f"{folder.relative_to(tree.root)}/" for folder in left_out if folder.is_relative_to(tree.root))
+        paths = [path for path in tagged if not path.startswith(outside) and not _is_cache(path, tagged[path])]
+        unknown = sum(tagged[path] == _UNTRACKED for path in paths)
+    else:
+        paths, unknown = list(islice(walk_code(tree.root, left_out), MOST_FILES + 1)), 0
+    check_count(paths, tree.root)
+    if snapshot.script and snapshot.script not in paths:
+        raise UsageError(f"{snapshot.script} is not in the snapshot: git ignores it",
+                         hint=f"git add -f {snapshot.script}")  # fmt: skip
+    files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
+    leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
+    if leaving:
+        more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
+        notes.append(f"these links lead out of the snapshot, to what may change: {', '.join(leaving[:3])}{more}")
+    commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
+    changes = _first_line(tree.run("diff", "--shortstat", "HEAD")) if commit else None
+    words = [changes, f"{unknown} untracked" if unknown else None]
+    return Code(tree, files, commit, ", ".join(word for word in words if word), tuple(notes))
+
+
+def _is_cache(path: str, tag: str) -> bool:
+    return tag == _UNTRACKED and "__pycache__" in path.split("/")
+
+
+def _first_line(answer: Completed) -> str | None:
+    return answer.stdout.strip() or None if answer.ok else None
+
+
+def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]:
+    """Return the tracked files and those that are neither tracked nor ignored, each with git's letter for it."""
+    answer = tree.run("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below)
+    if not answer.ok:
+        raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
+    found: dict[str, str] = {}
+    for entry in filter(None, answer.stdout.split("\0")):
+        path = os.path.normpath(os.path.join(below, entry[2:]))
+        full = tree.root / path
+        if full.is_symlink() or not full.is_dir():
+            found[path] = entry[0]
+        elif (full / ".git").exists():  # a submodule, or a repository within this one
+            notes.append(f"{path} is a git repository of its own: its files are copied too")
+            found |= _git_paths(tree, notes, path)
+        else:
+            notes.append(f"{path} is a submodule that is not checked out: it is empty in the snapshot")
+    return found

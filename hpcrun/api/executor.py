@@ -1,0 +1,160 @@
+"""``hpcrun.Executor``: submitit's executor, with hpcrun's profiles, scripts and run folders."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from submitit.core import core
+from submitit.core.utils import DelayedSubmission
+
+from hpcrun.actions.functions import function_files, function_request, prepare_functions
+from hpcrun.actions.prepare import Prepared, choose_profile
+from hpcrun.actions.submit import SubmitResult, submit
+from hpcrun.api import parameters
+from hpcrun.api.job import FunctionJob
+from hpcrun.cli.context import Context, make_context
+from hpcrun.errors import UsageError
+from hpcrun.job.quoting import job_name_from
+from hpcrun.schedulers.machine import this_machine
+
+_log = logging.getLogger("hpcrun")
+
+
+class Executor(core.Executor):
+    """Submits Python functions as jobs::
+
+        executor = hpcrun.Executor(profile="a100", gpus=4, time="4h")
+        job = executor.submit(train, lr=1e-3)
+        print(job.result())
+
+    ``submit``, ``map_array``, ``submit_array`` and ``batch`` are submitit's own. Several calls are one Slurm array and
+    one run; on this machine each is a run of its own.
+
+    Args:
+        profile: name of the profile; chosen as ``hpcrun submit`` chooses where it is not said.
+        tasks_per_node: processes on each node that call the function, 1 by default; see ``job.results()``.
+        array_parallelism: how many elements of an array run at a time.
+        **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``, ``nodes=2``,
+            ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ...
+
+    Raises:
+        UsageError: a parameter is misspelt, or its value cannot be read.
+    """
+
+    job_class = FunctionJob
+
+    def __init__(self, profile: str | None = None, **said: Any) -> None:
+        super().__init__(make_context().store.root)
+        self._internal_update_parameters(profile=profile, **said)
+
+    def _internal_update_parameters(self, **said: Any) -> None:
+        parameters.check_names(said)
+        together = {**self.parameters, **said}
+        function_request(parameters.fields(together), parameters.read_function_request)
+        parameters.array_parallelism(together)
+        self.parameters = together
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        return set(parameters.names())
+
+    def script(self, elements: int = 1) -> str:
+        """Return the script that would be submitted, as ``hpcrun submit --dry-run`` prints it.
+
+        Raises:
+            UsageError, ProfileError, PlanError: as ``submit``.
+        """
+        return self._prepare(make_context(), "function", elements).script.text
+
+    def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
+        context = make_context()
+        name = _name(delayed_submissions[0].function)
+        prepared = self._prepare(context, name, len(delayed_submissions))
+        for note in (*context.surroundings.warnings, *prepared.plan.notes):
+            _log.warning(note)
+        requeue = prepared.plan.requeue
+        for delayed in delayed_submissions:
+            # submitit's count of time-outs; how often a job starts again is --requeue's to say
+            delayed.set_timeout((prepared.plan.walltime_s or 0) // 60, requeue.times if requeue else 0)
+        calls = [_pickled(delayed) for delayed in delayed_submissions]
+        if prepared.plan.scheduler == "local":
+            return [self._submit_calls(context, prepared, [call])[0] for call in calls]
+        return self._submit_calls(context, prepared, calls)
+
+    def _prepare(self, context: Context, name: str, elements: int) -> Prepared:
+        surroundings = context.surroundings
+        profile = choose_profile(self.parameters.get("profile"), surroundings, context.scheduler("slurm").unavailable())
+        said = {"name": name, **_python(context), **parameters.fields(self.parameters)}
+        if "workdir" in said:
+            said["workdir"] = _folder(context.cwd / Path(said["workdir"]).expanduser())
+        return prepare_functions(
+            function_request(said, parameters.read_function_request),
+            profile,
+            surroundings,
+            lambda: this_machine(context.env),
+            elements=elements,
+            at_once=parameters.array_parallelism(self.parameters),
+        )
+
+    def _submit_calls(self, context: Context, prepared: Prepared, calls: Sequence[bytes]) -> list[core.Job[Any]]:
+        result = submit(
+            prepared,
+            store=context.store,
+            scheduler=context.scheduler(prepared.plan.scheduler),
+            surroundings=context.surroundings,
+            run_id=context.new_run_id(prepared.plan.name),
+            now_s=context.now_s(),
+            files=function_files(calls),
+        )
+        if result.remarks:
+            _log.warning(result.remarks)
+        return [_job(result, prepared, index, of=len(calls)) for index in range(len(calls))]
+
+
+def _job(result: SubmitResult, prepared: Prepared, index: int, *, of: int) -> core.Job[Any]:
+    job_id = str(result.run.job_id)
+    requeue = prepared.plan.requeue
+    return FunctionJob.of_run(
+        result.folder,
+        result.run.scheduler,
+        job_id if of == 1 else f"{job_id}_{index}",
+        prepared.plan.shape.world_size,
+        index=index,
+        keeps_trying=requeue is not None and requeue.times > 0,
+    )
+
+
+def _python(context: Context) -> dict[str, str]:
+    """Return this very Python, whose pickles no other version reads; nothing where it is the active environment's."""
+    active = context.env.get("VIRTUAL_ENV") or context.env.get("CONDA_PREFIX")
+    if active and Path(active).resolve() == Path(sys.prefix).resolve():
+        return {}
+    return {"python": sys.executable}
+
+
+def _folder(path: Path) -> str:
+    if not path.is_dir():
+        raise UsageError(f"workdir: there is no folder {path}")
+    return str(path)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    inner = getattr(function, "func", function)  # of a partial
+    return job_name_from(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _pickled(delayed: DelayedSubmission) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(delayed, pickle.HIGHEST_PROTOCOL))
+    except Exception as error:  # whatever an object's own __reduce__ raises
+        name = _name(delayed.function)
+        raise UsageError(
+            f"{name} and its arguments cannot be pickled: {type(error).__name__}: {error}",
+            hint="open files, locks and connections cannot travel: make them inside the function",
+        ) from error

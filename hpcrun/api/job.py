@@ -1,0 +1,239 @@
+"""A submitted function: submitit's job, asked about through hpcrun's own poll."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from submitit.core.core import Job
+from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
+
+from hpcrun.actions.status import CANCELLED_MARK
+from hpcrun.actions.watch import Element, Watch
+from hpcrun.cli.context import make_context
+from hpcrun.errors import SchedulerError
+from hpcrun.hpcrun_function import CALLS, FOLDER
+from hpcrun.job import state
+from hpcrun.runs.attempt import first_failure
+from hpcrun.runs.logs import tail
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import BATCH_LOG, RunStore
+
+R = TypeVar("R", covariant=True)
+
+LOG_LINES = 40
+"""How much of a log an exception shows."""
+_TOLD_TO_END = 143
+_VISIBLE_WITHIN_S = 15.0
+"""How long a result may take to be seen on another host of a network file system."""
+_SETTLES_WITHIN_S = 15.0
+"""How long to ask why a job ended that left no word: Slurm is asked every ten seconds."""
+
+
+@cache
+def _watch(scheduler: str) -> Watch:
+    """Return this process's watch over the jobs of a scheduler: of all executors together."""
+    context = make_context()
+    adapter = context.polling_scheduler(scheduler)
+    return Watch(adapter, adapter.cluster(), context.host)
+
+
+class FunctionJob(Job[R]):
+    """One call of a function, or one element of an array of them: ``result()``, ``exception()``, ``done()`` ...
+
+    As submitit's jobs, but that its state is hpcrun's: one question to the scheduler for all jobs, at most every ten
+    seconds, and the run's own folder. A job can be pickled and asked again from another process.
+    """
+
+    _run_id: str
+    _scheduler: str
+    _index: int
+    _keeps_trying: bool
+
+    @classmethod
+    def of_run(
+        cls,
+        run_folder: Path,
+        scheduler: str,
+        job_id: str,
+        tasks: int,
+        *,
+        index: int = 0,
+        keeps_trying: bool = False,
+    ) -> FunctionJob[Any]:
+        """Return the job of a run.
+
+        Args:
+            scheduler: ``slurm`` or ``local``.
+            job_id: as the scheduler lists it.
+            tasks: how many processes call the function.
+            index: number of the element, 0 for the only one.
+            keeps_trying: the job may be started again, so that a result counts only when its script has ended.
+        """
+        job = cls(folder=run_folder / FOLDER, job_id=job_id, tasks=tuple(range(tasks)))
+        for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
+            part._run_id, part._scheduler = run_folder.name, scheduler
+            part._index, part._keeps_trying = index, keeps_trying
+        return job
+
+    @property
+    def run_id(self) -> str:
+        """The run in ``hpcrun status``, ``hpcrun logs`` and ``hpcrun cancel``."""
+        return self._run_id
+
+    @property
+    def state(self) -> str:
+        """The state as ``hpcrun status`` says it, at most ten seconds old."""
+        return self._status().state
+
+    def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's signature
+        """Return what is known, under sacct's names."""
+        status = self._status()
+        said = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}
+        return {name: value for name, value in said.items() if value}
+
+    def done(self, force_check: bool = False) -> bool:
+        """Return whether the job is over. Never asks the scheduler more often than every ten seconds."""
+        if self._sub_jobs:
+            return all(job.done(force_check) for job in self._sub_jobs)
+        if not self._keeps_trying and self._has_result():
+            return True
+        watch, element = self._watched()
+        return watch.over(element)
+
+    def cancel(self, check: bool = True) -> None:
+        """End the job.
+
+        Args:
+            check: raise where the scheduler refuses or is away.
+
+        Raises:
+            SchedulerError: see ``check``.
+        """
+        watch, element = self._watched()
+        if watch.status(element).final:
+            return
+        with suppress(OSError):  # a note for later, when the scheduler has forgotten why the job ended
+            element.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (element.folder / CANCELLED_MARK).touch()
+        try:
+            watch.scheduler.cancel([element.ref()])
+        except SchedulerError:
+            if check:
+                raise
+
+    def exception(self) -> UncompletedJobError | None:
+        """Wait for the end, and return what went wrong, None where nothing did.
+
+        Of several tasks the one that raised, and not those that were ended for it.
+        """
+        if not self._sub_jobs:
+            return super().exception()
+        self.wait()
+        found = [failure for job in self._sub_jobs if (failure := job.exception()) is not None]
+        return min(found, key=lambda failure: not isinstance(failure, FailedJobError), default=None)
+
+    def results(self) -> list[R]:
+        """Wait for the end, and return what the function returned in each task.
+
+        Raises:
+            UncompletedJobError: see ``exception()``.
+        """
+        if self._sub_jobs and (failure := self.exception()) is not None:
+            raise failure
+        return super().results()
+
+    def submission(self) -> DelayedSubmission:
+        """Return the call: its ``function``, ``args`` and ``kwargs``."""
+        if self.paths.submitted_pickle.exists():  # it has started, and may have left a checkpoint
+            return DelayedSubmission.load(self.paths.submitted_pickle)
+        import pickle
+
+        with zipfile.ZipFile(self.paths.folder / CALLS) as calls:
+            return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
+
+    def __repr__(self) -> str:
+        return f"FunctionJob<job_id={self.job_id}, run={self._run_id}, state={self.state}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_cancel_at_deletion", False) and not self.done():
+            self.cancel(check=False)
+
+    # --- what submitit's own methods call ---------------------------------------------------------------------
+
+    def _register_in_watcher(self) -> None:
+        """Submitit's watcher asks sacct for every job; ours is asked when somebody wants to know."""
+
+    def _get_outcome_and_result(self) -> tuple[str, Any]:
+        deadline = time.monotonic() + _VISIBLE_WITHIN_S
+        status: LastStatus | None = None
+        while not self._has_result():
+            status = status or self._settled()
+            # only a job that ended well has a result that may not be visible yet
+            if status.state != state.COMPLETED or time.monotonic() > deadline:
+                raise UncompletedJobError(self._why_no_result(status))
+            time.sleep(0.5)
+        return cast("tuple[str, Any]", pickle_load(self.paths.result_pickle))
+
+    def _get_logs_string(self, name: str) -> str | None:
+        try:
+            return tail({"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None)
+        except FileNotFoundError:
+            return None
+
+    # --- ours -------------------------------------------------------------------------------------------------
+
+    def _element(self) -> Element:
+        return Element(self.paths.folder.parent, self._index, self.job_id)
+
+    def _watched(self) -> tuple[Watch, Element]:
+        element, watch = self._element(), _watch(self._scheduler)
+        if not watch.knows(element):
+            run = RunStore(element.run_folder.parent).load(self._run_id)
+            watch.add(element, run if run.job_id else replace(run, job_id=self.job_id))
+        return watch, element
+
+    def _status(self) -> LastStatus:
+        watch, element = self._watched()
+        return watch.status(element)
+
+    def _settled(self) -> LastStatus:
+        """Return the last status, once the scheduler says how the job ended, or has had the time to."""
+        deadline = time.monotonic() + _SETTLES_WITHIN_S
+        while not (status := self._status()).final and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return status
+
+    def _has_result(self) -> bool:
+        folder = self.paths.folder
+        with suppress(OSError):
+            folder.chmod(folder.stat().st_mode)  # makes NFS look again; submitit does the same
+        return self.paths.result_pickle.exists()
+
+    def _why_no_result(self, status: LastStatus) -> str:
+        attempt = self._element().attempt()
+        rank = first_failure(attempt.folder) if attempt else None
+        if rank is not None and rank.status != _TOLD_TO_END:
+            ended = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
+        else:
+            ended = None
+        why = "; ".join(filter(None, (status.reason, ended)))
+        said = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
+        said += f" ({why})" if why else ""
+        if attempt is None and "_" in self.job_id:  # the batch log is that of the other elements
+            return f"{said}\nit has not started"
+        for name, path in (("stderr", self.paths.stderr), ("stdout", self.paths.stdout), ("batch log", self._batch())):
+            with suppress(OSError):
+                if text := tail(path, LOG_LINES).strip():
+                    return f"{said}\nthe end of its {name}, {path}:\n{text}"
+        return f"{said}\nit has written no log"
+
+    def _batch(self) -> Path:
+        return self.paths.folder.parent / BATCH_LOG

@@ -1,0 +1,92 @@
+"""The parameters of an Executor: those of ``hpcrun submit``, as Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.request import JobRequest
+
+_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node"}
+"""Parameter → field of the request, where a person writes it otherwise."""
+_SPELLED = {field: name for name, field in _FIELDS.items()}
+# what runs is the function, and one process for each task
+_NOT_ASKED = {"script", "args", "module", "launcher"}
+_OWN = ("profile", "array_parallelism")
+# hpcrun submit reads these as text, with a unit or without
+_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s"}
+_LISTS = {"sbatch", "no_sbatch", "load", "setup"}
+
+
+def names() -> list[str]:
+    """Return the parameters there are."""
+    return sorted(
+        {_SPELLED.get(field, field) for field in JobRequest.model_fields if field not in _NOT_ASKED} | {*_OWN}
+    )
+
+
+def check_names(said: Mapping[str, Any]) -> None:
+    """Refuse a parameter that there is not.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    for name in said:
+        if name not in names():
+            close = nearest(name, names())
+            raise UsageError(
+                f"Executor has no parameter {name!r}",
+                hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(names())}",
+            )
+
+
+def fields(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said as fields of the request, without the parameters that are the Executor's own."""
+    found = {_FIELDS.get(name, name): value for name, value in said.items() if name not in _OWN and value is not None}
+    return {field: _as_typed(field, value) for field, value in found.items()}
+
+
+def array_parallelism(said: Mapping[str, Any]) -> int | None:
+    """Return how many elements of an array may run at a time, None for any number.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    value = said.get("array_parallelism")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
+
+
+def read_function_request(asked: dict[str, Any]) -> JobRequest:
+    """Build the request.
+
+    Raises:
+        UsageError: a value cannot be read; the message names the parameter.
+    """
+    try:
+        return JobRequest(**asked)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        detail = first["msg"].removeprefix("Value error, ")
+        raise UsageError(
+            f"{_SPELLED.get(field, field)}={asked.get(field)!r}: {detail[0].lower()}{detail[1:]}",
+            hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
+        ) from None
+
+
+def _as_typed(field: str, value: Any) -> Any:
+    """Return a value as it would be typed: 240 minutes, 64 MB and 4 GPUs are numbers in Python."""
+    if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if field == "env" and isinstance(value, Mapping):
+        return [f"{name}={content}" for name, content in value.items()]
+    if field == "sbatch" and isinstance(value, Mapping):
+        return [key if content in (None, True) else f"{key}={content}" for key, content in value.items()]
+    if field in _LISTS and isinstance(value, str):
+        return [value]
+    return value

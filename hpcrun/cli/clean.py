@@ -1,0 +1,112 @@
+"""hpcrun clean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.confirm import can_ask, confirm
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.cli.status import check_states
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.status import RunStatus
+
+
+def clean(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN", help="Only these: job ids, run ids, names.", show_default=False, autocompletion=run_name
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Runs that ended so long ago: 30d, 12h. 30d where nothing else says which.",
+            show_default=False,
+        ),
+    ] = None,
+    states: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Runs in this state. Repeatable, or separated by commas.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", help="All but the newest N of them.", show_default=False)
+    ] = None,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Also runs that have checkpoints.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove the folders of runs that are over.
+
+    It shows what would go and how much that is, then asks; without a terminal it removes nothing unless --yes is given.
+    """
+    from hpcrun.actions.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
+    from hpcrun.views.clean import clean_json, clean_summary, clean_table, staying_lines
+
+    if keep is not None and keep < 0:
+        raise UsageError(f"--keep {keep}: a number of runs, 0 or more")
+    wanted = frozenset(check_states(states or []))
+    age_s = _age_s(older_than)
+    if age_s is None and not (runs or wanted or keep is not None):
+        age_s = DEFAULT_AGE_S
+    context = make_context()
+    choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
+    now_s = context.now_s()
+    plan = plan_clean(_statuses(context, runs or [], now_s), choice, store=context.store, now_s=now_s)
+    if not as_json:
+        tell(staying_lines(plan))
+        if not plan.going:
+            tell([f"nothing to remove in {context.store.root}"])
+            return
+        show_rich(clean_table(plan, now_s))
+    question = f"Remove {clean_summary(plan)}?"
+    agreed = yes or (not as_json and can_ask() and confirm(question))
+    gone, errors = remove_runs(plan, context.store, now_s=now_s) if agreed else ([], [])
+    if as_json:
+        show_json(clean_json(plan, removed=agreed and not errors))
+    elif agreed:
+        show([f"removed    {len(gone)} of {clean_summary(plan)}" if errors else f"removed    {clean_summary(plan)}"])
+    else:
+        tell([f"nothing was removed: {clean_summary(plan)}; --yes removes them"])
+    if errors:
+        raise errors[0]
+
+
+def _age_s(text: str | None) -> int | None:
+    from hpcrun.job.units import parse_time
+
+    if text is None:
+        return None
+    if text.strip().isdigit():  # minutes to Slurm, days to most people
+        raise UsageError(f"--older-than {text}: of what?", hint=f"--older-than {text.strip()}d is days")
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise UsageError(f"--older-than {text!r} is not an age", hint="write it as 30d, 12h or 1d12h") from None
+
+
+def _statuses(context: Context, words: list[str], now_s: float) -> list[RunStatus]:
+    from hpcrun.actions.find import find_run
+    from hpcrun.actions.status import get_status
+
+    found = [find_run(word, context.store) for word in words]
+    tell(item.note for item in found if item.note)
+    ids = list(dict.fromkeys(item.run.run_id for item in found)) if words else context.store.run_ids()
+    result = get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
+    tell(f"hpcrun: {message}" for message in result.damaged)
+    if result.away:
+        tell(["hpcrun: the scheduler does not answer; runs that may be alive are kept"])
+    return list(result.runs)

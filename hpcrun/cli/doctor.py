@@ -1,0 +1,48 @@
+"""hpcrun doctor."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli import complete
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import JsonOption, show_json, show_rich, tell, width
+from hpcrun.errors import PlanError
+
+
+def doctor(
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            "-P",
+            metavar="NAME",
+            help="Cluster profile, by name or path; by default the one that submit would take.",
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check Slurm, a profile, the runs folder and the job's Python, without a job.
+
+    Takes a few seconds. Exit status 4 if something is red, with what to do about it.
+    """
+    # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
+    context = make_context()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from hpcrun.actions.doctor.check_up import check_up
+    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.views.doctor import checkup_json, checkup_text
+
+    tell(context.surroundings.warnings)
+    found = check_up(profile, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
+    if as_json:
+        show_json(checkup_json(found))
+    else:
+        show_rich(checkup_text(found, width()))
+    if not found.ok:
+        raise typer.Exit(PlanError.exit_code)

@@ -1,0 +1,50 @@
+"""hpcrun explain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import JsonOption, show_json, show_rich, tell, width
+from hpcrun.errors import NotFoundError
+
+
+def explain(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+        ),
+    ] = "last",
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a run failed: what happened, the evidence, what to do.
+
+    Where no rule knows the failure it says so, and shows the last words of the rank that failed first.
+    """
+    from hpcrun.actions.explain import explain as explain_run
+    from hpcrun.actions.find import find_run
+    from hpcrun.actions.rules import load_rules
+    from hpcrun.actions.status import get_status
+    from hpcrun.views.explain import explanation_json, explanation_text
+
+    context = make_context()
+    tell(context.surroundings.warnings)
+    found = find_run(run, context.store)
+    tell([found.note] if found.note else [])
+    rules = load_rules(context.layers.values())
+    result = get_status(
+        [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
+    )
+    if not result.runs:
+        raise NotFoundError(f"the folder of {found.run.run_id} is gone, or cannot be read", hint="hpcrun status --all")
+    explanation = explain_run(result.runs[0], rules)
+    if as_json:
+        show_json(explanation_json(explanation))
+    else:
+        show_rich(explanation_text(explanation, width()))
+    if result.away:
+        tell([f"hpcrun: {result.away.message}; this is what the run's folder says"])

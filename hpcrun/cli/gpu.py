@@ -1,0 +1,67 @@
+"""hpcrun gpu."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.output import JsonOption, clear_screen, show, show_json, show_rich, tell
+from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+
+WATCH_EVERY_S = 10
+"""Each look is a step of the job, which the controller has to make."""
+
+
+def gpu(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+        ),
+    ] = "last",
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help=f"Look again every {WATCH_EVERY_S} s; Ctrl-C ends it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the GPUs of a running job are doing, by node and rank, as nvidia-smi says."""
+    if watch and as_json:
+        raise UsageError("--watch and --json exclude each other")
+    from hpcrun.actions.find import find_run
+
+    context = make_context()
+    found = find_run(run, context.store)
+    tell([found.note] if found.note else [])
+    run_id = found.run.run_id
+    if not watch:
+        _look(run_id, context, as_json=as_json)
+        return
+    try:
+        while True:
+            clear_screen()
+            tell([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            try:
+                _look(run_id, context, as_json=False)
+            except SchedulerError as error:  # may come back
+                tell([f"hpcrun: {error.message}"])
+            time.sleep(WATCH_EVERY_S)
+    except KeyboardInterrupt:
+        raise InterruptedByUser("no longer watching; the job goes on") from None
+
+
+def _look(run_id: str, context: Context, *, as_json: bool) -> None:
+    from hpcrun.actions.gpu import read_gpus
+    from hpcrun.views.gpu import gpu_json, gpu_table, without_lines
+
+    waiter = context.waiter(run_id)
+    result = read_gpus(waiter.refresh(), context.env)
+    if as_json:
+        show_json(gpu_json(result))
+        return
+    if result.rows:
+        show_rich(gpu_table(result))
+    show(without_lines(result))

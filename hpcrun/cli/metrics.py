@@ -1,0 +1,96 @@
+"""hpcrun metrics."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width, write
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.metrics import Metrics
+
+SHOWN = 20
+_HOW = "hpcrun_runtime.log_metrics(step=..., loss=...) notes some; metrics: in config.yaml finds some in the logs"
+
+
+def metrics(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+        ),
+    ] = "last",
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--metric", "-m", metavar="NAME", help="Only this metric. Repeatable.", show_default=False),
+    ] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            "--rank", metavar="RANKS", help="Whose: 3, 0-3 or 0-3,7; by default the first's.", show_default=False
+        ),
+    ] = None,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Every rank's.")] = False,
+    lines: Annotated[
+        int | None,
+        typer.Option("--lines", "-n", help=f"Only the last rows; a table has {SHOWN} by default.", show_default=False),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw them in the terminal.")] = False,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="FILE", help="Draw them into a file.", show_default=False)
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the numbers that a run has reported: with hpcrun_runtime.log_metrics, or in its logs."""
+    if sum((plot, png is not None, as_csv, as_json)) > 1:
+        raise UsageError("--plot, --png, --csv and --json exclude each other", hint="choose one")
+    if rank is not None and all_ranks:
+        raise UsageError("--rank and --all-ranks exclude each other", hint="choose one")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from hpcrun.actions.find import find_run
+    from hpcrun.actions.logs import parse_ranks
+    from hpcrun.actions.metrics import choose_metrics, last_rows, profile_patterns, read_metrics
+    from hpcrun.views.metrics import metrics_csv, metrics_json
+
+    context = make_context()
+    found = find_run(run, context.store)
+    wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
+    of_profile, remark = profile_patterns(found.run.profile, tuple(context.profile_layers.values()))
+    tell(filter(None, (found.note, remark)))
+    patterns = {**of_profile, **context.config.metrics}
+    result = read_metrics(context.store.folder(found.run.run_id), patterns, wanted=wanted, all_ranks=all_ranks)
+    result = last_rows(choose_metrics(result, names or ()), lines)
+    if result.unreadable:
+        tell([f"hpcrun: {result.unreadable} lines that are no metrics are left out"])
+    if as_json:
+        show_json(metrics_json(result, found.run.run_id))
+    elif as_csv:
+        write(metrics_csv(result))
+    elif not result.rows:
+        tell(["hpcrun: no metrics", f"hint: {_HOW}"])
+    else:
+        _picture(result, found.run.run_id, plot=plot, png=png, shown=lines)
+
+
+def _picture(metrics: Metrics, run_id: str, *, plot: bool, png: Path | None, shown: int | None) -> None:
+    from hpcrun.actions.metrics import last_rows
+    from hpcrun.views.metrics import metrics_table, plot_lines, save_png
+
+    if png is not None:
+        save_png(metrics, png, run_id)
+        show([f"written  {png}"])
+    elif plot:
+        show(plot_lines(metrics, width() if sys.stdout.isatty() else 80))
+    else:
+        show_rich(metrics_table(metrics if shown is not None else last_rows(metrics, SHOWN)))
+        if shown is None and len(metrics.rows) > SHOWN:
+            tell([f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; -n shows more, --csv and --json have all"])

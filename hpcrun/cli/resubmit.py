@@ -1,0 +1,114 @@
+"""hpcrun resubmit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.options import takes_job_options
+from hpcrun.cli.output import JsonOption, show, show_json, tell
+from hpcrun.cli.start import AfterOption, ChainOption, check_start, show_dry_run, submit_links, submit_one, with_after
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.prepare import Prepared
+    from hpcrun.runs.record import Run
+
+_NOW = "What happens now"
+
+
+@takes_job_options(without=("module",))
+def resubmit(
+    asked: dict[str, Any],
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+        ),
+    ],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- ARGS", help="The script's arguments, instead of those it had.", show_default=False),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin with a new folder of checkpoints.", rich_help_panel=_NOW)
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if the run is not over.", rich_help_panel=_NOW)] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only the elements of a sweep that failed.", rich_help_panel=_NOW)
+    ] = False,
+    after: AfterOption = None,
+    chain: ChainOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.", rich_help_panel=_NOW)
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a run again: same script, folder and profile, going on in its folder of checkpoints.
+
+    Any option of submit changes that one thing.
+    """
+    from hpcrun.actions.find import find_run
+    from hpcrun.actions.resubmit import check_over, failed_of, lineage_of
+    from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
+
+    if args and "--" not in sys.argv:
+        raise UsageError(f"resubmit takes one run, and {args[0]!r} came besides",
+                         hint="the script's arguments stand behind --")  # fmt: skip
+    if "--" in sys.argv:
+        asked["args"] = args or []
+    check_start(after, chain)
+    context = make_context()
+    found = find_run(run, context.store)
+    tell([found.note] if found.note else [])
+    new_snapshot = bool(asked["snapshot"])
+    if failed:
+        asked["elements"] = failed_of(found.run, store=context.store, schedulers=context.scheduler,
+                                      host=context.host, now_s=context.now_s())  # fmt: skip
+    prepared, there = _prepare(found.run, asked, context)
+    if dry_run:
+        show_dry_run(prepared, as_json=as_json)
+        return
+    check_over(
+        found.run, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s(),
+        force=force or failed,
+    )  # fmt: skip
+    lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
+    lineage = with_after(lineage, after, prepared, there)
+    if prepared.plan.sweep:
+        from hpcrun.cli.sweep import submit_sweep
+
+        submit_sweep(prepared, there, lineage, None, chain=chain, dry_run=dry_run, follow=False, wait=False,
+                     as_json=as_json)  # fmt: skip
+        return
+    if not as_json:
+        show(plan_lines(prepared.plan))
+    if chain is not None:
+        submit_links(prepared, chain, there, lineage, None, as_json=as_json)
+        return
+    result = submit_one(prepared, there, lineage, None)
+    if as_json:
+        show_json(submitted_json(prepared, result))
+    else:
+        show(submitted_lines(result))
+
+
+def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepared, Context]:
+    """Return the job of a run again, and the context as it would be in the run's folder."""
+    from hpcrun.actions.resubmit import folder_of, repeated, same_python
+    from hpcrun.cli.submit import prepare_job
+
+    given = {name: value for name, value in asked.items() if value is not None and value is not False}
+    if "workdir" in given:
+        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+    profile = given.pop("profile", None) or run.profile_file or run.profile
+    # the runs folder stays the one that the run was found in
+    env = {**same_python(run, context.env), "HPCRUN_RUNS": str(context.store.root)}
+    there = Context(env, folder_of(run))
+    request = {**repeated(run, given, context.env), "profile": profile}
+    return prepare_job(request, there), there

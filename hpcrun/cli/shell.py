@@ -1,0 +1,44 @@
+"""hpcrun shell."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import make_context
+from hpcrun.cli.output import tell
+
+
+def shell(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+        ),
+    ] = "last",
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NAME", help="Where; by default the first node.", show_default=False),
+    ] = None,
+) -> None:
+    """Open a shell inside the allocation of a running job, beside its ranks.
+
+    It shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads commands from stdin.
+    """
+    from hpcrun.actions.find import find_run
+    from hpcrun.actions.shell import open_shell
+
+    context = make_context()
+    found = find_run(run, context.store)
+    tell([found.note] if found.note else [])
+    waiter = context.waiter(found.run.run_id)
+    item = waiter.refresh()
+    is_terminal = sys.stdin.isatty()
+    if is_terminal and item.status.state == "RUNNING":
+        where = f"inside job {found.run.job_id}, on {node or 'its first node'}: it ends with the job"
+        tell([f"hpcrun: a shell {'on this machine' if found.run.scheduler == 'local' else where}; exit ends it"])
+    status = open_shell(item, node, context.env, is_terminal=is_terminal)
+    raise typer.Exit(status if status >= 0 else 128 - status)

@@ -1,0 +1,133 @@
+"""--after and --chain, and submitting one job or a chain of them: for submit and resubmit alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import Context
+from hpcrun.cli.output import show, show_json, tell, write
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.lineage import Lineage
+    from hpcrun.actions.prepare import Prepared
+    from hpcrun.actions.submit import SubmitResult
+
+_START = "When it starts"
+
+AfterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="RUN[:ok|any|fail]",
+        help="Start when that run has completed, is over, or has failed. Repeatable.",
+        rich_help_panel=_START,
+        show_default=False,
+        autocompletion=run_name,
+    ),
+]
+ChainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--chain",
+        metavar="N[:any]",
+        help="Submit it N times, each to go on from the checkpoints of the former, until one completes; "
+        "with :any whatever ended the former.",
+        rich_help_panel=_START,
+        show_default=False,
+    ),
+]
+
+
+def check_start(after: list[str] | None, chain: str | None, *, stays: bool = False) -> None:
+    """Refuse what cannot be read, before anything is shown.
+
+    Args:
+        stays: the end is to be waited for.
+
+    Raises:
+        UsageError: an option means nothing, or a chain was also to be waited for.
+    """
+    if not after and chain is None:
+        return
+    from hpcrun.job.after import parse_after, parse_chain
+
+    for text in after or ():
+        parse_after(text)
+    if chain is not None:
+        parse_chain(chain)
+    if chain is not None and stays:
+        raise UsageError("--chain excludes --follow and --wait", hint="hpcrun logs -f follows one of its runs")
+
+
+def with_after(lineage: Lineage, after: list[str] | None, prepared: Prepared, context: Context) -> Lineage:
+    """Return the lineage with the runs that were named to be waited for."""
+    if not after:
+        return lineage
+    from hpcrun.actions.lineage import check_can_wait, resolve_after
+    from hpcrun.job.after import parse_after
+
+    asked = [parse_after(text) for text in after]
+    check_can_wait(prepared.plan, "--after")
+    found, notes = resolve_after(
+        asked, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
+    )
+    tell(notes)
+    return replace(lineage, after=found)
+
+
+def show_dry_run(prepared: Prepared, *, as_json: bool) -> None:
+    """Show what would be submitted: the plan on stderr and the script on stdout, or one document."""
+    from hpcrun.views.plan import plan_lines, prepared_json
+
+    if as_json:
+        show_json(prepared_json(prepared))
+    else:
+        tell(plan_lines(prepared.plan))
+        write(prepared.script.text)
+
+
+def submit_one(prepared: Prepared, context: Context, lineage: Lineage, output_dir: Path | None) -> SubmitResult:
+    """Submit one job."""
+    from hpcrun.actions.submit import submit
+
+    return submit(
+        prepared,
+        store=context.store,
+        scheduler=context.scheduler(prepared.plan.scheduler),
+        surroundings=context.surroundings,
+        run_id=context.new_run_id(prepared.plan.name),
+        now_s=context.now_s(),
+        output_dir=None if output_dir is None else context.cwd / output_dir.expanduser(),
+        lineage=lineage,
+    )
+
+
+def submit_links(
+    prepared: Prepared, text: str, context: Context, lineage: Lineage, output_dir: Path | None, *, as_json: bool
+) -> None:
+    """Submit a chain, and show each link when it is submitted."""
+    from hpcrun.actions.chain import chain_links, submit_chain
+    from hpcrun.job.after import parse_chain
+    from hpcrun.views.lineage import chain_json, link_line, look_line
+
+    chain = parse_chain(text)
+    links = chain_links(prepared, chain, context.surroundings)
+
+    def results() -> Iterator[SubmitResult]:
+        for result in submit_chain(links, chain, lineage, lambda link, its: submit_one(link, context, its, output_dir)):
+            if not as_json:
+                show(link_line(result))
+            yield result
+
+    done = list(results())
+    if as_json:
+        show_json(chain_json(done))
+    else:
+        show(look_line(done))

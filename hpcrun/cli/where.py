@@ -1,0 +1,83 @@
+"""hpcrun where."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from hpcrun.cli import complete
+from hpcrun.cli.context import make_context
+from hpcrun.cli.options import takes_job_options
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.errors import PlanError
+
+# what neither the job's place nor its start depends on; a profile is asked for by an option of this command's own
+_NO_MATTER = (
+    "profile",
+    "name",
+    "mail_user",
+    "mail_type",
+    "python",
+    "load",
+    "setup",
+    "env",
+    "workdir",
+    "module",
+    "preflight",
+    "requeue",
+    "warn_s",
+    "retry_on_failure",
+    "exclude_bad_nodes",
+    "snapshot",
+    "snapshot_limit_mb",
+)
+
+
+@takes_job_options(without=_NO_MATTER)
+def where(
+    asked: dict[str, Any],
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profile",
+            "-P",
+            metavar="NAME",
+            help="Ask for this profile. Repeatable; by default all are asked for.",
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show on which profile a job could start first.
+
+    Nothing is submitted: Slurm is asked with sbatch --test-only.
+    A start is its guess of this moment; jobs that come and go change it.
+    """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from hpcrun.actions.where import where as find_where
+    from hpcrun.job.request import read_request
+    from hpcrun.schedulers.estimate import SlurmForecast
+    from hpcrun.views.where import misfit_lines, offers_table, submit_line, where_json
+
+    context = make_context()
+    tell(context.surroundings.warnings)
+    # nothing runs; a request has a script
+    said = {name: value for name, value in asked.items() if value is not None} | {"script": "true"}
+    forecast = SlurmForecast(context.env)
+    result = find_where(read_request(said), profiles or [], forecast, context.surroundings, context.now_s())
+    if as_json:
+        show_json(where_json(result))
+    else:
+        if result.offers:
+            show_rich(offers_table(result))
+        show(misfit_lines(result))
+        if result.offers:
+            show(["", submit_line(result.offers[0])])
+        else:
+            hint = "ask for less; hpcrun profile detect --write NAME makes a profile of this cluster"
+            tell(["hpcrun: the job fits nowhere", f"hint: {hint}"])
+    if not result.offers:
+        raise typer.Exit(PlanError.exit_code)

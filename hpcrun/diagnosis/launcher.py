@@ -1,0 +1,73 @@
+"""What torchrun and srun say of the first failure, in the batch script's log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# torch/distributed/elastic/multiprocessing/errors/__init__.py
+_ROOT = "Root Cause (first observed failure):"
+_FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*)$")
+_RULER = re.compile(r"^[=-]{20,}$")
+# Slurm's src/srun/launch.c
+_TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
+_TORN_DOWN = "-15"
+_TOLD_TO_END = ("Terminated", "exit code 143")
+
+
+@dataclass(frozen=True, slots=True)
+class RootCause:
+    """The rank that a node's torchrun saw fail first.
+
+    Attributes:
+        time: as torchrun writes it, ``2026-11-21_10:00:00``; sorted by text is sorted by time.
+        exitcode: ``-9`` for signal 9.
+        position: of its heading among the lines.
+        words: the traceback that the rank left in torch's error file, else torchrun's own words.
+    """
+
+    time: str
+    host: str
+    rank: int | None
+    exitcode: str
+    position: int
+    words: tuple[str, ...] = ()
+
+
+def first_root_cause(lines: Sequence[str]) -> RootCause | None:
+    """Return the earliest root cause of all nodes' blocks; a rank that was told to end is none."""
+    found = [_read(lines, position) for position, line in enumerate(lines) if line.strip() == _ROOT]
+    return min(found, key=lambda root: (root.exitcode == _TORN_DOWN, root.time), default=None)
+
+
+def _read(lines: Sequence[str], heading: int) -> RootCause:
+    fields: dict[str, str] = {}
+    words: list[str] = []
+    for line in lines[heading + 1 : heading + 60]:
+        if _RULER.match(line.strip()):
+            break
+        if match := _FIELD.match(line):
+            fields[match[1]] = match[2]
+            if match[1] == "traceback":
+                words.append(match[2])
+        elif words:
+            words.append(line)
+    rank = re.match(r"\d+", fields.get("rank", ""))
+    code = fields.get("exitcode", "").split()
+    return RootCause(
+        fields.get("time", "~"),
+        fields.get("host", "?"),
+        int(rank[0]) if rank else None,
+        code[0] if code else "?",
+        heading,
+        tuple(words),
+    )
+
+
+def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
+    """Return position, node and words of the task that srun saw fail first."""
+    for position, line in enumerate(lines):
+        if (match := _TASK.search(line)) and not match["how"].endswith(_TOLD_TO_END):
+            return position, match["node"], line.strip()
+    return None

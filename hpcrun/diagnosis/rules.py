@@ -1,0 +1,140 @@
+"""Rules: what a failure looks like, why it happens and what to do. Data from YAML, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LEVELS = ("cause", "symptom", "wait", "consequence")
+"""From what is the answer to what is only evidence; ``wait`` is a symptom that speaks of other ranks."""
+KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "level", "cause", "fix", "next", "source")
+_PART = re.compile(r"\[([^\[\]]*)\]")
+_NAME = re.compile(r"\{(\w+)\}")
+_LONGEST_VALUE = 120
+
+
+class RuleMistake(ValueError):
+    """A rule that means nothing: its name, the key, and what is wrong with it."""
+
+    def __init__(self, rule: str, key: str | None, text: str) -> None:
+        super().__init__(text)
+        self.rule, self.key, self.text = rule, key, text
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One signature.
+
+    Attributes:
+        contains: words of which a line must hold one; none where only ``states`` or ``exits`` decide.
+        pattern: what the line must match besides; None where a word alone is enough.
+        marked: its lines hold one of the marks that every log is searched for.
+        at_end: counts only in the last lines of a log.
+        states: states of the job that it explains.
+        exits: exit statuses of a rank that it explains, where its log says nothing.
+        before: rules that this one goes before, where both are in one log.
+        level: one of ``LEVELS``.
+        cause, fix, next: sentences with ``{names}`` of the pattern's groups, and ``[parts]`` that fall away without.
+    """
+
+    name: str
+    contains: tuple[bytes, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    marked: bool = False
+    at_end: bool = False
+    states: frozenset[str] = frozenset()
+    exits: frozenset[int] = frozenset()
+    before: frozenset[str] = frozenset()
+    level: str = "cause"
+    cause: str = ""
+    fix: str = ""
+    next: str = ""
+    source: str = ""
+
+    def match(self, raw: bytes, line: str) -> dict[str, str | None] | None:
+        """Return the named groups where a line is this rule's, else None."""
+        if not any(word in raw for word in self.contains):
+            return None
+        if self.pattern is None:
+            return {}
+        match = self.pattern.search(line)
+        return None if match is None else match.groupdict()
+
+
+def fill(sentence: str, values: Mapping[str, str | None]) -> str:
+    """Put values in their places; a part in brackets falls away where a value in it is missing or empty."""
+
+    def part(match: re.Match[str]) -> str:
+        inner = match[1]
+        return inner if all(values.get(name) for name in _NAME.findall(inner)) else ""
+
+    text = _PART.sub(part, sentence) if "{" in sentence else sentence
+    return _NAME.sub(lambda match: (values.get(match[1]) or "?")[:_LONGEST_VALUE], text)
+
+
+def parse_rules(data: Mapping[str, Any]) -> list[Rule]:
+    """Read rules from a mapping of their names, in its order.
+
+    Raises:
+        RuleMistake: a rule that cannot be; the first one.
+    """
+    return [_rule(name, said) for name, said in data.items()]
+
+
+def merge_rules(layers: list[list[Rule]]) -> tuple[Rule, ...]:
+    """Join rules of several files, most important first; of one name, the first counts."""
+    found: dict[str, Rule] = {}
+    for rules in layers:
+        for rule in rules:
+            found.setdefault(rule.name, rule)
+    return tuple(found.values())
+
+
+def _rule(name: str, said: Any) -> Rule:
+    if not isinstance(said, dict):
+        raise RuleMistake(name, None, "a rule is a mapping with contains, cause and fix")
+    for key in said:
+        if key not in KEYS:
+            raise RuleMistake(name, key, f"unknown key {key!r}")
+    words = _texts(name, "contains", said)
+    states, exits = _texts(name, "state", said), _texts(name, "exit", said)
+    if not (words or states or exits):
+        raise RuleMistake(name, None, "a rule needs contains, state or exit: what it goes by")
+    level = str(said.get("level", "cause"))
+    if level not in LEVELS:
+        raise RuleMistake(name, "level", f"level is one of {', '.join(LEVELS)}, not {level!r}")
+    if not isinstance(said.get("cause"), str) or not said["cause"]:
+        raise RuleMistake(name, "cause", "cause says in a sentence what happened")
+    if not all(number.isascii() and number.isdigit() for number in exits):
+        raise RuleMistake(name, "exit", "exit takes exit statuses, such as [139]")
+    return Rule(
+        name,
+        tuple(word.encode() for word in words),
+        _pattern(name, said.get("pattern")),
+        said.get("marked") is True,
+        said.get("at_end") is True,
+        frozenset(states),
+        frozenset(map(int, exits)),
+        frozenset(_texts(name, "before", said)),
+        level,
+        **{key: str(said.get(key) or "") for key in ("cause", "fix", "next", "source")},
+    )
+
+
+def _texts(name: str, key: str, said: Mapping[str, Any]) -> list[str]:
+    value = said.get(key, [])
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) and item for item in items):
+        raise RuleMistake(name, key, f"{key} takes a text or a list of texts")
+    return items
+
+
+def _pattern(name: str, text: Any) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(str(text))
+    except re.error as error:
+        raise RuleMistake(name, "pattern", f"not a regular expression: {error}") from None

@@ -1,0 +1,207 @@
+"""Searching a log for the lines of rules: in blocks, by fixed words first, so that a gigabyte takes seconds.
+
+A regular expression over every line, or one of all rules over a block, would take a minute for a gigabyte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from hpcrun.diagnosis.rules import Rule
+
+MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
+"""What a line holds that tells of nearly any failure."""
+TAIL_BYTES = 65536
+END_LINES = 40
+"""How many lines are the end of a log, for rules that count only there."""
+_BLOCK = 1 << 20
+_LONGEST_LINE = 4000
+_MOST_CANDIDATES = 50_000
+"""Lines with a mark that are looked at in one log; behind them only its tail is."""
+_MOST_BYTES = 1 << 30
+"""Of a larger log, the middle is passed over."""
+_QUICK_BYTES = _BLOCK
+_KEPT_PER_RULE = 4
+_LAST = 1 << 60
+"""The order of lines behind a middle that was passed over."""
+_RANK = re.compile(r"^\[(?:rank|default)\d+\]: ?")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that a rule knows. ``number`` counts from 1; None where the log was too long to count."""
+
+    rule: Rule
+    line: str
+    number: int | None
+    values: dict[str, str | None]
+
+
+_Found = dict[str, list[tuple[int, Hit]]]
+"""Name of a rule → place and line, of the first and the last that it knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """What was found in a log.
+
+    Attributes:
+        hits: in the order of the log; of one rule the first and the last.
+        tail: its last lines, without torch's ``[rank0]:`` in front.
+        first_tail_line: number of the first line of ``tail``; None where it was not counted.
+        whole: every line was looked at.
+    """
+
+    hits: tuple[Hit, ...]
+    tail: tuple[str, ...]
+    first_tail_line: int | None
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scanner:
+    """Rules, ready to search with.
+
+    Attributes:
+        by_word: word that a line must hold → the rules of such lines.
+        words: what blocks are searched for.
+    """
+
+    everywhere: tuple[Rule, ...]
+    at_end: tuple[Rule, ...]
+    by_word: tuple[tuple[bytes, tuple[Rule, ...]], ...]
+    words: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> Scanner:
+        """Make a scanner; a word that holds a mark needs no search of its own."""
+        everywhere = tuple(rule for rule in rules if rule.contains and not rule.at_end)
+        by_word: dict[bytes, list[Rule]] = {}
+        for rule in everywhere:
+            for word in rule.contains:
+                by_word.setdefault(word, []).append(rule)
+        wanted = {word for rule in everywhere if not rule.marked for word in rule.contains}
+        own = sorted(word for word in wanted if not any(mark in word for mark in MARKS))
+        at_end = tuple(rule for rule in rules if rule.contains and rule.at_end)
+        return cls(everywhere, at_end, tuple((word, tuple(found)) for word, found in by_word.items()), (*MARKS, *own))
+
+    def scan(self, file: BinaryIO, *, quick: bool = False) -> LogScan:
+        """Search an open log.
+
+        Args:
+            quick: only its last lines.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        found: _Found = {}
+        candidates, lines, whole, counted = 0, 0, True, True
+        for skipped, block in _blocks(file, _QUICK_BYTES if quick else _MOST_BYTES):
+            counted = counted and not skipped
+            whole = whole and counted and candidates < _MOST_CANDIDATES
+            if candidates < _MOST_CANDIDATES:
+                candidates += self._look(block, lines, found)
+            lines += block.count(b"\n")
+        rules = self.at_end if candidates < _MOST_CANDIDATES else (*self.at_end, *self.everywhere)
+        return self._finish(file, found, rules, lines if counted else None, whole)
+
+    def _look(self, block: bytes, lines: int, found: _Found) -> int:
+        """Look at the lines of a block that hold a mark; return how many there were."""
+        starts = self._candidates(block)
+        counted_to = 0
+        for start in starts:
+            end = block.find(b"\n", start)
+            raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
+            rules = {rule.name: rule for word, known in self.by_word if word in raw for rule in known}
+            if not rules:
+                continue
+            lines += block.count(b"\n", counted_to, start)
+            counted_to = start
+            line = plain(raw)
+            for rule in rules.values():
+                values = rule.match(raw, line)
+                if values is not None:
+                    _keep(found.setdefault(rule.name, []), (lines + 1, Hit(rule, line, lines + 1, values)))
+        return len(starts)
+
+    def _candidates(self, block: bytes) -> list[int]:
+        starts: set[int] = set()
+        for word in self.words:
+            at = block.find(word)
+            while at >= 0 and len(starts) <= _MOST_CANDIDATES:
+                start = block.rfind(b"\n", 0, at) + 1
+                starts.add(max(start, block.rfind(b"\r", start, at) + 1))
+                end = block.find(b"\n", at)
+                at = block.find(word, end) if end >= 0 else -1
+        return sorted(starts)
+
+    def _finish(self, file: BinaryIO, found: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - TAIL_BYTES))
+        raw = file.read(TAIL_BYTES)
+        if end > TAIL_BYTES:
+            raw = raw.partition(b"\n")[2]
+        tail = raw.split(b"\n")
+        ended = tail[-1] == b""
+        if ended:
+            tail.pop()
+        first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
+        for position in range(max(0, len(tail) - END_LINES), len(tail)):
+            here, line = tail[position][-_LONGEST_LINE:], None
+            for rule in rules:
+                values = rule.match(here, line := plain(here) if line is None else line)
+                if values is not None:
+                    number = None if first is None else first + position
+                    _keep(
+                        found.setdefault(rule.name, []),
+                        (_LAST + position if number is None else number, Hit(rule, line, number, values)),
+                    )
+        order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
+        hits = sorted((item for kept in found.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
+        return LogScan(tuple(hit for _, hit in hits), tuple(map(plain, tail)), first, whole)
+
+
+def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
+    """Keep the first and the last of a rule's lines, so that a log that repeats one costs nothing."""
+    kept.append(item)
+    if len(kept) > _KEPT_PER_RULE:
+        del kept[_KEPT_PER_RULE // 2]
+
+
+def plain(raw: bytes) -> str:
+    """Return a line as text, as a terminal shows it after carriage returns, without torch's ``[rank0]:``."""
+    text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+    return _RANK.sub("", text)
+
+
+def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:
+    """Yield whole lines in blocks, and whether something before was passed over."""
+    size = os.fstat(file.fileno()).st_size
+    rest, read, skipped = b"", 0, False
+    while data := file.read(_BLOCK):
+        read += len(data)
+        if size > most and not skipped and read > most // 4:
+            file.seek(size - most * 3 // 4)
+            skipped = True
+        cut = data.rfind(b"\n") + 1
+        if cut == 0 and len(rest) < _BLOCK:
+            rest += data
+            continue
+        yield skipped, rest + data[:cut] if cut else rest + data
+        rest = data[cut:] if cut else b""
+    if rest:
+        yield skipped, rest
+
+
+def line_number(scan: LogScan, position: int) -> int | None:
+    """Return the number of a line of ``scan.tail``."""
+    return None if scan.first_tail_line is None else scan.first_tail_line + position
+
+
+def last_lines(lines: Iterable[str], count: int) -> tuple[str, ...]:
+    """Return the last lines that say something."""
+    return tuple([line for line in lines if line.strip()][-count:])

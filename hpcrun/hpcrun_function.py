@@ -1,0 +1,112 @@
+"""What each task of a job runs whose program is a Python function: ``python -m hpcrun_function``.
+
+One file, the standard library and submitit: every such run's folder carries it, as it carries hpcrun_runtime.py.
+submitit loads the function, calls it and pickles what it returns; this finds the task's own call, and puts right what
+submitit leaves undone: a result that cannot be pickled, a half-written file of an attempt that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+FOLDER = "submitit"
+"""Below the run's folder: the pickles, under submitit's names."""
+CALLS = "calls.zip"
+"""In it one pickled call per element, under the element's number: one file, however many elements."""
+
+
+def main() -> None:
+    """Run this task's call."""
+    folder = Path(os.environ["HPCRUN_RUN_DIR"], FOLDER)
+    _describe_job()
+    try:
+        from submitit.core import job_environment, submission, utils
+    except ImportError as error:
+        sys.exit(f"hpcrun: {sys.executable} cannot run a Python function: {error}; pip install submitit")
+    os.environ["SUBMITIT_FOLDER"] = str(folder)
+    paths = job_environment.JobEnvironment().paths
+    _prepare(folder, paths)
+    setattr(job_environment.JobEnvironment, "_handle_signals", _checkpoint_when_told)  # noqa: B010 - mypy
+    try:
+        submission.process_job(folder)
+    except Exception:
+        if not paths.result_pickle.exists():  # submitit keeps a failed call's traceback, but not a failed pickling's
+            said = f"{traceback.format_exc()}\nwhat the function returned cannot be written as a result"
+            with suppress(OSError), _fresh(paths.result_pickle) as aside:
+                utils.cloudpickle_dump(("error", said), aside)
+        raise
+
+
+def _describe_job() -> None:
+    """Tell submitit.JobEnvironment where it is; a local job's variables are those of submitit's own local jobs."""
+    if "SLURM_JOB_ID" in os.environ:
+        os.environ["SUBMITIT_EXECUTOR"] = "slurm"
+        return
+    rank, tasks = os.environ["NODE_RANK"], os.environ["NNODES"]
+    os.environ |= {
+        "SUBMITIT_EXECUTOR": "local",
+        "SUBMITIT_LOCAL_JOB_ID": os.environ["HPCRUN_JOB_ID"],
+        "SUBMITIT_LOCAL_NTASKS": tasks,
+        "SUBMITIT_LOCAL_JOB_NUM_NODES": tasks,
+        "SUBMITIT_LOCAL_NODEID": rank,
+        "SUBMITIT_LOCAL_GLOBALID": rank,
+        "SUBMITIT_LOCAL_LOCALID": "0",
+    }
+
+
+def _prepare(folder: Path, paths: Any) -> None:
+    """Put this task's files where submitit looks for them."""
+    for path in (paths.result_pickle, paths.submitted_pickle):
+        # of an attempt that was killed while it wrote; submitit would refuse to write another
+        path.with_suffix(".pkl.save_tmp").unlink(missing_ok=True)
+    paths.result_pickle.unlink(missing_ok=True)  # of the attempt before
+    if not paths.submitted_pickle.exists():  # else an attempt before left a checkpoint there
+        with zipfile.ZipFile(folder / CALLS) as calls, _fresh(paths.submitted_pickle) as aside:
+            aside.write_bytes(calls.read(os.environ["HPCRUN_ELEMENT"]))
+    rank = os.environ.get("RANK") or os.environ["NODE_RANK"]
+    for stream, link in (("out", paths.stdout), ("err", paths.stderr)):
+        log = Path(os.environ["HPCRUN_ATTEMPT_DIR"], f"rank-{rank}.{stream}")
+        with suppress(OSError), _fresh(link) as aside:
+            aside.symlink_to(os.path.relpath(log, folder))
+
+
+class _fresh:
+    """A path to write to, that takes the name it is for when all is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+
+    def __enter__(self) -> Path:
+        return self.aside
+
+    def __exit__(self, failed: Any, *_: object) -> None:
+        if failed is None:
+            self.aside.replace(self.path)
+        else:
+            self.aside.unlink(missing_ok=True)
+
+
+def _checkpoint_when_told(env: Any, paths: Any, delayed: Any) -> None:
+    """In place of submitit's signal handlers: a function with a ``checkpoint`` method is asked for what to run next.
+
+    hpcrun's script decides whether the job is started again, so that neither submitit's requeue nor its counting of
+    time-outs is wanted. Without such a method the signals are left as they are, for should_stop() or the function.
+    """
+    from submitit.core.job_environment import SignalHandler
+
+    if hasattr(delayed.function, "checkpoint") or hasattr(delayed.function, "__submitit_checkpoint__"):
+        handler = SignalHandler(env, paths, delayed)
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, handler.checkpoint_and_exit)
+
+
+if __name__ == "__main__":
+    main()

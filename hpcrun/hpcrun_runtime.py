@@ -1,0 +1,126 @@
+"""What a training script may ask of hpcrun while it runs: ``import hpcrun_runtime``.
+
+Standard library only and one file: every run's folder carries it and the job finds it, so that the training environment
+needs nothing installed. Outside of a job nothing is ever to be stopped, and nothing is logged.
+
+The ranks of a job do not hear of a stop in the same moment. Before they stop they agree, with an all-reduce of their
+own::
+
+    stop = torch.tensor(float(should_stop()))
+    dist.all_reduce(stop, op=dist.ReduceOp.MAX)
+    if stop:
+        save_checkpoint(checkpoint_dir())
+        break
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LOOK_EVERY_S = 1.0
+"""How often the run folder is looked at, however often it is asked for."""
+
+_asked_at = float("-inf")
+_stopping = False
+_complained = False
+
+
+def should_stop() -> bool:
+    """Return whether the job is about to be ended: save a checkpoint and leave the training loop.
+
+    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: the
+    run folder is looked at once in a second.
+    """
+    global _asked_at, _stopping
+    folder = _attempt_dir()
+    if _stopping or folder is None or time.monotonic() - _asked_at < LOOK_EVERY_S:
+        return _stopping
+    _asked_at = time.monotonic()
+    # A folder that is listed is asked of the server; a file that was not there may stay so for NFS's cache (30 s).
+    try:
+        _stopping = bool(os.listdir(folder / "stop"))
+        if _stopping:
+            (folder / f"heard-{_rank()}").touch()
+    except OSError as error:
+        _complain(error)
+    return _stopping
+
+
+def on_stop(callback: Callable[[], Any]) -> None:
+    """Call a function once, from a thread of its own, when the job is about to be ended.
+
+    Args:
+        callback: takes nothing; what it returns is not looked at.
+    """
+    if _attempt_dir() is None:
+        return
+
+    def watch() -> None:
+        while not should_stop():
+            time.sleep(LOOK_EVERY_S)
+        callback()
+
+    threading.Thread(target=watch, name="hpcrun-on-stop", daemon=True).start()
+
+
+def attempt() -> int:
+    """Return how often this job has been started again: 0 the first time, and outside of a job."""
+    return int(os.environ.get("HPCRUN_ATTEMPT") or 0)
+
+
+def checkpoint_dir() -> Path:
+    """Return the folder for checkpoints that all attempts of a job share; ``./checkpoints`` outside of a job."""
+    folder = Path(os.environ.get("HPCRUN_CHECKPOINT_DIR") or "checkpoints")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def log_metrics(*, step: int | None = None, **values: Any) -> None:
+    """Note some numbers of this rank; ``hpcrun metrics`` shows them.
+
+    Args:
+        step: which step or epoch they belong to.
+        values: numbers, or tensors of one element.
+    """
+    folder = _attempt_dir()
+    if folder is None:
+        return
+    line = {"time": time.time(), "step": step, **{name: _number(value) for name, value in values.items()}}
+    try:
+        file = os.open(folder / f"rank-{_rank()}.metrics", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(file, (json.dumps(line) + "\n").encode())  # one write: a reader sees whole lines
+        finally:
+            os.close(file)
+    except OSError as error:
+        _complain(error)
+
+
+def _attempt_dir() -> Path | None:
+    folder = os.environ.get("HPCRUN_ATTEMPT_DIR")
+    return Path(folder) if folder else None
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK") or os.environ.get("NODE_RANK") or 0)
+
+
+def _number(value: Any) -> float | int | str:
+    if hasattr(value, "item"):
+        value = value.item()
+    return value if isinstance(value, float | int) else str(value)
+
+
+def _complain(error: OSError) -> None:
+    """Say once that the run folder cannot be used: training is worth more than its notes."""
+    global _complained
+    if not _complained:
+        _complained = True
+        sys.stderr.write(f"hpcrun: {error}; training goes on without it\n")

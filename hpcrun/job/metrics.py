@@ -1,0 +1,34 @@
+"""Numbers that a training reports: the regular expressions that find them in a log."""
+
+from __future__ import annotations
+
+import re
+
+VALUE = "value"
+"""The named group with the number; without one the first group is it."""
+STEP = "step"
+"""The named group, or the metric, that says which step a line speaks of."""
+
+
+def check_metric_pattern(text: str) -> str:
+    """Return the regular expression of a metric.
+
+    Raises:
+        ValueError: it is none, or has no group for the number.
+    """
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+    if not pattern.groups:
+        raise ValueError(f"{text!r} has no group for the number: write (?P<{VALUE}>...) around it")
+    return text
+
+
+def found_number(match: re.Match[str]) -> float | None:
+    """Return the number that was found, None where it is none."""
+    text = match[VALUE] if VALUE in match.re.groupindex else match[1]
+    try:
+        return float((text or "").replace(",", ""))  # 1,234.5
+    except ValueError:
+        return None

@@ -1,0 +1,133 @@
+"""The parameters of a sweep: how they are said, and which elements come of them. Pure text and arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from math import prod
+
+MOST = 10_000
+"""How many elements a sweep may have: more are a mistake, or a job for one program that loops."""
+
+Parameters = tuple[tuple[str, str], ...]
+"""The parameters of one element: name and value, in the order in which they are handed to the script."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_INDICES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
+
+
+def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
+    """Read ``NAME=VALUE,VALUE...``, one text per parameter, as the product of them all; the last varies fastest.
+
+    Raises:
+        ValueError: one cannot be read, or there are too many elements.
+    """
+    columns: dict[str, list[str]] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ValueError(f"{item!r} has no '='; write NAME=VALUE,VALUE")
+        if name in columns:
+            raise ValueError(f"{name!r} is said twice; write all its values behind one: {name}=A,B")
+        values = text.split(",")
+        if "" in values:
+            raise ValueError(
+                f"{item!r} has an empty value; one that is empty or holds a comma can be written in a --sweep-file"
+            )
+        columns[check_parameter(name)] = values
+    return cross(columns)
+
+
+def check_parameter(name: str) -> str:
+    """Return ``name`` where it can be a parameter's.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first")
+    if name == "element":
+        raise ValueError("'element' is each element's number: {element} stands for it already; choose another name")
+    return name
+
+
+def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
+    """Return every combination of the values of some parameters; the last varies fastest.
+
+    Raises:
+        ValueError: a parameter has no values, or there are too many combinations.
+    """
+    for name, values in columns.items():
+        if not values:
+            raise ValueError(f"{name!r} has no values")
+    check_number(prod(len(values) for values in columns.values()))
+    return tuple(tuple(zip(columns, values, strict=True)) for values in product(*columns.values()))
+
+
+def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
+    """Return the first values of some parameters together, then the second ones, and so on.
+
+    Raises:
+        ValueError: they have different numbers of values.
+    """
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} has {number}" for name, number in lengths.items())
+        raise ValueError(f"parameters side by side (zip) have as many values each: {said}")
+    return tuple(tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+
+
+def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
+    """Return every row of one kind with every row of the other.
+
+    Raises:
+        ValueError: a parameter stands in both, or there are too many elements.
+    """
+    for name in {name for row in rows for name, _ in row} & {name for row in others for name, _ in row}:
+        raise ValueError(f"{name!r} is said twice")
+    check_number(len(rows) * len(others))
+    return tuple((*row, *other) for row in rows for other in others)
+
+
+def check_number(number: int) -> None:
+    """Refuse too many elements.
+
+    Raises:
+        ValueError: there are more than ``MOST``.
+    """
+    if number > MOST:
+        raise ValueError(f"{number} elements are more than a sweep may have, {MOST}")
+
+
+def parse_indices(text: str) -> tuple[int, ...]:
+    """Read ``3,7-9`` as numbers of elements, ascending, each once.
+
+    Raises:
+        ValueError: the text is something else.
+    """
+    if _INDICES.fullmatch(text) is None:
+        raise ValueError(f"{text!r} are no numbers of elements; write 3,7-9")
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if int(last or first) < int(first):
+            raise ValueError(f"{part!r} runs backwards")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
+
+
+def index_ranges(indices: Iterable[int]) -> str:
+    """Write numbers of elements as Slurm does: ``0-2,5``."""
+    parts: list[list[int]] = []
+    for index in sorted(indices):
+        if parts and parts[-1][1] == index - 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def parameters_text(row: Parameters) -> str:
+    """Return the parameters of an element for a person: ``lr=1e-3 model=small``."""
+    return " ".join(f"{name}={value}" for name, value in row)

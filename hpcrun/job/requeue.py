@@ -1,0 +1,72 @@
+"""Being started again: how often, after what, and how long before the time limit a job is warned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcrun.errors import UsageError
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from hpcrun.job.units import format_time
+
+EARLY_S = 60
+"""Slurm may send the warning up to a minute early (sbatch(1), --signal)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """What becomes of a job that is interrupted.
+
+    Attributes:
+        times: how often it may be started again; 0 where it is only warned.
+        warn_s: seconds between the warning and the time limit.
+        grace_s: seconds that the ranks have for a checkpoint after the warning; the rest is for starting again.
+        on_failure: a failure of the program itself is a reason too.
+        exclude_bad_nodes: the node that failed is not used again.
+    """
+
+    times: int
+    warn_s: int
+    on_failure: bool = False
+    exclude_bad_nodes: bool = False
+
+    @property
+    def grace_s(self) -> int:
+        """Seconds between the warning and the moment in which ranks that go on are given up."""
+        return self.warn_s - min(20, self.warn_s // 3)
+
+
+def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
+    """Return what becomes of an interrupted job; None where nothing was said and the profile says nothing.
+
+    Raises:
+        UsageError: an option needs --requeue.
+    """
+    times = profile.requeue.times if request.requeue is None else request.requeue
+    if times == 0:
+        for option, said in (
+            ("--retry-on-failure", request.retry_on_failure),
+            ("--exclude-bad-nodes", request.exclude_bad_nodes),
+        ):
+            if said:
+                raise UsageError(f"{option} says nothing without --requeue", hint="add --requeue N: N further attempts")
+        if request.warn_s is None:
+            return None
+    warn_s = request.warn_s or profile.requeue.warn
+    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes)
+
+
+def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
+    """Refuse a warning that could come before the ranks listen.
+
+    Raises:
+        UsageError: it does not fit into the time limit.
+    """
+    if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
+        return
+    raise UsageError(
+        f"a warning {requeue.warn_s} s before the end does not fit into a time limit of {format_time(walltime_s)}: "
+        f"Slurm may send it {EARLY_S} s early",
+        hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more, "
+        "or for a later warning with --warn",
+    )

@@ -1,0 +1,146 @@
+"""A sweep: one script, started once for each element with parameters of its own. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.job.parameters import Parameters, index_ranges
+from hpcrun.job.request import JobRequest
+
+# {{name}} is {name} untouched; anything else in braces, such as JSON, is the script's own
+_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.quoting
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The elements of a sweep.
+
+    Attributes:
+        elements: the parameters of each.
+        common: the arguments that begin every element's command line.
+        arguments: of each element, what follows behind those.
+        chosen: numbers of the elements that run, ascending.
+        max_parallel: how many may run at once, None for as many as fit.
+        first: the element that is task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize).
+    """
+
+    elements: tuple[Parameters, ...]
+    common: tuple[str, ...]
+    arguments: tuple[tuple[str, ...], ...]
+    chosen: tuple[int, ...]
+    max_parallel: int | None = None
+    first: int = 0
+
+    @property
+    def array(self) -> str:
+        """The value of sbatch's ``--array``."""
+        tasks = index_ranges(index - self.first for index in self.chosen)
+        return tasks + (f"%{self.max_parallel}" if self.max_parallel else "")
+
+
+def decide_sweep(request: JobRequest) -> Sweep | None:
+    """Return the elements of a request and their command lines; None where it is an ordinary job.
+
+    A parameter stands where the arguments have ``{name}``; one that stands nowhere is appended as ``--name value``.
+
+    Raises:
+        UsageError: an option needs a sweep, an argument has an unknown ``{name}``, or there is no such element.
+    """
+    if not request.sweep:
+        for option, said in (("--max-parallel", request.max_parallel), ("--elements", request.elements)):
+            if said:
+                raise UsageError(f"{option} says nothing without a sweep", hint="add --sweep NAME=VALUE,VALUE")
+        return None
+    for index in request.elements:
+        if index >= len(request.sweep):
+            raise UsageError(
+                f"--elements: there is no element {index}", hint=f"the elements are 0 to {len(request.sweep) - 1}"
+            )
+    placed = [bool(_PLACE.search(argument)) for argument in request.args]
+    fixed = placed.index(True) if any(placed) else len(placed)
+    common, rest = request.args[:fixed], request.args[fixed:]
+    arguments = tuple(_arguments(rest, index, dict(row)) for index, row in enumerate(request.sweep))
+    chosen = request.elements or tuple(range(len(request.sweep)))
+    sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel)
+    if len(sweep.array) > _ARRAY_MAX:
+        raise UsageError("--elements names too many separate elements for one array", hint="name them in ranges: 3,7-9")
+    return sweep
+
+
+def _arguments(rest: Sequence[str], index: int, row: Mapping[str, str]) -> tuple[str, ...]:
+    used: set[str] = set()
+
+    def value(match: re.Match[str]) -> str:
+        literal, name = match.groups()
+        if literal:
+            return f"{{{literal}}}"
+        if name == "element":
+            return str(index)
+        if name not in row:
+            raise _unknown(name, index, row)
+        used.add(name)
+        return row[name]
+
+    placed = [_PLACE.sub(value, argument) for argument in rest]
+    added = [word for name, text in row.items() if name not in used for word in (f"--{name}", text)]
+    return (*placed, *added)
+
+
+def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
+    close = nearest(name, [*row, "element"])
+    return UsageError(
+        f"the arguments have {{{name}}}, and element {index} of the sweep has no parameter of that name",
+        hint=f"did you mean {{{close}}}?"
+        if close
+        else f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself",
+    )
+
+
+def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
+    """Return a sweep in parts whose tasks are numbered below ``most``, as Slurm's arrays must be.
+
+    Raises:
+        PlanError: ``max_parallel`` cannot be shared out.
+    """
+    if sweep.chosen[-1] < most:
+        return [sweep]
+    groups: list[list[int]] = []
+    for index in sweep.chosen:
+        if groups and index - groups[-1][0] < most:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    at_once = sweep.max_parallel
+    if at_once is not None and at_once < len(groups):
+        raise PlanError(
+            f"{len(sweep.chosen)} elements need {len(groups)} arrays (MaxArraySize is {most}), "
+            f"and --max-parallel {at_once} is less than one for each",
+            hint=f"--max-parallel {len(groups)} or more, or submit part of it with --elements 0-{most - 1}",
+        )
+    return [
+        replace(
+            sweep,
+            chosen=tuple(group),
+            first=group[0],
+            # shared out, so that together they are what was asked for
+            max_parallel=None if at_once is None else at_once // len(groups) + (number < at_once % len(groups)),
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:
+    """Refuse elements beside each other on this machine's GPUs, which each element would take for its own.
+
+    Raises:
+        PlanError: more than one element may run at once.
+    """
+    if sweep and sweep.max_parallel and sweep.max_parallel > 1 and local_gpus:
+        raise PlanError(
+            f"--max-parallel {sweep.max_parallel}: here every element uses the same GPUs, one after the other",
+            hint="leave --max-parallel out, or use --gpus 0, or a Slurm profile with -P",
+        )

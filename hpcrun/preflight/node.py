@@ -1,0 +1,383 @@
+"""One node of a preflight: ``node.py RANKS GPUS``, run once on every node of a job at the same time.
+
+It looks at its own machine, lets every other node connect to the job's port and connects to them, and starts
+``rank.py`` for each rank. What it finds it writes to ``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json``, again and again, so
+that a node that is killed has said what it knew. It ends within HPCRUN_PREFLIGHT_S seconds whatever its peers do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LIMIT_S, LEAST_S = 24.0, 16.0
+CONNECTED_BEFORE_END_S = 14.0
+"""Until then a peer may answer: it may start later, and its Python come from a slow file system."""
+READY_BEFORE_END_S = 8.0
+"""Until then the ranks may be ready for the sum across the nodes."""
+TRY_S = 3.0
+PEERS = 64
+"""To so many nodes each one connects: the first, and those behind it in the job's order."""
+
+
+class Report:
+    """What is known of this node, on disk at every moment."""
+
+    def __init__(self, path: Path, **known: Any) -> None:
+        self._path, self._known, self._lock = path, known, threading.Lock()
+
+    def put(self, **found: Any) -> None:
+        """Add what was found. Readers see the old file or the new one, on a network file system too."""
+        with self._lock:
+            self._known |= found
+            aside = self._path.with_name(f".{self._path.name}")
+            aside.write_text(json.dumps(self._known), "utf-8")
+            aside.replace(self._path)
+
+
+class Node:
+    """This node's place among the others, as the batch script says it.
+
+    Attributes:
+        hosts: the nodes of the job in its order; ``hosts[rank]`` is this one.
+        ends_at: when all must be over, on the monotonic clock.
+    """
+
+    def __init__(self, env: dict[str, str]) -> None:
+        attempt = Path(env["HPCRUN_ATTEMPT_DIR"])
+        self.name, self.rank, self.job = env["HPCRUN_NODE"], int(env["HPCRUN_NODE_RANK"]), env["HPCRUN_JOB_ID"]
+        self.hosts = (attempt / "hosts").read_text("ascii").split()
+        self.port = int(env["HPCRUN_PORT"])
+        self.folder = attempt / "preflight"
+        # the nodes of a local job share a machine: each has an address of its own on the loopback interface
+        self.is_local = env["HPCRUN_NODE_ADDR"].startswith("127.")
+        self.ends_at = time.monotonic() + max(LEAST_S, float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S))
+
+    def address(self, rank: int) -> str:
+        """Return where the node of this rank is reached."""
+        return f"127.0.{rank // 250}.{rank % 250 + 1}" if self.is_local else self.hosts[rank]
+
+    def peers(self) -> list[int]:
+        """Return the ranks of the nodes that this one connects to."""
+        count = len(self.hosts)
+        near = {(self.rank + step) % count for step in range(1, min(PEERS, count))}
+        return sorted((near | {0}) - {self.rank})
+
+
+class Door:
+    """Listens on the job's port: answers those who knock, and on the first node lets all ranks start together."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._changed = threading.Condition()
+        self._ready: set[str] = set()
+        self._go: dict[str, Any] | None = None
+        if node.is_local or not socket.has_dualstack_ipv6():
+            self._socket = socket.create_server(
+                (node.address(node.rank) if node.is_local else "", node.port), backlog=1024
+            )
+        else:
+            self._socket = socket.create_server(
+                ("", node.port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True
+            )
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(TRY_S)
+            try:
+                with connection.makefile("rw", encoding="utf-8") as stream:
+                    asked = json.loads(stream.readline(4096))
+                    ready = asked.get("ready")
+                    said = self.wait_for_all(ready) if ready else {"time": time.time()}
+                    stream.write(json.dumps({"node": self._node.name, "job": self._node.job, **said}) + "\n")
+            except (OSError, ValueError, AttributeError):
+                return  # a port scanner, or a peer that has gone
+
+    def wait_for_all(self, ready: str) -> dict[str, Any]:
+        """Wait until every node is ready for the sum across them, or it is too late; return who is missing."""
+        until = self._node.ends_at - READY_BEFORE_END_S
+        with self._changed:
+            self._ready.add(ready)
+            self._changed.notify_all()
+            hosts = set(self._node.hosts)
+            self._changed.wait_for(lambda: self._go or self._ready >= hosts, max(0.0, until - time.monotonic()))
+            if self._go is None:
+                self._go = {"missing": sorted(hosts - self._ready), "port": free_port("")}
+                self._changed.notify_all()
+            return self._go
+
+
+def free_port(address: str) -> int:
+    """Return a port that nothing listens on at this moment."""
+    with socket.create_server((address, 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def ask(node: Node, rank: int, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Ask another node something, in one connection.
+
+    Raises:
+        OSError: it cannot be reached.
+        ValueError: what answers is no node of this job.
+    """
+    with socket.create_connection((node.address(rank), node.port), timeout=min(TRY_S, timeout_s)) as connection:
+        connection.settimeout(timeout_s)
+        with connection.makefile("rw", encoding="utf-8") as stream:
+            asked_s = time.time()
+            stream.write(json.dumps(question) + "\n")
+            stream.flush()
+            answer = json.loads(stream.readline(4096) or "null")
+            answered_s = time.time()
+    if not isinstance(answer, dict) or (answer.get("node"), answer.get("job")) != (node.hosts[rank], node.job):
+        raise ValueError("another program answers")
+    return {**answer, "ms": (answered_s - asked_s) * 1000, "middle_s": (asked_s + answered_s) / 2}
+
+
+def reach(node: Node, rank: int, until: float) -> dict[str, Any]:
+    """Connect to another node until it answers or the time is over; return how far away it and its clock are."""
+    error = "no time was left"
+    while time.monotonic() < until:
+        try:
+            answer = ask(node, rank, {"hello": node.name}, TRY_S)
+            return {"ms": answer["ms"], "clock_s": answer["time"] - answer["middle_s"]}
+        except (OSError, ValueError, KeyError) as failure:
+            error = words(failure)
+            time.sleep(0.3)
+    return {"error": error}
+
+
+def words(failure: Exception) -> str:
+    """Return what went wrong, without numbers of errors."""
+    return str(getattr(failure, "strerror", None) or failure or type(failure).__name__)
+
+
+def resolve(name: str) -> list[str] | str:
+    """Return the addresses of a host, or why there is none."""
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+    except OSError as failure:
+        return words(failure)
+
+
+def shared_memory() -> dict[str, int] | None:
+    """Return how many MB /dev/shm has and how many are free; None where there is none."""
+    try:
+        disk = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return {"free_mb": disk.f_bavail * disk.f_frsize >> 20, "total_mb": disk.f_blocks * disk.f_frsize >> 20}
+
+
+def run(*argv: str) -> str | None:
+    """Return what a command prints, None where it is not there, not permitted, or takes too long."""
+    if shutil.which(argv[0]) is None:
+        return None
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=8, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def counters() -> dict[str, Any]:
+    """Return what the driver and the kernel have noted of errors; None is what they do not tell."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    ours = ["--id=" + chosen] if chosen else []
+    form = "--format=csv,noheader"
+    ecc = run("nvidia-smi", *ours, "--query-gpu=pci.bus_id,ecc.errors.uncorrected.volatile.total", form)
+    rows = run(
+        "nvidia-smi", *ours, "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure", form
+    )
+    log = run("dmesg") or run("journalctl", "--dmesg", "--boot", "--quiet", "--no-pager")
+    return {
+        "ecc": None if ecc is None else parse_ecc(ecc),
+        "rows": None if rows is None else parse_rows(rows),
+        "xids": None if not log else parse_xids(log),
+    }
+
+
+def parse_ecc(text: str) -> list[int]:
+    """Read ``pci.bus_id, count`` of each GPU; a card without ECC says ``[N/A]``."""
+    counts = (line.rpartition(", ")[2] for line in text.splitlines())
+    return [int(count) for count in counts if count.isdigit()]
+
+
+def parse_rows(text: str) -> list[list[str]]:
+    """Read ``gpu_bus_id, pending, failure`` of each GPU: ``No`` or ``Yes``, in some versions 0 or 1."""
+    fields = (line.split(", ") for line in text.splitlines())
+    return [row[1:] for row in fields if len(row) == 3]
+
+
+def parse_xids(log: str) -> list[int]:
+    """Return the Xids in the kernel's log, each once."""
+    return sorted({int(xid) for xid in re.findall(r"NVRM: Xid \([^)]*\): (\d+)", log)})
+
+
+def has_driver() -> bool:
+    """Return whether this machine has a driver for GPUs: NVIDIA's or AMD's."""
+    return os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/dev/kfd")
+
+
+class Ranks:
+    """The ranks of this node: processes that say what they do and find, line by line."""
+
+    def __init__(self, node: Node, ranks: int, gpus: int) -> None:
+        self._changed = threading.Condition()
+        self._found: list[dict[str, Any]] = [{} for _ in range(ranks)]
+        self._processes = []
+        port = free_port("127.0.0.1")
+        for local_rank in range(ranks):
+            log = (node.folder / f"{node.name}-rank-{local_rank}.err").open("wb")
+            numbers = map(str, (local_rank, ranks, gpus, port))
+            process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("rank.py")), *numbers],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+            )  # fmt: skip
+            log.close()
+            self._processes.append(process)
+            threading.Thread(target=self._read, args=(local_rank, process), daemon=True).start()
+
+    def _read(self, local_rank: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue  # NCCL prints its warnings to stdout
+            if isinstance(said, dict):
+                with self._changed:
+                    self._found[local_rank] |= said
+                    self._changed.notify_all()
+        with self._changed:
+            self._found[local_rank].setdefault("status", process.wait())
+            self._changed.notify_all()
+
+    def said(self) -> list[dict[str, Any]]:
+        """Return what every rank has found so far."""
+        with self._changed:
+            return [dict(rank) for rank in self._found]
+
+    def wait(self, doing: str, until: float) -> bool:
+        """Wait until every rank does something or has ended; return whether all do it."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: all(rank.get("doing") == doing or "status" in rank for rank in self._found),
+                max(0.0, until - time.monotonic()),
+            )
+            return all(rank.get("doing") == doing for rank in self._found)
+
+    def order(self, node_rank: int, nodes: int, store: str) -> None:
+        """Let the ranks sum with those of the other nodes."""
+        first, world_size = node_rank * len(self._processes), nodes * len(self._processes)
+        for number, process in enumerate(self._processes):
+            assert process.stdin is not None
+            try:
+                process.stdin.write(json.dumps({"rank": first + number, "ranks": world_size, "store": store}) + "\n")
+                process.stdin.flush()
+            except OSError:
+                continue  # it has ended, and said why
+
+    def end(self) -> None:
+        """Leave no rank behind."""
+        for process in self._processes:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def in_background(report: Report, key: str, look: Callable[[], Any]) -> threading.Thread:
+    """Start a look that may take long, such as at a name server that does not answer; what it finds is reported."""
+    thread = threading.Thread(target=lambda: report.put(**{key: look()}), daemon=True)
+    thread.start()
+    return thread
+
+
+def knock_at_all(node: Node, report: Report) -> None:
+    """Connect to the other nodes, all at once."""
+    until = node.ends_at - CONNECTED_BEFORE_END_S
+    found: dict[str, Any] = {}
+    threads = [
+        threading.Thread(
+            target=lambda rank=rank: found.update({node.hosts[rank]: reach(node, rank, until)}), daemon=True
+        )
+        for rank in node.peers()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until + TRY_S + 1 - time.monotonic()))
+    report.put(reach={node.hosts[rank]: found.get(node.hosts[rank], {"error": "no answer"}) for rank in node.peers()})
+
+
+def agree(node: Node, door: Door | None) -> dict[str, Any]:
+    """Wait for the other nodes to be ready; return the port of the first, and who is missing."""
+    if node.rank == 0:
+        return {"missing": node.hosts[1:]} if door is None else door.wait_for_all(node.name)
+    try:
+        return ask(node, 0, {"ready": node.name}, max(0.1, node.ends_at - READY_BEFORE_END_S + 1 - time.monotonic()))
+    except (OSError, ValueError):
+        return {"missing": node.hosts[:1]}
+
+
+def check(node: Node, ranks: int, gpus: int, report: Report) -> None:
+    """Do all of it."""
+    report.put(shm=shared_memory(), started=time.time())
+    door = None
+    try:
+        door = Door(node)
+    except OSError as failure:
+        report.put(bind=words(failure))
+    # GPUs that are only claimed, as in a cluster for tests, are no reason to start so many programs
+    workers = Ranks(node, ranks if not gpus or has_driver() else min(ranks, 2), gpus)
+    try:
+        looks = [in_background(report, "errors", counters)] if gpus else []
+        if not node.is_local:
+            looks.append(in_background(report, "names", lambda: {name: resolve(name) for name in node.hosts}))
+        knock_at_all(node, report)
+        ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
+        report.put(ranks=workers.said())
+        if len(node.hosts) > 1 and ready:
+            agreed = agree(node, door)
+            report.put(missing=agreed["missing"])
+            if not agreed["missing"]:
+                store = f"{node.address(0)}:{agreed['port']}"
+                workers.order(node.rank, len(node.hosts), store)
+                workers.wait("done", node.ends_at - 0.5)
+        for look in looks:
+            look.join(max(0.0, node.ends_at - time.monotonic()))
+    finally:
+        report.put(ranks=workers.said(), ended=time.time())
+        workers.end()
+
+
+def main() -> None:
+    """Run the node. Told to end, as by srun when another node does not answer, it ends its ranks."""
+    node = Node(dict(os.environ))
+    report = Report(node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    check(node, int(sys.argv[1]), int(sys.argv[2]), report)
+    os._exit(0)  # a look that still hangs is not waited for
+
+
+if __name__ == "__main__":
+    main()

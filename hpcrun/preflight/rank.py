@@ -1,0 +1,154 @@
+"""One rank of a preflight: ``rank.py LOCAL_RANK RANKS GPUS STORE_PORT``, started by ``node.py``.
+
+It multiplies matrices on its GPU, then sums with the other ranks of its node, then, when its node tells it to, with all
+ranks of the job. What it finds it writes as JSON, one line each, to stdout. Torch and the standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+WITHIN_S = 12
+ACROSS_S = 8
+"""How long the ranks wait for each other, in seconds; node.py ends those that torch does not."""
+
+GEMM_SIZE = 8192
+GEMM_TIMES = 50
+GPU_BYTES, CPU_BYTES = 64 << 20, 4 << 20
+SUM_TIMES = 10
+
+
+def say(**found: Any) -> None:
+    """Tell node.py something."""
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
+    """Return the rank's GPU, or the CPU where torch has none for it; say which and why."""
+    said: dict[str, Any] = {"torch": str(torch.__version__)}
+    build = torch.version.cuda or torch.version.hip
+    if gpus and torch.cuda.is_available() and torch.cuda.device_count() > local_rank:
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+        free, total = torch.cuda.mem_get_info(device)
+        said |= {"gpu": torch.cuda.get_device_name(device), "free_gb": free / 1e9, "total_gb": total / 1e9}
+    else:
+        device = torch.device("cpu")
+        seen = torch.cuda.device_count() if build else 0
+        said |= {"no_gpu": f"torch sees {seen} of {gpus} GPUs" if build else f"torch {torch.__version__} has no CUDA"}
+        # a machine without a driver, as a cluster for tests is, only claims its GPUs
+        said |= {
+            "asked": gpus,
+            "expected": bool(gpus) and (bool(build) or os.path.exists("/proc/driver/nvidia/version")),
+        }
+    say(device=device.type, **said)
+    return device
+
+
+def is_right(torch: Any, device: Any) -> bool:
+    """Return whether a product of small whole numbers, exact in fp32, is what the CPU finds in fp64."""
+    numbers = torch.randint(-2, 3, (1024, 1024), generator=torch.Generator().manual_seed(0))
+    found = numbers.float().to(device) @ numbers.float().to(device)
+    return bool(torch.equal(found.cpu().double(), numbers.double() @ numbers.double()))
+
+
+def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
+    """Return the rate of large products in the type that training uses, in TFLOPS, and that type."""
+    # torch emulates bf16 on cards before Ampere (compute capability 8.0), and says that it is supported
+    name = "bf16" if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
+    dtype = torch.bfloat16 if name == "bf16" else torch.float16
+    a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype) for _ in range(2))
+    for _ in range(5):
+        a @ b
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(GEMM_TIMES):
+        a @ b
+    end.record()
+    torch.cuda.synchronize(device)
+    seconds = start.elapsed_time(end) / 1000
+    return 2 * GEMM_SIZE**3 * GEMM_TIMES / seconds / 1e12, name
+
+
+def multiply(torch: Any, device: Any) -> None:
+    """Say whether products are right and, on a GPU, how fast."""
+    right = is_right(torch, device)
+    if device.type == "cpu":
+        say(right=right)
+        return
+    tflops, dtype = gemm_tflops(torch, device)
+    say(right=right, tflops=tflops, dtype=dtype)
+
+
+def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s: int) -> float:
+    """Sum a tensor over some ranks and return the bus bandwidth in GB/s, as nccl-tests counts it.
+
+    Raises:
+        ValueError: the sum is wrong.
+    """
+    import torch.distributed as dist
+
+    backend = "gloo" if device.type == "cpu" else "nccl"
+    dist.init_process_group(
+        backend, init_method=f"tcp://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=wait_s)
+    )
+    size = CPU_BYTES if device.type == "cpu" else GPU_BYTES
+    numbers = torch.full((size // 4,), float(rank + 1), device=device)
+    dist.all_reduce(numbers)  # the first call also makes the connections
+    expected = ranks * (ranks + 1) // 2
+    if not bool((numbers == expected).all()):
+        raise ValueError(f"the sum of 1 to {ranks} came out as {numbers[0].item():g}")
+    numbers.zero_()
+    wait_for_device: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait_for_device()
+    started = time.perf_counter()
+    for _ in range(SUM_TIMES):
+        dist.all_reduce(numbers)
+    wait_for_device()
+    seconds = (time.perf_counter() - started) / SUM_TIMES
+    dist.destroy_process_group()
+    return 2 * (ranks - 1) / ranks * size / seconds / 1e9
+
+
+def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
+    """Do all of it, saying each time what comes next, so that a rank that hangs has said where."""
+    say(doing="import torch")
+    import torch
+
+    say(doing="device")
+    device = choose_device(torch, local_rank, gpus)
+    say(doing="gemm")
+    multiply(torch, device)
+    if ranks > 1:
+        say(doing="within")
+        store = f"127.0.0.1:{store_port}"
+        say(within=sum_up(torch, device, rank=local_rank, ranks=ranks, store=store, wait_s=WITHIN_S))
+    say(doing="waiting")
+    order = sys.stdin.readline()
+    if order:
+        say(doing="across")
+        say(across=sum_up(torch, device, **json.loads(order), wait_s=ACROSS_S))
+    say(doing="done")
+
+
+def main() -> None:
+    """Run the rank; what goes wrong is said as well."""
+    try:
+        check(*(int(word) for word in sys.argv[1:]))
+    except Exception as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        say(error=words[:300])
+    # without Python's own end, in which threads that gloo has left would abort (pytorch/pytorch#179291)
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

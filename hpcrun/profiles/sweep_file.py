@@ -1,0 +1,132 @@
+"""Reading the file of ``--sweep-file``: YAML (product, zip, or a list of elements) or CSV. Values are text as typed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
+
+_MAX_BYTES = 10_000_000
+_KINDS = ("product", "zip")
+
+
+def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
+    """Read the elements of a sweep from a file.
+
+    Raises:
+        UsageError: it cannot be read, or what it says cannot be; the message names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"--sweep-file: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--sweep-file: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
+    try:
+        if len(raw) > _MAX_BYTES:
+            raise ValueError(f"it is larger than {_MAX_BYTES // 1_000_000} MB")
+        rows = parse_csv(text) if path.suffix.lower() in (".csv", ".tsv") else parse_yaml(text)
+        if not rows:
+            raise ValueError("it has no elements")
+        check_number(len(rows))
+    except ValueError as error:
+        raise UsageError(
+            f"--sweep-file {path}: {error}",
+            hint="YAML: product: {lr: [1e-3, 1e-4], model: [small, large]}, zip: likewise, or a list of elements; "
+            "or CSV with a header",
+        ) from None
+    return rows
+
+
+def parse_csv(text: str) -> tuple[Parameters, ...]:
+    """Read a header of names and a row for each element; tabs separate where the header has them.
+
+    Raises:
+        ValueError: a row is not as long as the header, or a name cannot be one.
+    """
+    lines = text.splitlines()
+    tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
+    try:
+        names = [check_parameter(name.strip()) for name in next(reader, [])]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name!r} stands twice in the header")
+        rows: list[Parameters] = []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise ValueError(f"line {reader.line_num} has {len(row)} values, the header {len(names)}")
+            rows.append(tuple(zip(names, row, strict=True)))
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+    return tuple(rows)
+
+
+def parse_yaml(text: str) -> tuple[Parameters, ...]:
+    """Read ``product:`` and ``zip:``, or a list of elements.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        data = YAML(typ="base", pure=True).load(text)  # base: 1e-3, 007 and true stay as they are written
+    except YAMLError as error:
+        raise ValueError(_yaml_words(error)) from None
+    if isinstance(data, list):
+        return tuple(_element(number, item) for number, item in enumerate(data))
+    if not isinstance(data, dict) or not data:
+        raise ValueError("it is neither a list of elements nor has it product: or zip:")
+    for key in data:
+        if key not in _KINDS:
+            close = nearest(str(key), list(_KINDS))
+            raise ValueError(f"{key!r} is not known here" + (f"; did you mean {close!r}?" if close else ""))
+    rows: tuple[Parameters, ...] = ((),)
+    for kind, combine in (("zip", side_by_side), ("product", cross)):
+        if kind in data:
+            rows = joined(rows, combine(_columns(kind, data[kind])))
+    return rows
+
+
+def _yaml_words(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    words = str(getattr(error, "problem", None) or error).strip().splitlines()
+    return (f"line {mark.line + 1}: " if mark else "") + (words[0] if words else "not YAML")
+
+
+def _columns(kind: str, said: Any) -> Mapping[str, list[str]]:
+    if not isinstance(said, dict) or not said:
+        raise ValueError(f"{kind}: names parameters and their values, such as lr: [1e-3, 1e-4]")
+    return {check_parameter(str(name)): _values(str(name), values) for name, values in said.items()}
+
+
+def _values(name: str, said: Any) -> list[str]:
+    values = said if isinstance(said, list) else [said] if said != "" else []
+    if not values:
+        raise ValueError(f"{name!r} has no values")
+    return [_text(name, value) for value in values]
+
+
+def _element(number: int, said: Any) -> Parameters:
+    if not isinstance(said, dict) or not said:
+        raise ValueError(f"element {number} is not a mapping of names to values, such as lr: 1e-3")
+    return tuple((check_parameter(str(name)), _text(str(name), value)) for name, value in said.items())
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a value of {name!r} is a {type(value).__name__}; put it in quotes to hand it on as text")
+    if "\0" in value:
+        raise ValueError(f"a value of {name!r} holds a NUL character")
+    return value

@@ -1,0 +1,80 @@
+"""The elements of a run that is a sweep: their parameters, their job ids, and what was last known of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hpcrun.job.parameters import Parameters, parse_indices
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.runs.store import BATCH_LOG, replace_file
+
+BATCH_LOGS = "batch"
+"""The folder of a sweep's batch logs, one per element: Slurm opens them, and makes no folder."""
+STATUSES = "elements.json"
+CANCELLED_MARK = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of a sweep.
+
+    Attributes:
+        parameters: number of an element → its parameters.
+        first: the element that is task 0 of the Slurm array; not 0 in a sweep that needs several arrays.
+    """
+
+    parameters: Mapping[int, Parameters]
+    first: int = 0
+
+    def job_id(self, run: Run, index: int) -> str | None:
+        """Return the job id of an element, as Slurm writes it: ``123_4``."""
+        return None if run.job_id is None else f"{run.job_id}_{index - self.first}"
+
+    def batch_log(self, folder: Path, index: int) -> Path:
+        """Return the log of an element's batch script."""
+        return folder / BATCH_LOGS / f"{index - self.first}.log"
+
+
+def elements_of(run: Run) -> Elements | None:
+    """Return the elements of a run, None where it is no sweep."""
+    sweep = run.plan.get("sweep")
+    if not sweep:
+        return None
+    rows = run.request["sweep"]
+    chosen = parse_indices(sweep["indices"])
+    return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
+
+
+def element_folder(run_folder: Path, index: int) -> Path:
+    """Return the folder of one element."""
+    return run_folder / "elements" / str(index)
+
+
+def batch_log(run_folder: Path, run: Run, index: int) -> Path:
+    """Return the log of the batch script: of an element of a sweep, or of the run."""
+    elements = elements_of(run)
+    return elements.batch_log(run_folder, index) if elements else run_folder / BATCH_LOG
+
+
+def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
+    """Return what was last known of each element; nothing where it cannot be read."""
+    try:
+        data = json.loads((run_folder / STATUSES).read_text("utf-8"))
+        return {int(index): LastStatus(**said) for index, said in data.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
+    """Note what is known of each element, in one file: a thousand small ones would be slow to write and to read."""
+    unsaid = asdict(LastStatus("", 0.0))
+    said = {
+        str(index): {key: value for key, value in asdict(status).items() if value != unsaid[key]}
+        for index, status in statuses.items()
+    }
+    with suppress(OSError):  # a view of the truth, as status.json
+        replace_file(run_folder / STATUSES, json.dumps(said) + "\n", durable=False)

@@ -1,0 +1,51 @@
+"""What a run has from earlier ones: the folder of checkpoints it goes on in, the code it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from hpcrun.runs.elements import element_folder
+
+CODE = "code"
+
+
+def checkpoints_folder(run_folder: Path, element: int = 0) -> Path:
+    """Return the folder of checkpoints of a run's element; a link in one that goes on where another ended."""
+    return element_folder(run_folder, element) / "checkpoints"
+
+
+def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None:
+    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it is not there.
+
+    The link leads to the folder itself, so that runs in between may be removed.
+
+    Raises:
+        OSError: it could not be made.
+    """
+    theirs = checkpoints_folder(earlier, element)
+    theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine = checkpoints_folder(run_folder, element)
+    mine.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine.symlink_to(theirs.resolve())
+
+
+def share_code(run_folder: Path, earlier: Path) -> None:
+    """Let a new run use the snapshot of code of an earlier one.
+
+    Raises:
+        OSError: there is none, or the link could not be made.
+    """
+    theirs = (earlier / CODE).resolve(strict=True)
+    os.symlink(theirs, run_folder / CODE)
+
+
+def load_imports(attempt_folder: Path) -> dict[str, Any]:
+    """Return what an attempt noted of the code it ran: ``folder``, ``script``, ``imports``; empty where it did not."""
+    try:
+        data = json.loads((attempt_folder / CODE).read_text("utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

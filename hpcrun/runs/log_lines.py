@@ -1,0 +1,87 @@
+"""Choosing lines of logs: by a pattern, by their time, and those of many ranks in the order of their times."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines
+from hpcrun.runs.stamps import Stamps
+
+_PROBED = 200
+_MERGE_BYTES = 8 * 1024 * 1024
+"""What all files that are merged may hold in memory together."""
+
+
+def has_stamps(path: Path, started_s: float) -> bool:
+    """Return whether lines of a log carry a time, by its first and last lines."""
+    probed = (*islice(log_lines(path), _PROBED), *log_lines(path, _PROBED))
+    return any(Stamps(started_s).read(line) is not None for line in probed)
+
+
+def since(lines: Iterator[str], since_s: float, started_s: float) -> Iterator[str]:
+    """Yield lines from the first on whose time is not before ``since_s`` (seconds since the epoch)."""
+    stamps = Stamps(started_s)
+    for line in lines:
+        stamp = stamps.read(line)
+        if stamp is not None and stamp >= since_s:
+            yield line
+            break
+    yield from lines
+
+
+def matching(lines: Iterator[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield the lines in which a pattern is found; of a progress bar its last state is looked at."""
+    return (line for line in lines if pattern.search(fold(line)))
+
+
+def merged(logs: Sequence[LogFile], started_s: float, since_s: float | None = None) -> Iterator[tuple[LogFile, str]]:
+    """Yield lines of many logs in the order of their times.
+
+    A line without a time stays behind the line before it, so that a traceback stays whole; a log without any is one
+    block at the beginning. One file is open at a time, and what is kept of all has a fixed size.
+    """
+    room = max(4096, min(4 * LONGEST_LINE, _MERGE_BYTES // max(1, len(logs))))
+
+    def lines_of(log: LogFile) -> Iterator[str]:
+        found = _read_in_parts(log.path, room)
+        return found if since_s is None else since(found, since_s, started_s)
+
+    timed = (_timed(number, lines_of(log), started_s) for number, log in enumerate(logs))
+    for _, number, line in heapq.merge(*timed, key=lambda item: item[:2]):
+        yield logs[number], line
+
+
+def _timed(number: int, lines: Iterator[str], started_s: float) -> Iterator[tuple[float, int, str]]:
+    stamps, at_s = Stamps(started_s), float("-inf")
+    for line in lines:
+        stamp = stamps.read(line)
+        if stamp is not None:
+            at_s = max(at_s, stamp)  # the order of the file is never changed
+        yield at_s, number, line
+
+
+def _read_in_parts(path: Path, room: int) -> Iterator[str]:
+    """Yield a file's lines; it is open only while a part of it is read."""
+    offset = 0
+    while True:
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                part = _lines_of(file.read(room))
+        except OSError:
+            return
+        if not part:
+            return
+        offset += sum(map(len, part))
+        for line in part:
+            yield line.decode("utf-8", "surrogateescape")
+
+
+def _lines_of(data: bytes) -> list[bytes]:
+    """Return the whole lines of a part of a file, and its rest only where that is all there is."""
+    *whole, rest = data.split(b"\n")
+    return [line + b"\n" for line in whole] or ([rest] if rest else [])

@@ -1,0 +1,113 @@
+"""The place where runs are kept: whether it can be written to, who else can, what file system it is, what is left."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOUNTS = Path("/proc/mounts")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system as /proc/mounts lists it."""
+
+    source: str
+    point: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A runs folder as it was found.
+
+    Attributes:
+        tested: the folder itself or, where it is not there yet, the nearest one above that is.
+        exists: whether the folder itself is there.
+        error: why nothing could be written, None where a file could be written and renamed.
+        mode: permission bits of the folder.
+        owner: uid of its owner.
+        free_bytes, free_files: what is left for an ordinary user; files None where the file system does not count.
+    """
+
+    tested: Path
+    exists: bool
+    error: OSError | None
+    mode: int
+    owner: int
+    mount: Mount | None
+    free_bytes: int
+    free_files: int | None
+
+
+def look_at_place(root: Path) -> Place:
+    """Look at a runs folder, and write and rename a file there; what was written is removed again."""
+    tested = next((folder for folder in (root, *root.parents) if os.path.exists(folder)), Path("/"))
+    error = _write_error(tested)
+    found = tested.stat()
+    space = os.statvfs(tested)
+    return Place(
+        tested,
+        tested == root,
+        error,
+        stat.S_IMODE(found.st_mode),
+        found.st_uid,
+        mount_of(tested),
+        space.f_bavail * space.f_frsize,
+        space.f_favail if space.f_files else None,
+    )
+
+
+def mount_of(path: Path) -> Mount | None:
+    """Return the file system that a path lies on, None where this machine does not say."""
+    try:
+        return find_mount(path, parse_mounts(_MOUNTS.read_text("utf-8", errors="replace")))
+    except OSError:  # no Linux
+        return None
+
+
+def _write_error(folder: Path) -> OSError | None:
+    """Do what a run does: write a file aside, on to the disk, and rename it."""
+    left = []
+    try:
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".hpcrun-doctor.")
+        left.append(name)
+        with open(descriptor, "wb") as file:
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(name, f"{name}.renamed")
+        left.append(f"{name}.renamed")
+    except OSError as error:
+        return error
+    finally:
+        for path in left:
+            Path(path).unlink(missing_ok=True)
+    return None
+
+
+def parse_mounts(text: str) -> list[Mount]:
+    """Read /proc/mounts; blanks in names stand there as octal escapes (proc(5))."""
+    mounts = []
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 3:
+            source, point, kind = fields[:3]
+            mounts.append(Mount(_unescaped(source), _unescaped(point), kind))
+    return mounts
+
+
+def _unescaped(text: str) -> str:
+    for escape, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(escape, char)
+    return text
+
+
+def find_mount(path: Path, mounts: list[Mount]) -> Mount | None:
+    """Return the mount that a path lies on: the deepest, and of several at one point the last."""
+    real = Path(os.path.realpath(path))
+    over = [mount for mount in mounts if real.is_relative_to(mount.point)]
+    return max(reversed(over), key=lambda mount: len(mount.point), default=None)

@@ -1,0 +1,142 @@
+"""Copying code into a run's folder: what is to be copied, how large it is, and the copy itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.errors import PlanError
+
+MOST_FILES = 50_000
+_SKIPPED = frozenset({".git", "__pycache__"})
+_TOLD = 5
+_MB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """A file or symbolic link of the code.
+
+    Attributes:
+        path: below the root.
+        link: what a copy of a link must say; None for a file.
+        leaves: the link leads out of the code.
+    """
+
+    path: str
+    size: int
+    link: str | None = None
+    leaves: bool = False
+
+
+def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
+    """Yield the paths of the files and links below a folder without git.
+
+    Virtual environments, ``__pycache__`` and ``.git`` are no code, and what is in ``leaving_out`` is not looked at.
+    """
+    for folder, folders, files in os.walk(root):
+        below = sorted(folders)
+        folders[:] = [name for name in below if _is_code(Path(folder, name), leaving_out)]
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        yield from (os.path.relpath(os.path.join(folder, name), root) for name in sorted([*files, *links]))
+
+
+def _is_code(folder: Path, leaving_out: Sequence[Path]) -> bool:
+    return folder.name not in _SKIPPED and folder not in leaving_out and not (folder / "pyvenv.cfg").exists()
+
+
+def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeFile, ...]:
+    """Return what there is to copy: files that are gone, and what is neither file nor link, are passed over.
+
+    Args:
+        paths: below the root.
+        limit_mb: how much there may be, in megabytes.
+
+    Raises:
+        PlanError: it is more; the largest files are named.
+    """
+    found = [file for path in paths if (file := _code_file(root, path))]
+    size = sum(file.size for file in found)
+    if size > limit_mb * _MB:
+        largest = sorted(found, key=lambda file: -file.size)[:_TOLD]
+        lines = "\n".join(f"  {file.size / _MB:.1f} MB  {file.path}" for file in largest)
+        raise PlanError(
+            f"the code in {root} is {size / _MB:.0f} MB in {len(found)} files, more than a snapshot may be "
+            f"({limit_mb} MB); the largest:\n{lines}",
+            hint="name what is no code in .gitignore, or allow more with --snapshot-limit SIZE",
+        )
+    return tuple(found)
+
+
+def check_count(paths: Sequence[str], root: Path) -> None:
+    """Refuse what cannot be one project's code.
+
+    Raises:
+        PlanError: too many files.
+    """
+    if len(paths) > MOST_FILES:
+        raise PlanError(
+            f"there are more than {MOST_FILES} files in {root}: that is more than code",
+            hint="cd to the project's own folder, or name what is no code in .gitignore",
+        )
+
+
+def _code_file(root: Path, path: str) -> CodeFile | None:
+    full = root / path
+    try:
+        status = full.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # git lists what was deleted, too
+    except OSError as error:
+        raise PlanError(f"cannot read {full}: {error.strerror}") from None
+    if stat.S_ISREG(status.st_mode):
+        return CodeFile(path, status.st_size)
+    if not stat.S_ISLNK(status.st_mode):
+        return None
+    said = os.readlink(full)
+    target = os.path.normpath(full.parent / said)
+    if target == str(root) or target.startswith(f"{root}/"):
+        # an absolute one would lead back to the original
+        return CodeFile(path, 0, os.path.relpath(target, full.parent) if os.path.isabs(said) else said)
+    return CodeFile(path, 0, target, leaves=True)
+
+
+def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) -> None:
+    """Copy code, modes and times with it; nobody else can read the copy.
+
+    Args:
+        folder: where the job starts; it is made even where no file is in it.
+
+    Raises:
+        PlanError: a file cannot be read.
+        OSError: the copy cannot be written.
+    """
+    target.mkdir(mode=0o700)
+    made = {target}
+    (target / folder).mkdir(parents=True, exist_ok=True)
+    for file in files:
+        copy = target / file.path
+        if copy.parent not in made:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            made.add(copy.parent)
+        if file.link is not None:
+            copy.symlink_to(file.link)
+        else:
+            _copy_file(root / file.path, copy)
+
+
+def _copy_file(source: Path, copy: Path) -> None:
+    try:
+        reader = source.open("rb")
+    except OSError as error:
+        raise PlanError(f"cannot read {source} for the snapshot: {error.strerror}",
+                        hint="name it in .gitignore if it is no code") from None  # fmt: skip
+    with reader, copy.open("xb") as writer:
+        shutil.copyfileobj(reader, writer)
+        status = os.fstat(reader.fileno())
+        os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))

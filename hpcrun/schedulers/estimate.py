@@ -1,0 +1,122 @@
+"""When jobs could start: ``sbatch --test-only``, a few at once, each given up after ten seconds.
+
+Nothing is submitted, but a job id is used up with each call. It takes a time limit over the partition's as well, and
+names a start for a job that would never begin (slurmctld's EnforcePartLimits=NO): limits are to be looked at before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from hpcrun.errors import SchedulerError
+from hpcrun.schedulers.detect_text import Partition, parse_partitions
+from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import Completed, run_command
+
+ANSWER_WITHIN_S = 10.0
+AT_ONCE = 4
+DirectivePairs = tuple[tuple[str, str | None], ...]
+
+# --all: a partition that is hidden, or of another group, is there all the same, and sbatch says what is wrong with it
+_PARTITIONS = ["scontrol", "--all", "--oneliner", "show", "partition"]
+# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes stand behind "on" alone, before 18.08 without a partition
+_WILL_START = re.compile(
+    r"\bJob \d+ to start at (?P<start>\S+) using \d+ (?:processors|cnodes) on (?:nodes )?(?P<nodes>\S+)"
+    r"(?: in partition (?P<partition>\S+))?"
+)
+_PREEMPTS = re.compile(r"^(?:sbatch:)?\s*Preempts: (?P<jobs>[\d,]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When and where a job would start, as Slurm sees it now.
+
+    Attributes:
+        start_s: seconds since the epoch.
+        nodes: in Slurm's short form, ``a100-[1-2]``.
+        preempts: ids of the jobs it would displace.
+    """
+
+    start_s: float
+    nodes: str
+    partition: str | None = None
+    preempts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """sbatch's answer: a start, or its own words where it named none; ``silent`` where there was no answer."""
+
+    start: Start | None
+    said: str
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmForecast:
+    """What the cluster whose commands are on PATH says of jobs that are not there yet.
+
+    Attributes:
+        env: the environment its commands run in.
+    """
+
+    env: Mapping[str, str]
+
+    def partitions(self) -> list[Partition]:
+        """Return every partition.
+
+        Raises:
+            SchedulerError: the controller is away, or there is no Slurm here.
+        """
+        answer = self._run(_PARTITIONS)
+        found = parse_partitions(answer.stdout, preempts=False)
+        if not answer.ok or not found:
+            raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="run it where `sinfo` works")
+        return found
+
+    def estimate(self, requests: Sequence[DirectivePairs]) -> list[Estimate]:
+        """Ask when a job with each of these directives could start."""
+        if not requests:
+            return []
+        with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as pool:
+            return [read_answer(answer) for answer in pool.map(self._run, map(estimate_command, requests))]
+
+    def _run(self, argv: Sequence[str]) -> Completed:
+        env = {name: value for name, value in clean_env(self.env).items() if not name.startswith("SCONTROL_")}
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env={**env, "LC_ALL": "C"})
+
+
+def estimate_command(directives: DirectivePairs) -> list[str]:
+    """Have sbatch judge a job with these directives."""
+    options = [f"--{key}" if value is None else f"--{key}={value}" for key, value in directives]
+    return ["sbatch", "--test-only", *options, "--wrap=true"]
+
+
+def read_answer(answer: Completed) -> Estimate:
+    """Return what came of :func:`estimate_command`."""
+    said = answer.stderr.strip()
+    if answer.status is None or "Unable to contact slurm controller" in said:
+        return Estimate(None, said, silent=True)
+    start = parse_start(said) if answer.ok else None
+    return Estimate(start, said or f"sbatch gave no reason (exit status {answer.status})")
+
+
+def parse_start(said: str) -> Start | None:
+    """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition gpu``.
+
+    None where there is no such line, or no time in it (``Unknown``).
+    """
+    found = _WILL_START.search(said)
+    if found is None:
+        return None
+    try:
+        start = datetime.fromisoformat(found["start"])  # local time, as this process's own TZ has it
+    except ValueError:
+        return None
+    displaced = _PREEMPTS.search(said)
+    preempts = tuple(displaced["jobs"].split(",")) if displaced else ()
+    return Start(start.timestamp(), found["nodes"], found["partition"], preempts)

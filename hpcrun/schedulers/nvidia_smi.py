@@ -1,0 +1,87 @@
+"""Asking nvidia-smi on every node of a job, and reading what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIELDS = ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.total", "power.draw", "power.limit",
+          "temperature.gpu")  # fmt: skip
+# Each line begins with the node: srun's own --label numbers the tasks. A site that does not confine devices shows the
+# GPUs of all jobs: those of this one stand in CUDA_VISIBLE_DEVICES. Parts of a GPU (MIG-...) are nothing that -i takes.
+PROGRAM = r"""
+say() { while IFS= read -r line; do printf '%s\t%s\t%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$1" "$line"; done; }
+command -v nvidia-smi >/dev/null || { echo 'there is no nvidia-smi on this node' | say none; exit 0; }
+case ${CUDA_VISIBLE_DEVICES-} in '' | *MIG* | NoDevFiles) mine=() ;; *) mine=(-i "$CUDA_VISIBLE_DEVICES") ;; esac
+said=$(timeout 10 nvidia-smi "${mine[@]}" --query-gpu=FIELDS --format=csv,noheader,nounits 2>&1)
+case $? in 0) kind=gpu ;; 124) kind=error said='nvidia-smi does not answer' ;; *) kind=error ;; esac
+printf '%s\n' "$said" | say "$kind"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """What one GPU is doing. ``None`` is what its driver does not say: ``[N/A]``, ``[Not Supported]``.
+
+    Attributes:
+        index: in nvidia-smi's order, which is that of the PCI bus.
+        busy_percent: share of the last second or so in which anything ran on it.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    busy_percent: float | None
+    memory_used_mb: float | None
+    memory_total_mb: float | None
+    power_w: float | None
+    power_limit_w: float | None
+    temperature_c: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """The GPUs of one node, or in words why there are none."""
+
+    node: str
+    gpus: tuple[GpuReading, ...]
+    words: str = ""
+
+
+def query_command() -> list[str]:
+    """Return the command that every node runs."""
+    return ["bash", "-c", PROGRAM.replace("FIELDS", ",".join(FIELDS))]
+
+
+def parse_readings(text: str) -> dict[str, NodeReading]:
+    """Read the answers of all nodes, by node."""
+    gpus: dict[str, list[GpuReading]] = {}
+    words: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        node, _, rest = line.partition("\t")
+        kind, _, said = rest.partition("\t")
+        if kind not in ("gpu", "none", "error"):
+            continue  # a site's login message
+        gpu = parse_gpu(said) if kind == "gpu" else None
+        if gpu:
+            gpus.setdefault(node, []).append(gpu)
+        elif said.strip():
+            words.setdefault(node, []).append(said.strip())
+    return {
+        node: NodeReading(node, tuple(gpus.get(node, ())), "; ".join(dict.fromkeys(words.get(node, ()))))
+        for node in sorted({*gpus, *words})
+    }
+
+
+def parse_gpu(line: str) -> GpuReading | None:
+    """Read one line of ``nvidia-smi --query-gpu``; None where it is another."""
+    parts = [part.strip() for part in line.split(",")]
+    if len(parts) != len(FIELDS) or not parts[0].isdigit():
+        return None
+    return GpuReading(int(parts[0]), parts[1], parts[2], *map(_number, parts[3:]))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:  # [N/A], [Not Supported], [Unknown Error], [GPU requires reset]
+        return None

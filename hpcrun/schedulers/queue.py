@@ -1,0 +1,226 @@
+"""What waits in Slurm's queue, in which order and until when it expects; and what ended jobs have used."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hpcrun.schedulers.array_text import element_ids
+from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import run_command
+from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, in_parts, parse_clock
+
+ANSWER_WITHIN_S = 10.0
+# squeue(1): job id, partition, priority as a number, expected start, reason, QOS
+_FIELDS = ("%i", "%P", "%Q", "%S", "%r", "%q")
+_NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
+_USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks")
+_CPU_TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")
+_SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
+_POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waits.
+
+    Attributes:
+        start_s: when Slurm expects to start it, in seconds since the epoch; None where it does not say.
+        place: 1 for the first in line, None for one that is not in line (held, or waiting for another).
+        of: how many are in line in its partition.
+    """
+
+    partition: str
+    start_s: float | None
+    place: int | None
+    of: int
+    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimit:
+    """What a QOS allows one user: ``jobs``, or a resource in Slurm's word (``gres/gpu``), and how much is in use."""
+
+    what: str
+    used: str
+    allowed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job that is over has used.
+
+    Attributes:
+        elapsed_s: wall-clock time.
+        cpu_s: time its CPUs were busy; None where nothing was measured.
+        memory_mb: what it had per node; None where Slurm does not hand out memory.
+        used_mb: the most that one node's tasks have used, sampled (JobAcctGatherFrequency); None as above.
+    """
+
+    elapsed_s: int
+    nodes: int
+    cpus: int
+    gpus: int
+    cpu_s: float | None
+    memory_mb: float | None
+    used_mb: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmQueue:
+    """The queue and the accounting of the cluster whose commands are on PATH; silent where they do not answer.
+
+    Attributes:
+        env: the environment its commands run in.
+    """
+
+    env: Mapping[str, str]
+
+    def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
+        """Return where jobs stand in line; one question, whatever their number."""
+        return places(self._run(waiting_command()), job_ids) if job_ids else {}
+
+    def user_limits(self) -> dict[str, list[UserLimit]]:
+        """Return what each QOS allows this user, where it allows less than everything."""
+        return parse_user_limits(self._run(["scontrol", "show", "assoc_mgr", "flags=qos"]), os.getuid())
+
+    def usage(self, job_ids: Sequence[str]) -> dict[str, Usage]:
+        """Return what ended jobs have used; one question, whatever their number."""
+        ids = sorted({array_id(job_id) for job_id in job_ids})
+        return parse_usage("\n".join(self._run(usage_command(part)) for part in in_parts(ids)))
+
+    def _run(self, argv: Sequence[str]) -> str:
+        env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env).stdout
+
+
+def waiting_command() -> list[str]:
+    """Ask for all jobs that wait, of all users as far as the site shows them."""
+    return ["squeue", "--states=PENDING", "--noheader", f"--format={SEPARATOR.join(_FIELDS)}"]
+
+
+def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
+    """Read the answer to :func:`waiting_command`: where these jobs stand."""
+    lines = [line.split(SEPARATOR) for line in text.splitlines()]
+    rows = [[item.strip() for item in fields] for fields in lines if len(fields) == len(_FIELDS)]
+    in_line: dict[str, list[tuple[int, int]]] = {}
+    for job_id, partitions, priority, _, reason, _ in rows:
+        if not reason.startswith(_NOT_IN_LINE):
+            for partition in partitions.split(","):
+                in_line.setdefault(partition, []).append(_order(job_id, priority))
+    for line in in_line.values():
+        line.sort()
+    wanted = set(job_ids)
+    found: dict[str, Waiting] = {}
+    for job_id, partitions, priority, start, reason, qos in rows:
+        names = {job_id, array_id(job_id), *element_ids(job_id)} & wanted
+        if not names:
+            continue
+        partition = partitions.split(",")[0]
+        line, mine = in_line.get(partition, []), _order(job_id, priority)
+        place = line.index(mine) + 1 if not reason.startswith(_NOT_IN_LINE) else None
+        for name in names:
+            found.setdefault(name, Waiting(partition, _time(start), place, len(line), qos))
+    return found
+
+
+def _order(job_id: str, priority: str) -> tuple[int, int]:
+    """The higher priority comes first, then the older job."""
+    number = re.match(r"\d+", job_id)
+    return (-int(priority) if priority.isdigit() else 0, int(number[0]) if number else 0)
+
+
+def _time(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()  # local time, as this process's own TZ has it
+    except ValueError:
+        return None
+
+
+def parse_user_limits(text: str, uid: int) -> dict[str, list[UserLimit]]:
+    """Read ``scontrol show assoc_mgr flags=qos``: QOS → the limits of a user, those without a limit left out.
+
+    ``MaxJobsPU=2(1)`` is two allowed and one in use, ``N`` no limit (src/common/assoc_mgr_info.c); users stand by
+    number.
+    """
+    found: dict[str, list[UserLimit]] = {}
+    qos, user, in_users = "", "", False
+    for line in map(str.strip, text.splitlines()):
+        if match := re.fullmatch(r"QOS=(.+?)\(\d+\)", line):
+            qos, user, in_users = match[1], "", False
+        elif line in ("User Limits", "Account Limits"):
+            in_users = line.startswith("User")
+        elif in_users and "=" not in line:
+            user = line
+        elif in_users and str(uid) in re.findall(r"\d+", user):
+            found.setdefault(qos, []).extend(_limits(line))
+    return {name: limits for name, limits in found.items() if limits}
+
+
+def _limits(line: str) -> list[UserLimit]:
+    limits = []
+    for key, allowed, used in re.findall(r"([\w/:.-]+)=(\d+)\((\d+)\)", line):
+        what = {"MaxJobsPU": "running jobs", "MaxSubmitJobsPU": "jobs"}.get(key, key)
+        if key != "MaxJobsAccruePU":
+            limits.append(UserLimit(what, used, allowed))
+    return limits
+
+
+def usage_command(job_ids: Sequence[str]) -> list[str]:
+    """Ask the accounting database what jobs and their steps have used."""
+    return [
+        "sacct", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={','.join(job_ids)}",
+        f"--format={','.join(_USAGE)}",
+    ]  # fmt: skip
+
+
+def parse_usage(text: str) -> dict[str, Usage]:
+    """Read the answer to :func:`usage_command`: a job has a line, and its steps (``7.batch``, ``7.0``) have theirs."""
+    jobs: dict[str, list[str]] = {}
+    most: dict[str, float] = {}
+    for line in text.splitlines():
+        fields = [item.strip() for item in line.split(SEPARATOR)]
+        if len(fields) != len(_USAGE):
+            continue
+        job_id, _, step = fields[0].partition(".")
+        if not step:
+            jobs[job_id] = fields
+        elif (largest := _megabytes(fields[5])) is not None:
+            # MaxRSS is of one task: the largest, times the tasks of a node
+            each = -(-_int(fields[7]) // max(1, _int(fields[6]))) or 1
+            most[job_id] = max(most.get(job_id, 0.0), largest * each)
+    return {job_id: _usage(fields, most.get(job_id)) for job_id, fields in jobs.items()}
+
+
+def _usage(fields: Sequence[str], used_mb: float | None) -> Usage:
+    _, elapsed, total, cpus, tres, _, nodes, _ = fields
+    held = dict(part.partition("=")[::2] for part in tres.split(","))
+    memory_mb, count = _megabytes(held.get("mem", "")), max(1, _int(nodes))
+    return Usage(
+        elapsed_s=_int(elapsed),
+        nodes=count,
+        cpus=_int(cpus),
+        gpus=_int(held.get("gres/gpu", "")),
+        # nothing was measured where not even memory was (JobAcctGatherType=none)
+        cpu_s=None if used_mb is None else parse_cpu_time(total),
+        memory_mb=None if memory_mb is None else memory_mb / count,
+        used_mb=used_mb,
+    )
+
+
+def parse_cpu_time(text: str) -> float | None:
+    """Return the seconds of sacct's TotalCPU: ``MM:SS.mmm``, ``HH:MM:SS`` or ``D-HH:MM:SS``."""
+    match = _CPU_TIME.fullmatch(text)
+    return None if match is None else float(parse_clock(text.partition(".")[0]) or 0)
+
+
+def _megabytes(text: str) -> float | None:
+    match = _SIZE.fullmatch(text)
+    return float(match[1]) * 1024 ** _POWERS[match[2]] if match else None
+
+
+def _int(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,68 @@
+"""Commands inside the allocation of a job that runs, beside its own ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import Completed, run_command, run_on_terminal
+
+ANSWER_WITHIN_S = 20
+"""A node that does not answer is waited for by srun without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The nodes of a Slurm job that runs.
+
+    Attributes:
+        nodes: how many.
+        cpus_per_node: those of the job, None where that is not known: a step that says none gets one.
+    """
+
+    job_id: str
+    nodes: int
+    cpus_per_node: int | None
+    env: Mapping[str, str]
+
+    def on_every_node(self, command: Sequence[str]) -> Completed:
+        """Run a command once on each node, and give it up after 20 seconds."""
+        step = step_command(self.job_id, nodes=self.nodes, cpus=None)
+        # timeout: it tells srun to end, so that srun ends the step; killing srun would leave it there
+        argv = ["timeout", "--kill-after=2", str(ANSWER_WITHIN_S), *step, *command]
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S + 5, env=self._env())
+
+    def shell(self, *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
+        """Give a person a shell on a node, the first where none is named; return its exit status.
+
+        Raises:
+            OSError: there is no srun.
+        """
+        argv = shell_command(self.job_id, node=node, cpus=self.cpus_per_node, workdir=workdir, is_terminal=is_terminal)
+        return run_on_terminal(argv, self._env())
+
+    def _env(self) -> dict[str, str]:
+        return clean_env(self.env)
+
+
+def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
+    """Return the srun that starts one task a node beside what runs there.
+
+    ``--overlap``: CPUs, memory and GPUs are shared with the job's own step (without it, since Slurm 20.11, this one
+    would wait for that to end). No ``--gres``: a step that says none sees all that the job has. ``--mem=0``: all its
+    memory.
+    """
+    each = [f"--cpus-per-task={cpus}"] if cpus else []
+    return ["srun", f"--jobid={job_id}", "--overlap", "--mem=0", f"--nodes={nodes}", f"--ntasks={nodes}",
+            "--ntasks-per-node=1", *each, "--quiet", "--kill-on-bad-exit=0"]  # fmt: skip
+
+
+def shell_command(
+    job_id: str, *, node: str | None, cpus: int | None, workdir: str | None, is_terminal: bool
+) -> list[str]:
+    """Return the srun of an interactive shell; without a terminal the shell reads commands from stdin."""
+    place = [f"--nodelist={node}"] if node else []
+    folder = [f"--chdir={workdir}"] if workdir else []
+    pty = ["--pty"] if is_terminal else []
+    return [*step_command(job_id, nodes=1, cpus=cpus), *place, *folder, *pty, "bash", "-l"]

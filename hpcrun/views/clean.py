@@ -1,0 +1,86 @@
+"""What clean would remove, as a table and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.clean import Candidate, CleanPlan
+from hpcrun.views.text import age_text, count, one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def clean_table(plan: CleanPlan, now_s: float) -> Table:
+    """Return the runs that would go, oldest first."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("RUN", overflow="fold")
+    for heading in ("STATE", "ENDED"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("SIZE", "CHECKPOINTS"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    for candidate in plan.going:
+        size = candidate.size
+        table.add_row(
+            one_line(candidate.item.run.run_id),
+            candidate.item.status.state,
+            age_text(max(0.0, now_s - candidate.ended_s)),
+            bytes_text(size.total),
+            bytes_text(size.checkpoints) if size.checkpoints else "-",
+        )
+    return table
+
+
+def clean_summary(plan: CleanPlan) -> str:
+    """Return what would go in one line."""
+    text = f"{count(len(plan.going), 'run')}, {bytes_text(plan.total)}"
+    return f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints" if plan.checkpoints else text
+
+
+def staying_lines(plan: CleanPlan) -> list[str]:
+    """Return what was asked for and stays, and why; those with checkpoints in one line."""
+    lines = []
+    with_checkpoints = [candidate for candidate in plan.staying if candidate.kept == "it has checkpoints"]
+    for candidate in plan.staying:
+        if candidate not in with_checkpoints:
+            lines.append(f"kept       {one_line(candidate.item.run.run_id)}: {candidate.kept}")
+    if with_checkpoints:
+        held = bytes_text(sum(candidate.size.checkpoints for candidate in with_checkpoints))
+        which = count(len(with_checkpoints), "run")
+        lines.append(f"kept       {which} with checkpoints ({held}): --checkpoints removes them too")
+    return lines
+
+
+def clean_json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
+    """Return a plan as a JSON document; ``removed``: whether it was carried out."""
+    return {
+        "kind": "clean",
+        "removed": removed,
+        "bytes": plan.total,
+        "checkpoint_bytes": plan.checkpoints,
+        "runs": [_candidate_json(candidate) for candidate in plan.going],
+        "kept": [{**_candidate_json(candidate), "why": candidate.kept} for candidate in plan.staying],
+    }
+
+
+def _candidate_json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "run_id": candidate.item.run.run_id,
+        "state": candidate.item.status.state,
+        "folder": str(candidate.item.folder),
+        "ended_s": candidate.ended_s,
+        "bytes": candidate.size.total,
+        "checkpoint_bytes": candidate.size.checkpoints,
+    }
+
+
+def bytes_text(number: int) -> str:
+    """Return a size in the largest unit that fits, as du -h does."""
+    size = float(number)
+    for unit in ("B", "K", "M", "G"):
+        if size < 1000:
+            return f"{size:.0f}{unit}" if unit == "B" or size >= 10 else f"{size:.1f}{unit}"
+        size /= 1024
+    return f"{size:.1f}T"

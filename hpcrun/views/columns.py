@@ -1,0 +1,68 @@
+"""The columns of status: those of the table, and every plain field of the JSON by its own name."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.views.text import one_line
+
+TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
+"""What the table shows where nothing else was asked for; also names for --columns."""
+FIELDS = (
+    "run_id", "name", "job_id", "state", "final", "reason", "exit_status", "signal", "attempt", "elapsed_s", "limit_s",
+    "hosts", "scheduler", "cluster", "host", "profile", "nodes", "gpus_per_node", "world_size", "walltime_s",
+    "created_s", "asked_s", "stale", "folder",
+)  # fmt: skip
+"""Fields of the JSON that are one value each, and the columns of --csv: names are only ever added, at the end."""
+
+# On a narrow terminal the first of these goes first.
+_DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
+
+
+def check_columns(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that were asked for, each once; nothing for none.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
+    wanted = tuple(dict.fromkeys(word.strip() for item in given for word in item.split(",") if word.strip()))
+    for word in wanted:
+        if word not in known:
+            close = nearest(word, list(known))
+            hint = f"did you mean {close}?" if close else ", ".join(known)
+            raise UsageError(f"--columns {word}: no such column", hint=hint)
+    return wanted
+
+
+def fitting(needed: Mapping[str, int], width: int, gap: int) -> tuple[str, ...]:
+    """Return the columns of the table that a terminal has room for.
+
+    Args:
+        needed: column → the least that it needs.
+    """
+    left = list(needed)
+    for name in _DROPPED:
+        if sum(needed[column] + gap for column in left) - gap <= width:
+            break
+        left.remove(name)
+    return tuple(left)
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV with a line of names; what is not known is empty, true and false are 1 and 0."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
+    return out.getvalue().rstrip("\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    return one_line(value) if isinstance(value, str) else value

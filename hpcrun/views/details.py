@@ -1,0 +1,63 @@
+"""status --verbose: a run's folder, its code, and what it has to do with other runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.status import RunStatus
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.lineage import checkpoints_folder, load_imports
+from hpcrun.views.text import count, one_line
+
+_SHOWN = 8
+
+
+def detail_lines(item: RunStatus, more: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Return all that the table has no room for.
+
+    Args:
+        more: label and text of further lines, which come first.
+    """
+    run = item.run
+    attempt = last_attempt(item.folder)
+    rows = [
+        *more,
+        ("folder", str(item.folder)),
+        *((f"after {said['condition']}", said["run_id"]) for said in run.after),
+        *([("again", f"of {run.resubmitted_from}")] if run.resubmitted_from else []),
+        *([("checkpoints", str(_real(checkpoints_folder(item.folder))))] if run.checkpoints_of else []),
+        *([("code", code_text(run.code))] if run.code else []),
+        *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
+        *(_ran(load_imports(attempt.folder)) if attempt else []),
+    ]
+    return [run.run_id, *(one_line(f"  {label:<12} {text}") for label, text in rows)]
+
+
+def code_text(code: dict[str, Any]) -> str:
+    """Return what was copied, in words: how much, from where, of which commit."""
+    size = f"{count(code['files'], 'file')}, {_size(code['bytes'])} of {code['root']}"
+    commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
+    return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "")
+
+
+def _size(size: int) -> str:
+    return f"{size / 1024**2:.1f} MB" if size >= 1024**2 else f"{-(-size // 1024)} kB"
+
+
+def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
+    imports = noted.get("imports") or {}
+    rows = [("script", str(noted["script"]))] if noted.get("script") else []
+    # what comes from elsewhere is what one looks for
+    inside = f"{noted.get('folder')}/"
+    order = sorted(imports.items(), key=lambda pair: (str(pair[1]).startswith(inside), pair[0]))
+    rows += [("import", f"{name} from {path}") for name, path in order[:_SHOWN]]
+    return rows + ([("import", f"and {len(order) - _SHOWN} more")] if len(order) > _SHOWN else [])
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path

@@ -1,0 +1,87 @@
+"""An explanation as text: the answer, the evidence, what to do; and its JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.explain import Evidence, Explanation
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_ROOM_LEAST = 30
+_MOST_LINES_EACH = 3
+"""A line of evidence is shown in so many lines of the terminal."""
+
+
+def explanation_text(explanation: Explanation, width: int) -> Text:
+    """Return the answer first, then evidence, then what to do, at most ``width`` characters wide."""
+    from rich.text import Text
+
+    text = Text()
+    room = max(_ROOM_LEAST, width)
+    for line in _wrapped(explanation.summary, room):
+        text.append(f"{line}\n", "bold")
+    for evidence in explanation.evidence:
+        text.append("\n")
+        _append_evidence(text, evidence, room)
+    for missing in explanation.unread:
+        text.append(f"\nnot read: {one_line(missing)}\n")
+    rows = [("fix", explanation.fix), ("next", explanation.next)]
+    if any(words for _, words in rows):
+        text.append("\n")
+    for name, words in rows:
+        if words:
+            first, *more = _wrapped(words, room - 6) if name == "fix" else [one_line(words)]
+            text.append(f"{name:<4}  ", "bold")
+            text.append("".join(f"{line}\n" for line in (first, *(f"      {line}" for line in more))))
+    text.rstrip()
+    return text
+
+
+def _append_evidence(text: Text, evidence: Evidence, room: int) -> None:
+    note = f" ({one_line(evidence.note)})" if evidence.note else ""
+    head = f"{one_line(evidence.who)}{note}"
+    where = one_line(evidence.where) if evidence.where else ""
+    if where and len(head) + 2 + len(where) > room:
+        text.append(f"{head}\n", "cyan")
+        text.append(f"  {where}\n", "dim")
+    else:
+        text.append(head, "cyan")
+        text.append(f"  {where}\n" if where else "\n", "dim")
+    for line in evidence.lines:
+        parts = textwrap.wrap(one_line(line.strip()), room - 4, break_on_hyphens=False, subsequent_indent="  ")
+        shown = parts[:_MOST_LINES_EACH]
+        if len(parts) > len(shown):
+            shown[-1] = f"{shown[-1][: room - 5]}…"
+        text.append("".join(f"    {part}\n" for part in shown))
+
+
+def _wrapped(words: str, room: int) -> list[str]:
+    return textwrap.wrap(one_line(words), room, break_on_hyphens=False, break_long_words=False) or [""]
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """Return the explanation as a JSON document."""
+    item = explanation.item
+    return {
+        "kind": "explain",
+        "run_id": item.run.run_id,
+        "job_id": item.run.job_id,
+        "folder": str(item.folder),
+        "state": item.status.state,
+        "exit_status": item.status.exit_status,
+        "summary": explanation.summary,
+        "rule": explanation.rule,
+        "level": explanation.level,
+        "source": explanation.source,
+        "rank": explanation.rank,
+        "node": explanation.node,
+        "evidence": [asdict(evidence) for evidence in explanation.evidence],
+        "fix": explanation.fix,
+        "next": explanation.next,
+        "unread": list(explanation.unread),
+    }

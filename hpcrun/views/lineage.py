@@ -1,0 +1,75 @@
+"""Chains, and what runs have to do with each other, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.status import RunStatus
+from hpcrun.runs.record import Run
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:  # status would import all that submit needs
+    from hpcrun.actions.submit import SubmitResult
+
+
+def link_line(result: SubmitResult) -> list[str]:
+    """Return one line for a link that was submitted, and what was remarked."""
+    run = result.run
+    place = run.chain or {}
+    remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
+    return [f"submitted  {place.get('link')}/{place.get('links')}: job {run.job_id}, run {run.run_id}", *remarks]
+
+
+def look_line(done: Sequence[SubmitResult]) -> list[str]:
+    """Return how to look at a chain, and where its checkpoints are."""
+    ids = " ".join(str(item.run.job_id) for item in done)
+    return [
+        one_line(f"folder     {done[0].folder}, and its checkpoints"),
+        f"look       hpcrun status {ids} | hpcrun cancel {ids}",
+    ]
+
+
+def chain_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
+    """Return a submitted chain as a JSON document."""
+    links = [
+        {
+            "run_id": item.run.run_id,
+            "job_id": item.run.job_id,
+            "name": item.run.name,
+            "folder": str(item.folder),
+            "after": item.run.after,
+            "remarks": item.remarks,
+        }
+        for item in done
+    ]
+    return {"kind": "chain", "links": links}
+
+
+def place_text(run: Run) -> str | None:
+    """Return ``link 2/4``, None outside of a chain."""
+    return f"link {run.chain['link']}/{run.chain['links']}" if run.chain else None
+
+
+def wait_text(item: RunStatus) -> str | None:
+    """Say for which runs a job waits, and how they are; None where it waits for none."""
+    # a link waits for all before it; the nearest says enough, and of one that never started the one that completed
+    waits = (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
+    if not waits:
+        return None
+    said = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
+    return f"never started, after {said}" if item.status.final else f"after {said}"
+
+
+def lineage_json(item: RunStatus) -> dict[str, Any]:
+    """Return what a run has to do with others, for its JSON."""
+    run = item.run
+    states = {wait.run_id: wait.state for wait in item.waits}
+    return {
+        "after": [{**said, "state": states.get(said["run_id"])} for said in run.after],
+        "chain": run.chain,
+        "resubmitted_from": run.resubmitted_from,
+        "checkpoints_of": run.checkpoints_of,
+        "code_of": run.code_of,
+        "code": run.code,
+    }

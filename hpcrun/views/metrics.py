@@ -1,0 +1,146 @@
+"""Metrics as a table, CSV, JSON, or a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.metrics import Metrics
+from hpcrun.errors import HpcrunError, PlanError
+from hpcrun.runs.metrics import MetricsRow, Value
+from hpcrun.views.plot import Point, braille_plot
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def metrics_table(metrics: Metrics) -> Table:
+    """Return the rows for a terminal; the rank and the attempt only where there are several."""
+    from rich.table import Table
+    from rich.text import Text
+
+    several_ranks = len(metrics.ranks) > 1
+    several_attempts = len({row.attempt for row in metrics.rows}) > 1
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    headings = [*(["RANK"] if several_ranks else []), *(["ATTEMPT"] if several_attempts else []), "STEP"]
+    for heading in (*headings, *map(one_line, metrics.names), "TIME"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for row in metrics.rows:
+        front = [*([str(row.rank)] if several_ranks else []), *([str(row.attempt)] if several_attempts else [])]
+        values = (value_text(row.values.get(name)) for name in metrics.names)
+        table.add_row(*(Text(cell) for cell in (*front, value_text(row.step), *values, _clock(row.time_s))))
+    return table
+
+
+def value_text(value: Value | None) -> str:
+    """Return a number short enough to read: six digits of a fraction, integers whole."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, float) and not (value.is_integer() and abs(value) < 1e9):
+        return f"{value:.6g}"
+    return str(int(value))
+
+
+def _clock(time_s: float | None) -> str:
+    return "-" if time_s is None else f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
+
+
+def metrics_csv(metrics: Metrics) -> str:
+    """Return the rows as CSV: rank, attempt, step and time (seconds since the epoch), then the metrics."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["rank", "attempt", "step", "time", *metrics.names])
+    for row in metrics.rows:
+        values = (_cell(row.values.get(name)) for name in metrics.names)
+        writer.writerow([row.rank, row.attempt, _cell(row.step), _cell(row.time_s), *values])
+    return text.getvalue()
+
+
+def _cell(value: Value | None) -> Value:
+    if value is None:
+        return ""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def metrics_json(metrics: Metrics, run_id: str) -> dict[str, Any]:
+    """Return the rows as a JSON document; JSON has no NaN and no infinity, so these are text."""
+    return {
+        "kind": "metrics",
+        "run_id": run_id,
+        "metrics": list(metrics.names),
+        "rows": [_row_json(row) for row in metrics.rows],
+        "unreadable_lines": metrics.unreadable,
+    }
+
+
+def _row_json(row: MetricsRow) -> dict[str, Any]:
+    return {
+        "rank": row.rank,
+        "attempt": row.attempt,
+        "step": None if row.step is None else _cell(row.step),
+        "time_s": row.time_s,
+        "values": {name: _json_value(value) for name, value in row.values.items()},
+    }
+
+
+def _json_value(value: Value) -> Value:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    return value
+
+
+def plot_lines(metrics: Metrics, width: int) -> list[str]:
+    """Return a picture of each metric for a terminal ``width`` columns wide."""
+    lines: list[str] = []
+    for name in metrics.names:
+        curves = list(_series(metrics, name).values())
+        lines += [*([""] if lines else []), one_line(name)]
+        lines += braille_plot(curves, width) if curves else ["no numbers"]
+    return lines
+
+
+def _series(metrics: Metrics, name: str) -> dict[int, list[Point]]:
+    """Return the finite numbers of a metric by rank; a row without a step is placed by its number."""
+    found: dict[int, list[Point]] = {}
+    for number, row in enumerate(metrics.rows):
+        value = row.values.get(name)
+        if isinstance(value, float | int) and math.isfinite(value):
+            found.setdefault(row.rank, []).append((float(number if row.step is None else row.step), float(value)))
+    return found
+
+
+def save_png(metrics: Metrics, path: Path, title: str) -> None:
+    """Draw the metrics below each other into a file.
+
+    Raises:
+        PlanError: matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PlanError(
+            "--png needs matplotlib, which is not installed", hint='pip install "hpcrun-slurm[plot]"'
+        ) from None
+    if not metrics.names:
+        raise HpcrunError("there is nothing to draw")
+    figure = Figure(figsize=(8, 1 + 2.5 * len(metrics.names)), layout="constrained")
+    figure.suptitle(title)
+    for axes, name in zip(figure.subplots(len(metrics.names), squeeze=False)[:, 0], metrics.names, strict=True):
+        for rank, points in _series(metrics, name).items():
+            axes.plot(*zip(*points, strict=True), label=f"rank {rank}", marker="." if len(points) < 50 else None)
+        axes.set_ylabel(name)
+        axes.grid(alpha=0.3)
+        if 1 < len(metrics.ranks) <= 16:
+            axes.legend()
+    axes.set_xlabel("step")
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise PlanError(f"cannot write {path}: {error}") from None

@@ -1,0 +1,60 @@
+"""The table of a preflight: one line per node, one column per check; and its JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.preflight import PreflightResult
+from hpcrun.preflight.judge import CHECKS
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
+_HEADINGS = ("NODE", "NAMES", "PORT", "CLOCK", "SHM", "GEMM", "WITHIN", "ACROSS", "ERRORS")
+_GAP = 2
+
+
+def preflight_table(result: PreflightResult) -> Table:
+    """Return the table; where it is wider than the terminal, what was measured stands on further lines."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for heading in _HEADINGS:
+        table.add_column(heading, overflow="fold", no_wrap=heading == "NODE")
+    for node in result.verdict["nodes"]:
+        cells = [Text(one_line(node["node"]))]
+        for check in CHECKS:
+            mark, text = node["checks"][check]["mark"], node["checks"][check]["text"]
+            cells.append(Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else "")))
+        table.add_row(*cells)
+    return table
+
+
+def preflight_lines(result: PreflightResult) -> list[str]:
+    """Return the verdict for a person, the bad nodes one by one."""
+    verdict = result.verdict
+    alike: dict[str, list[str]] = {}
+    for item in verdict["slow"]:
+        alike.setdefault(item["why"], []).append(item["node"])
+    slow = [f"slow: {', '.join(nodes)} ({why})" for why, nodes in alike.items()]
+    if verdict["ok"]:
+        return [*map(one_line, slow), "no bad node" if slow else "all nodes are fine"]
+    lines = [f"bad: {item['node']} ({item['why']})" for item in verdict["bad"]]
+    lines += [f"bad: {problem}" for problem in verdict["problems"]]
+    return [one_line(line) for line in (*slow, *lines)]
+
+
+def preflight_json(result: PreflightResult) -> dict[str, Any]:
+    """Return the verdict as a JSON document."""
+    run = result.item.run
+    kept = {key: value for key, value in result.verdict.items() if key != "schema"}
+    return {
+        "kind": "preflight",
+        "run_id": run.run_id,
+        "job_id": run.job_id,
+        "folder": str(result.item.folder),
+        **kept,
+    }

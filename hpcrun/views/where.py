@@ -1,0 +1,144 @@
+"""Where a job could start: the table of offers, what does not fit, and the command for the best."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.where import Offer, WhereResult
+from hpcrun.job.plan import Plan
+from hpcrun.job.request import GpuCount, JobRequest, option_of
+from hpcrun.job.units import format_memory, format_time
+from hpcrun.views.text import count, one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_NOW_S = 60
+"""A start this near is now: the controller looks at its queue every half a minute or so."""
+
+
+def offers_table(result: WhereResult) -> Table:
+    """Return the offers for a terminal, the first start first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("PROFILE", "SHAPE", "START", "NODES", "PARTITION"):
+        a_name = heading in ("PROFILE", "NODES", "PARTITION")  # which may be long, and can be folded
+        table.add_column(heading, no_wrap=not a_name, overflow="fold", min_width=len(heading))
+    table.add_column("GPU-HOURS", no_wrap=True, justify="right")
+    for offer in result.offers:
+        displaced = len(offer.start.preempts)
+        cells = (
+            who(offer.candidate.profile, offer.candidate.gpu_type),
+            shape_text(offer.candidate.plan),
+            start_text(offer.start.start_s, result.asked_s),
+            offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
+            offer.start.partition or "-",
+            _hours(offer),
+        )
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    return table
+
+
+def who(profile: str, gpu_type: str | None) -> str:
+    """Return a profile's name, with the type where it has several."""
+    return f"{profile} {gpu_type}" if gpu_type else profile
+
+
+def shape_text(plan: Plan) -> str:
+    """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
+    shape = plan.shape
+    if not shape.gpus_per_node:
+        return f"{shape.nodes} × {count(plan.cpus_per_node, 'CPU')}"
+    return f"{shape.nodes} × {shape.gpus_per_node} {shape.gpu_type or 'GPU'}"
+
+
+def start_text(start_s: float, now_s: float) -> str:
+    """Return ``now``, or how long until then and the time of day, with the date where that is another day."""
+    wait_s = start_s - now_s
+    if wait_s < _NOW_S:
+        return "now"
+    minutes = int(wait_s // 60)
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [f"{days} d" if days else "", f"{hours} h" if hours else "", f"{minutes} min" if minutes else ""]
+    start, now = datetime.fromtimestamp(start_s), datetime.fromtimestamp(now_s)
+    clock = f"{start:%H:%M}" if start.date() == now.date() else f"{start:%b} {start.day} {start:%H:%M}"
+    return f"in {' '.join([part for part in parts if part][:2])}, {clock}"
+
+
+def _hours(offer: Offer) -> str:
+    return f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-"
+
+
+def misfit_lines(result: WhereResult) -> list[str]:
+    """Return what does not fit, each with its reason on one line."""
+    rows = [(who(misfit.profile, misfit.gpu_type), _reason(misfit.reason)) for misfit in result.misfits]
+    if not rows:
+        return []
+    width = max(len(name) for name, _ in rows)
+    return [*([""] if result.offers else []), "does not fit:", *(one_line(f"  {a:<{width}}  {b}") for a, b in rows)]
+
+
+def _reason(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def submit_line(offer: Offer) -> str:
+    """Return the command that submits the job there; SCRIPT is for the person to fill in."""
+    words = ["hpcrun", "submit", "-P", offer.candidate.profile, *_options(offer.candidate.request)]
+    return one_line(f"{shlex.join(words)} SCRIPT")
+
+
+def _options(request: JobRequest) -> list[str]:
+    """Return the options that ask for it, as a person types them."""
+    words = []
+    for field in type(request).model_fields:
+        value = getattr(request, field)
+        if field == "script" or value is None or value is False or value == ():
+            continue
+        for item in value if isinstance(value, tuple) else (value,):
+            words += [option_of(field), _typed(field, item)]
+    return words
+
+
+def _typed(field: str, value: Any) -> str:
+    if isinstance(value, GpuCount):
+        return f"{value.type}:{value.count}" if value.type else str(value.count)
+    if field == "walltime_s":
+        return format_time(value)
+    return format_memory(value) if field == "memory_mb" else str(value)
+
+
+def where_json(result: WhereResult) -> dict[str, Any]:
+    """Return offers and what does not fit as a JSON document."""
+    return {
+        "kind": "where",
+        "asked_s": result.asked_s,
+        "offers": [_offer_json(offer) for offer in result.offers],
+        "misfits": [
+            {"profile": misfit.profile, "gpu_type": misfit.gpu_type, "reason": misfit.reason}
+            for misfit in result.misfits
+        ],
+    }
+
+
+def _offer_json(offer: Offer) -> dict[str, Any]:
+    candidate, start, shape = offer.candidate, offer.start, offer.candidate.plan.shape
+    return {
+        "profile": candidate.profile,
+        "gpu_type": shape.gpu_type,
+        "nodes": shape.nodes,
+        "gpus_per_node": shape.gpus_per_node,
+        "cpus_per_node": candidate.plan.cpus_per_node,
+        "walltime_s": candidate.plan.walltime_s,
+        "gpu_hours": offer.gpu_hours,
+        "start_s": start.start_s,
+        "start": datetime.fromtimestamp(start.start_s).astimezone().isoformat(),
+        "node_list": start.nodes,
+        "partition": start.partition,
+        "displaces": list(start.preempts),
+        "submit": submit_line(offer),
+    }

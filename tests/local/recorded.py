@@ -1,0 +1,53 @@
+"""Runs that are over, written down without running anything: what a reader of run folders needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.harness import Hpcrun
+
+STARTED_S = 1_700_000_000
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The folder of a run, and the files of its attempts."""
+
+    folder: Path
+
+    def attempt(self, number: int = 0, *, over: bool = True) -> Path:
+        """The folder of an attempt, which has started."""
+        folder = self.folder / f"elements/0/attempts/{number}"
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            start = {"job_id": "L1", "host": "here", "started": STARTED_S + 100 * number}
+            (folder / "start").write_text(json.dumps(start))
+        if over:
+            end = {"status": 0, "signal": "", "ended": STARTED_S + 100 * number + 50, "message": ""}
+            (folder / "exit").write_text(json.dumps(end))
+        return folder
+
+    def log(self, text: str | bytes, rank: int = 0, stream: str = "out", attempt: int = 0) -> Path:
+        """What a rank said."""
+        path = self.attempt(attempt) / f"rank-{rank}.{stream}"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+
+def record(
+    hpcrun: Hpcrun, name: str = "train", *, ranks: int = 4, scheduler: str = "local", second: int = 0
+) -> Recorded:
+    """Write a run of this name."""
+    run_id = f"20260102-030405-{name}-0a1b"
+    folder = hpcrun.runs / run_id
+    folder.mkdir()
+    said = {
+        "schema": 1, "run_id": run_id, "name": name, "scheduler": scheduler, "cluster": None, "host": "here",
+        "created_s": STARTED_S, "job_id": "L1", "profile": "local", "nodes": 1, "gpus_per_node": 0,
+        "world_size": ranks, "walltime_s": None, "request": {}, "plan": {},
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(said, indent=1) + "\n")
+    (folder / "status.json").write_text(json.dumps({"state": "COMPLETED", "asked_s": STARTED_S, "final": True}))
+    return Recorded(folder)

@@ -1,0 +1,156 @@
+"""hpcrun.Executor on this machine: real jobs in the background, without Slurm."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.harness import Hpcrun
+
+START = """
+import json, os, pickle, signal, sys, threading, time
+from pathlib import Path
+import hpcrun, submitit
+from submitit.core.utils import FailedJobError, UncompletedJobError
+executor = hpcrun.Executor("local", gpus=0, time="10m")
+def show(**said): print(json.dumps(said))
+"""
+
+
+def said_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
+    """What a program says in one line of JSON; its functions are those of ``__main__``."""
+    (hpcrun.folder / "program.py").write_text(START + program)
+    done = hpcrun.run(f"{hpcrun.venv}/bin/python", "program.py", check=True)
+    assert done.stderr == ""
+    return dict(json.loads(done.stdout))
+
+
+def states(hpcrun: Hpcrun) -> dict[str, str]:
+    return {run["name"]: run["state"] for run in json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]}
+
+
+def test_results_of_functions_lambdas_and_arrays(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+def add(a, b=1):
+    print(f"adding {a} and {b}: žluť")
+    return a + b
+one, two = executor.submit(add, 1, b=2), executor.submit(lambda x: x * 2, 21)
+many = executor.map_array(add, [1, 2, 3], [10, 20, 30])
+with executor.batch():
+    batch = [executor.submit(add, n) for n in range(2)]
+show(one=one.result(), two=two.result(), many=[job.result() for job in many], batch=[job.result() for job in batch],
+     none=one.exception(), done=one.done(), state=one.state, out=one.stdout(), run=one.run_id,
+     args=one.submission().args, again=pickle.loads(pickle.dumps(one)).result())
+""",
+    )
+    assert (found["one"], found["two"], found["many"], found["batch"]) == (3, 42, [11, 22, 33], [1, 2])
+    assert (found["none"], found["done"], found["state"]) == (None, True, "COMPLETED")
+    assert (found["args"], found["again"]) == ([1], 3)
+    assert "adding 1 and 2: žluť\n" in found["out"]
+    assert found["out"] == hpcrun("logs", found["run"], check=True).stdout
+    assert states(hpcrun) == {"add": "COMPLETED", "lambda": "COMPLETED"}
+
+
+def test_what_goes_wrong_arrives_as_one_exception(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+def boom(): raise ValueError("had enough")
+def lock(): return threading.Lock()
+def killed():
+    print("last words", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGKILL)
+jobs = {function.__name__: executor.submit(function) for function in (boom, lock, killed)}
+sleeper = executor.submit(time.sleep, 300)
+sleeper.cancel()
+jobs["sleeper"] = sleeper
+def raised(job):
+    try:
+        job.result()
+    except UncompletedJobError as error:
+        return [type(error).__name__, str(error)]
+began = time.time()
+show(**{name: raised(job) for name, job in jobs.items()}, took_s=time.time() - began)
+""",
+    )
+    assert found["boom"][0] == "FailedJobError"
+    assert "in boom" in found["boom"][1]
+    assert "ValueError: had enough" in found["boom"][1]
+    assert found["lock"][0] == "FailedJobError"
+    assert "cannot pickle '_thread.lock' object" in found["lock"][1]
+    assert "what the function returned cannot be written as a result" in found["lock"][1]
+    assert found["killed"][0] == "UncompletedJobError"
+    assert "left no result: FAILED (rank 0 on local-0 failed first, with exit status 137)" in found["killed"][1]
+    assert found["killed"][1].endswith("last words")
+    assert "left no result: CANCELLED" in found["sleeper"][1]
+    assert found["took_s"] < 20
+    assert states(hpcrun) == {"boom": "FAILED", "lock": "FAILED", "killed": "FAILED", "sleep": "CANCELLED"}
+
+
+def test_every_node_is_a_task_and_knows_its_place(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+executor.update_parameters(nodes=2, env={"GREETING": "it's"})
+def place(fail=None):
+    here = submitit.JobEnvironment()
+    if here.global_rank == fail:
+        raise ValueError(f"task {fail} has had enough")
+    if fail is not None:
+        time.sleep(300)
+    return here.global_rank, here.num_tasks, here.num_nodes, os.environ["GREETING"]
+job, bad = executor.submit(place), executor.submit(place, 1)
+show(results=job.results(), tasks=job.num_tasks, second=job.task(1).result(), bad=str(bad.exception()))
+""",
+    )
+    assert found["results"] == [[0, 2, 2, "it's"], [1, 2, 2, "it's"]]
+    assert (found["tasks"], found["second"]) == (2, [1, 2, 2, "it's"])
+    assert "ValueError: task 1 has had enough" in found["bad"]
+
+
+def test_a_checkpointable_function_goes_on_where_it_was_warned(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+class Count(submitit.helpers.Checkpointable):
+    def __init__(self): self.reached = 0
+    def __call__(self, to):
+        import hpcrun_runtime
+        first = self.reached
+        while self.reached < to:
+            self.reached += 1
+            print("at", self.reached, flush=True)
+            if self.reached == 3 and hpcrun_runtime.attempt() == 0:
+                time.sleep(300)
+        return first, self.reached, hpcrun_runtime.attempt()
+    def checkpoint(self, to): return submitit.helpers.DelayedSubmission(self, to)
+executor.update_parameters(requeue=1)
+job = executor.submit(Count(), 5)
+while "at 3" not in (job.stdout() or ""):
+    time.sleep(0.1)
+supervisor = job.job_id[1:]
+script = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
+os.kill(int(script), signal.SIGUSR1)  # the supervisor's warning before the time limit, a little early
+show(result=job.result(), out=job.stdout())
+""",
+    )
+    assert found["result"] == [3, 5, 1]
+    assert "at 4" in found["out"]
+
+
+def test_a_result_counts_only_when_the_job_is_not_started_again(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+def second_time_lucky():
+    import hpcrun_runtime
+    if hpcrun_runtime.attempt() == 0:
+        raise ValueError("not yet")
+    return "lucky"
+executor.update_parameters(requeue=1, retry_on_failure=True)
+show(result=executor.submit(second_time_lucky).result())
+""",
+    )
+    assert found["result"] == "lucky"

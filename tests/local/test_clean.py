@@ -1,0 +1,214 @@
+"""Removing old runs: first what would go, never what lives, never more than a run's own folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import partial
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+
+JOB = ("submit", "-P", "local", "--gpus", "0")
+DAY = 86400
+
+
+def submit(person: Hpcrun, name: str, *command: str, age_d: float = 0, output_dir: Path | None = None) -> Path:
+    """A run that is over (unless it sleeps), as if it had ended some days ago; returns its folder."""
+    elsewhere = ("--output-dir", str(output_dir)) if output_dir else ()
+    asked = ("--wait",) if command[0] != "sleep" else ()
+    person(*JOB, "-J", name, *elsewhere, *asked, *command)
+    folder = next(person.runs.glob(f"*-{name}-*"))
+    if age_d:
+        path = folder / "elements/0/attempts/0/exit"
+        record = json.loads(path.read_text(), strict=False)
+        path.write_text(json.dumps({**record, "ended": time.time() - age_d * DAY}))
+    return folder
+
+
+def names(person: Hpcrun) -> set[str]:
+    return {path.name.split("-")[2] for path in person.runs.iterdir() if path.name[0].isdigit()}
+
+
+def checkpoint(folder: Path, kb: int) -> None:
+    path = folder / "elements/0/checkpoints"
+    path.mkdir()
+    (path / "last.pt").write_bytes(os.urandom(kb * 1024))
+
+
+def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "old", "true", age_d=31)
+    submit(hpcrun, "young", "true", age_d=29)
+    shown = hpcrun("clean", check=True)
+    assert "-old-" in shown.stdout
+    assert "31 d ago" in shown.stdout
+    assert "young" not in shown.stdout
+    assert "nothing was removed: 1 run" in shown.stderr
+    assert names(hpcrun) == {"old", "young"}
+    removed = hpcrun("clean", "--yes", check=True)
+    assert "removed    1 run" in removed.stdout
+    assert names(hpcrun) == {"young"}
+    assert "nothing to remove" in hpcrun("clean", "--yes", check=True).stderr
+
+
+def test_age_state_number_and_name_choose(hpcrun: Hpcrun) -> None:
+    for name, command, age_d in (("a", "true", 9), ("b", "false", 8), ("c", "true", 7), ("d", "false", 6)):
+        submit(hpcrun, name, command, age_d=age_d)
+
+    def going(*args: str) -> list[str]:
+        document = json.loads(hpcrun("clean", "--json", *args, check=True).stdout)
+        assert document["removed"] is False
+        return [run["run_id"].split("-")[2] for run in document["runs"]]
+
+    assert going() == []
+    assert going("--older-than", "7d12h") == ["a", "b"]
+    assert going("--state", "failed") == ["b", "d"]
+    assert going("--state", "failed", "--keep", "1") == ["b"]
+    assert going("--keep", "3") == ["a"]
+    assert going("--keep", "0") == ["a", "b", "c", "d"]
+    assert going("c", "last") == ["c", "d"]
+    assert going("c", "d", "--state", "failed") == ["d"]
+    assert names(hpcrun) == {"a", "b", "c", "d"}
+
+
+def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "live", "sleep", "300")
+    wait_for(lambda: "RUNNING" in hpcrun("status").stdout, 20, "the job to run")
+    for args in (["live"], ["--keep", "0"], ["--state", "running"]):
+        done = hpcrun("clean", "--yes", "--checkpoints", *args, check=True)
+        assert done.stdout == ""
+    assert "it is RUNNING" in hpcrun("clean", "--yes", "live").stderr
+    assert names(hpcrun) == {"live"}
+    hpcrun("cancel", "live", check=True)
+    wait_for(lambda: "CANCELLED" in hpcrun("status").stdout, 30, "its end")
+    hpcrun("clean", "--yes", "live", check=True)
+    assert names(hpcrun) == set()
+    assert list((hpcrun.runs / "active").iterdir()) == []
+
+
+def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
+    checkpoint(submit(hpcrun, "model", "true"), 2048)
+    kept = hpcrun("clean", "--yes", "model", check=True)
+    assert "1 run with checkpoints (2.0M): --checkpoints removes them too" in kept.stderr
+    assert names(hpcrun) == {"model"}
+    shown = hpcrun("clean", "--checkpoints", "model", check=True)
+    assert "of which 2.0M are checkpoints" in shown.stderr
+    hpcrun("clean", "--yes", "--checkpoints", "model", check=True)
+    assert names(hpcrun) == set()
+
+
+def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    scratch, data = tmp_path / "scratch", tmp_path / "data"
+    data.mkdir()
+    (data / "precious").write_text("x")
+    folder = submit(hpcrun, "far", "true", output_dir=scratch)
+    (folder / "data").symlink_to(data)
+    (scratch / "mine.txt").write_text("x")
+    hpcrun("clean", "--yes", "far", check=True)
+    assert [path.name for path in scratch.iterdir()] == ["mine.txt"]
+    assert (data / "precious").read_text() == "x"
+    assert names(hpcrun) == set()
+
+
+@pytest.mark.parametrize("has_record", [False, True])
+def test_a_link_to_something_else_is_not_followed(has_record: bool, hpcrun: Hpcrun, tmp_path: Path) -> None:
+    folder = submit(hpcrun, "one", "true")
+    precious = tmp_path / "precious"
+    folder.rename(precious if not has_record else precious.with_name(folder.name))
+    folder.symlink_to(precious if not has_record else precious.with_name(folder.name))
+    if has_record:  # of another run
+        path = folder / "run.json"
+        path.write_text(path.read_text().replace("-one-", "-two-"))
+    done = hpcrun("clean", "--yes", "--keep", "0", check=True)
+    says = "it is the record of" if has_record else "is a link to something that is not this run's"
+    assert says in done.stderr
+    assert (folder / "script.sh").exists()
+
+
+def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "old", "true")
+    for answer, left in (("", {"old"}), ("n", {"old"}), ("y", set())):
+        command, *args = hpcrun.argv("clean", "old")
+        child = pexpect.spawn(command, args, env=dict(hpcrun.environ), cwd=hpcrun.folder, timeout=20, encoding="utf-8")
+        child.expect_exact("Remove 1 run")
+        child.sendline(answer)
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+        assert names(hpcrun) == left
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--older-than", "30"], "--older-than 30d is days"),
+        (["--older-than", "soon"], "30d, 12h"),
+        (["--keep", "-1"], "0 or more"),
+        (["--state", "faild"], "did you mean FAILED?"),
+        (["nosuch"], "there is no run 'nosuch'"),
+        (["../old"], "there is no run '../old'"),
+    ],
+)
+def test_what_clean_cannot_read(args: list[str], says: str, hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "old", "true")
+    done = hpcrun("clean", "--yes", *args)
+    assert done.returncode in (2, 6), done.stderr
+    assert says in done.stderr
+    assert names(hpcrun) == {"old"}
+
+
+def test_what_killed_processes_left_goes_too(hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "old", "true")
+    for name, age_d in ((".20260101-000000-x-0000", 2), (".20260101-000000-y-0000", 0)):
+        (hpcrun.runs / name).mkdir()
+        os.utime(hpcrun.runs / name, (time.time() - age_d * DAY,) * 2)
+    hpcrun("clean", "--yes", "old", check=True)
+    assert sorted(path.name for path in hpcrun.runs.iterdir()) == [".20260101-000000-y-0000", "active"]
+
+
+def test_json_says_what_went(hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "old", "true")
+    document = json.loads(hpcrun("clean", "--json", "--yes", "old", check=True).stdout)
+    assert document["removed"] is True
+    (run,) = document["runs"]
+    assert run["bytes"] == document["bytes"] > 0
+    assert names(hpcrun) == set()
+
+
+# --- cancel --state -------------------------------------------------------------------------------------------
+
+
+def running_are(person: Hpcrun, number: int) -> bool:
+    return person("status").stdout.count("RUNNING") == number
+
+
+def test_all_runs_in_a_state_are_cancelled(hpcrun: Hpcrun) -> None:
+    for name in ("one", "two"):
+        submit(hpcrun, name, "sleep", "300")
+    submit(hpcrun, "done", "true")
+    wait_for(lambda: hpcrun("status").stdout.count("RUNNING") == 2, 20, "both to run")
+    assert "no runs in this state" in hpcrun("cancel", "--state", "pending", check=True).stderr
+    only = hpcrun("cancel", "--state", "running", "one", "done", check=True)
+    assert only.stdout.count("cancelled") == 1
+    wait_for(lambda: hpcrun("status").stdout.count("RUNNING") == 1, 30, "one to end")
+    submit(hpcrun, "three", "sleep", "300")
+    wait_for(lambda: hpcrun("status").stdout.count("RUNNING") == 2, 20, "the third to run")
+    command, *args = hpcrun.argv("cancel", "--state", "running")
+    for answer, left in (("n", 2), ("y", 0)):
+        child = pexpect.spawn(command, args, env=dict(hpcrun.environ), cwd=hpcrun.folder, timeout=20, encoding="utf-8")
+        child.expect_exact("Cancel 2 runs?")
+        child.sendline(answer)
+        child.expect(pexpect.EOF)
+        child.close()
+        wait_for(partial(running_are, hpcrun, left), 30, "the answer to be done")
+
+
+def test_cancel_wants_to_know_which(hpcrun: Hpcrun) -> None:
+    done = hpcrun("cancel")
+    assert done.returncode == 2
+    assert "--state pending" in done.stderr
+    assert "did you mean PENDING?" in hpcrun("cancel", "--state", "pendign").stderr

@@ -1,0 +1,222 @@
+"""hpcrun doctor as a person sees it, on this machine and with commands that print what Slurm 22.05 said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Completed, Hpcrun
+from tests.local.test_detect import RECORDED, Site
+from tests.unit.given import write
+
+
+@pytest.fixture
+def site(hpcrun: Hpcrun) -> Site:
+    site = Site(hpcrun)
+    site.say(
+        "sinfo", f'case $1 in --version) cat "{RECORDED}/sinfo-version.txt" ;; *) cat "{RECORDED}/sinfo.txt" ;; esac'
+    )
+    for name in ("squeue", "scancel", "srun"):
+        site.say(name, "true")
+    return site
+
+
+def checks_of(done: Completed) -> dict[str, dict[str, Any]]:
+    """The checks of ``doctor --json`` by name, the names without a GPU's type or what is named."""
+    document = json.loads(done.stdout)
+    assert document["kind"] == "doctor"
+    assert document["ok"] == (done.returncode == 0)
+    return {check["name"]: check for check in document["checks"]}
+
+
+def doctor(site: Site, *args: str, env: dict[str, str | None] | None = None) -> dict[str, dict[str, Any]]:
+    done = site.person("doctor", "--json", *args, env={**site.env, **(env or {})})
+    assert done.returncode in (0, 4), done.stderr
+    assert done.stderr == ""
+    return checks_of(done)
+
+
+def red(checks: dict[str, dict[str, Any]]) -> list[str]:
+    return [name for name, check in checks.items() if check["level"] == "red"]
+
+
+# --- this machine ---------------------------------------------------------------------------------------------
+
+
+def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> None:
+    done = hpcrun("doctor", "-P", "local", check=True)
+    assert done.stderr == ""
+    headings = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert headings[:2] == ["Runs folder", "Python"]
+    assert "WRONG" not in done.stdout
+    assert f"  ok     writable     {hpcrun.runs}\n" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert list(hpcrun.runs.iterdir()) == []
+
+
+def test_without_sbatch_the_profile_is_local_as_for_submit(hpcrun: Hpcrun) -> None:
+    document = json.loads(hpcrun("doctor", "--json", env={"PATH": "/nowhere"}, check=True).stdout)
+    assert (document["profile"], document["ok"]) == ("local", True)
+
+
+def test_a_runs_folder_that_others_can_write_to(hpcrun: Hpcrun) -> None:
+    hpcrun.runs.chmod(0o777)
+    done = hpcrun("doctor", "-P", "local")
+    assert done.returncode == 4
+    assert "WRONG  access" in done.stdout
+    assert f"fix: chmod o-w {hpcrun.runs}" in done.stdout
+    hpcrun.runs.chmod(0o700)
+    assert hpcrun("doctor", "-P", "local").returncode == 0
+
+
+def test_a_runs_folder_on_a_disk_of_its_own(hpcrun: Hpcrun) -> None:
+    done = hpcrun("doctor", "-P", "a100", "--json", env={"HPCRUN_RUNS": "/dev/shm/not/there"})
+    checks = checks_of(done)
+    assert checks["environment"]["level"] == "yellow"  # the tests' own is on another one, which is not shared either
+    found = checks["file system"]
+    assert (found["level"], found["seen"]) == ("yellow", "tmpfs at /dev/shm: perhaps of this machine alone")
+    assert not Path("/dev/shm/not").exists()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+    mount = tmp_path / "full"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(mount)], check=True)
+    with (mount / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(b"x" * 1024)
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_full_disk(hpcrun: Hpcrun, full_disk: Path) -> None:
+    done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": str(full_disk)})
+    checks = checks_of(done)
+    assert done.returncode == 4
+    assert red(checks) == ["writable", "space"]
+    assert checks["writable"]["seen"] == f"{full_disk}: No space left on device"
+    assert checks["writable"]["fix"].startswith("free some space there")
+    assert [path.name for path in full_disk.iterdir()] == ["filler"]
+
+
+def test_a_python_that_is_not_there(hpcrun: Hpcrun) -> None:
+    write(hpcrun.folder / "mine.yaml", "extends: local\npython: /nowhere/python\n")
+    done = hpcrun("doctor", "-P", "./mine.yaml", "--json", env={"VIRTUAL_ENV": None})
+    found = checks_of(done)["python"]
+    assert (done.returncode, found["level"]) == (4, "red")
+    assert found["seen"] == "/nowhere/python (profile mine): /nowhere/python: No such file or directory"
+
+
+def test_a_profile_that_is_wrong_is_told_as_everywhere(hpcrun: Hpcrun) -> None:
+    done = hpcrun("doctor", "-P", "lokal")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "did you mean 'local'?" in done.stderr
+
+
+def test_a_terminal_gets_colours_and_no_color_none(hpcrun: Hpcrun) -> None:
+    command = ["script", "-qec", " ".join(hpcrun.argv("doctor", "-P", "local")), "/dev/null"]
+    environ = {"TERM": "xterm", "COLUMNS": "80"}
+    assert "\x1b[32m  ok" in hpcrun.run(*command, env=environ).stdout
+    assert "\x1b[32m" not in hpcrun.run(*command, env={**environ, "NO_COLOR": "1"}).stdout
+
+
+# --- Slurm ----------------------------------------------------------------------------------------------------
+
+
+def test_a_right_profile(site: Site) -> None:
+    checks = doctor(site, "-P", "a100")
+    assert red(checks) == ["torch"]  # the tests' own is built without CUDA
+    assert checks["commands"]["seen"].endswith("sacct, version 22.05.8")
+    assert checks["controller"]["seen"].startswith("hpc-login answers within ")
+    assert checks["nodes"]["seen"] == "4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes"
+    assert checks["sbatch"]["seen"] == "--test-only accepts --gres=gpu:a100:4"
+
+
+def test_no_profile_is_no_error(site: Site) -> None:
+    checks = doctor(site)
+    assert red(checks) == []
+    assert checks["profile"]["seen"] == "not checked: none is chosen"
+    assert checks["controller"]["level"] == "green"
+
+
+def test_sbatch_is_asked_once_and_twice_where_it_refuses(site: Site) -> None:
+    asked = site.person.folder / "asked"
+    site.say("sbatch", f'printf "%s\\n" "$*" >> {asked}; cat {RECORDED}/sbatch-test-only-accepted.txt >&2')
+    doctor(site, "-P", "a100")
+    (line,) = asked.read_text().splitlines()
+    assert line.startswith("--test-only ")
+    assert "--gres=gpu:a100:4 " in line
+    site.say("sbatch", f'printf "%s\\n" "$*" >> {asked}; echo "sbatch: error: no\\nmore" >&2; exit 1')
+    found = doctor(site, "-P", "a100")["sbatch"]
+    assert (found["level"], found["seen"]) == ("red", "--test-only refuses --gres=gpu:a100:4: no; more")
+    assert [line.split("--gres=gpu:a100:")[1][0] for line in asked.read_text().splitlines()] == ["4", "4", "1"]
+
+
+def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
+    site.say("scontrol", "case $* in ping) echo 'Slurmctld(primary) at head1 is DOWN'; exit 1 ;; *) sleep 60 ;; esac")
+    for name in ("sbatch", "sacct", "sacctmgr"):
+        site.say(name, "sleep 60")
+    start = time.monotonic()
+    done = site.person("doctor", "-P", "a100", env=site.env)
+    assert time.monotonic() - start < 8
+    assert done.returncode == 4
+    assert "WRONG  controller" in done.stdout
+    assert "head1 (primary) does not answer" in done.stdout
+    assert done.stdout.count("not checked") == 1
+    assert "since Slurm does not answer" in done.stdout
+
+
+def test_a_sinfo_that_hangs_is_one_line(site: Site) -> None:
+    site.say("sinfo", "exec sleep 60")
+    start = time.monotonic()
+    checks = doctor(site, "-P", "a100")
+    assert 10 <= time.monotonic() - start < 18
+    assert (checks["sinfo"]["level"], checks["sinfo"]["seen"]) == ("yellow", "gave it up after 10 s")
+    assert checks["nodes"]["level"] == "green"
+
+
+def test_commands_of_another_release(site: Site) -> None:
+    site.say("sinfo", f'case $1 in --version) echo slurm 23.11.4 ;; *) cat "{RECORDED}/sinfo.txt" ;; esac')
+    found = doctor(site, "-P", "a100")["versions"]
+    assert (found["level"], found["seen"]) == ("yellow", "commands of Slurm 23.11.4, a controller of 22.05.8")
+
+
+@pytest.mark.parametrize("babble", ["printf 'hello\\n'", "printf '\\377\\000\\033[2J\\n'", "seq 100000", "exit 3"])
+def test_a_format_nobody_knows(site: Site, babble: str) -> None:
+    ping = f'case $* in ping) cat "{RECORDED}/scontrol-ping.txt" ;; *) {babble} ;; esac'
+    site.say("scontrol", ping)
+    for name in ("sinfo", "sacctmgr", "sacct", "sbatch", "quota"):
+        site.say(name, babble)
+    done = site.person("doctor", "-P", "a100", env=site.env)
+    assert done.returncode == 4
+    assert "not checked" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stdout
+    assert doctor(site, "-P", "a100")["cluster"]["level"] == "yellow"
+
+
+def test_modules_are_tried_and_set_up_commands_not_run(site: Site) -> None:
+    text = f"extends: a100\nmodules: [gcc/13]\nsetup: ['touch {site.person.folder}/ran']\n"
+    write(site.profiles / "mine.yaml", text)
+    module = '() { [ "$2" = gcc/13 ]; }'
+    assert doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": module})["modules"]["level"] == "green"
+    found = doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": "() { echo unknown: $2; return 1; }"})["modules"]
+    assert (found["level"], found["seen"]) == ("red", "gcc/13 cannot be loaded: unknown: gcc/13")
+    assert not (site.person.folder / "ran").exists()
+
+
+def test_a_python_of_the_job_s_modules_is_not_looked_for_here(site: Site) -> None:
+    write(site.profiles / "mine.yaml", "extends: a100\npython: python3.99\nmodules: [gcc/13]\n")
+    checks = doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": "() { true; }", "VIRTUAL_ENV": None})
+    assert red(checks) == []
+    assert checks["python, torch"]["seen"].startswith("not checked: python3.99")

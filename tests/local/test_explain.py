@@ -1,0 +1,119 @@
+"""hpcrun explain on runs of this machine, as a person calls it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.harness import REPO, Completed, Hpcrun
+from tests.unit.diagnosis.written import CASES, write_run
+
+
+def run(hpcrun: Hpcrun, name: str, program: str) -> Completed:
+    """Run a program to its end."""
+    (hpcrun.folder / f"{name}.py").write_text(program)
+    return hpcrun("submit", "-P", "local", "-G", "0", "--wait", f"{name}.py")
+
+
+def explained(hpcrun: Hpcrun, name: str) -> dict[str, Any]:
+    return dict(json.loads(hpcrun("explain", "--json", name, check=True).stdout))
+
+
+def keep(hpcrun: Hpcrun, case: str) -> str:
+    """Put a run of the corpus among one's own; return its id."""
+    source = REPO / "tests/data/explain" / case
+    run_id = str(json.loads((source / "run.json").read_text())["run_id"])
+    shutil.copytree(source, hpcrun.runs / run_id)
+    return run_id
+
+
+def test_a_missing_module_is_named_with_the_line_that_wants_it(hpcrun: Hpcrun) -> None:
+    waited = run(hpcrun, "train", "import json\nimport flash_attn_9\n")
+    assert "the Python module flash_attn_9 is not installed" in waited.stderr
+    assert "hint: hpcrun explain" in waited.stderr
+    shown = hpcrun("explain", "train", check=True).stdout
+    assert shown.splitlines()[0].endswith("the Python module flash_attn_9 is not installed in the job's environment")
+    assert "elements/0/attempts/0/rank-0.err:4" in shown
+    assert "train.py:2 in <module>: import flash_attn_9" in shown
+    assert "next  hpcrun doctor -P local" in shown
+    said = explained(hpcrun, "train")
+    assert (said["rule"], said["level"], said["rank"]) == ("module-missing", "cause", 0)
+
+
+def test_status_says_it_too_and_remembers(hpcrun: Hpcrun) -> None:
+    run(hpcrun, "train", "import flash_attn_9\n")
+    assert "the Python module flash_attn_9" in hpcrun("status", check=True).stdout
+    (log,) = hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.err")
+    log.unlink()
+    assert "the Python module flash_attn_9" in hpcrun("status", check=True).stdout
+    assert "flash_attn_9" in json.loads(hpcrun("status", "--json").stdout)["runs"][0]["cause"]
+
+
+def test_what_no_rule_knows_is_shown_and_not_guessed(hpcrun: Hpcrun) -> None:
+    run(hpcrun, "train", "def build(config):\n    return config['lr']\nbuild({})\n")
+    shown = hpcrun("explain", check=True).stdout
+    assert shown.splitlines()[0].endswith("with exit status 1: KeyError: 'lr'; no rule knows why")
+    assert "train.py:2 in build: return config['lr']" in shown
+    assert "fix " not in shown
+    assert explained(hpcrun, "last")["rule"] is None
+
+
+def test_a_run_that_ended_well_or_waits_is_said_to_be_so(hpcrun: Hpcrun) -> None:
+    run(hpcrun, "train", "print('error: CUDA out of memory')\n")
+    assert hpcrun("explain", check=True).stdout.startswith("nothing failed: the job completed")
+    hpcrun("submit", "-P", "local", "-J", "long", "sleep", "60", check=True)
+    assert "the job is" in hpcrun("explain", "long", check=True).stdout
+    hpcrun("cancel", "long", check=True)
+
+
+def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
+    rules = hpcrun.home / ".config/hpcrun/rules.yaml"
+    rules.parent.mkdir(parents=True)
+    rules.write_text('license:\n  contains: no free seat\n  cause: "all seats are taken[ until {when}]"\n'
+                     '  pattern: "no free seat(?: until (?P<when>[^ ]+))?"\n  fix: wait\n')  # fmt: skip
+    run(hpcrun, "train", "import sys\nsys.exit('no free seat until noon')\n")
+    assert "all seats are taken until noon" in hpcrun("explain", check=True).stdout
+    rules.write_text("license:\n  contains: no free seat\n  cuase: x\n")
+    broken = hpcrun("explain")
+    assert broken.returncode == 3
+    assert "rules.yaml:3" in broken.stderr
+    assert "did you mean 'cause'?" in broken.stderr
+    assert hpcrun("status").returncode == 0
+
+
+def test_the_rank_with_the_cause_is_named_and_not_the_one_that_aborted(hpcrun: Hpcrun) -> None:
+    run_id = keep(hpcrun, "oom-on-rank-1")
+    shown = hpcrun("explain", run_id, check=True).stdout
+    assert shown.startswith("rank 1 on l40s-2 failed first: the GPU ran out of memory: 2.00 GiB more were asked for")
+    assert "rank 0 on l40s-1 (another rank was gone)" in shown
+    assert len(shown.splitlines()) < 30
+
+
+def test_a_log_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
+    run(hpcrun, "train", "raise ValueError('\\x1b]0;title\\x07 \\x1b[2J gone')\n")
+    assert "\x1b" not in hpcrun("explain", check=True).stdout
+
+
+def test_damaged_and_missing_runs_are_told_apart(hpcrun: Hpcrun) -> None:
+    run_id = keep(hpcrun, "key-error")
+    folder = hpcrun.runs / run_id
+    shutil.rmtree(folder / "elements")
+    (folder / "batch.log").unlink()
+    bare = hpcrun("explain", run_id, check=True).stdout
+    assert bare.startswith("the job ended as FAILED with exit status 1; no rule knows why")
+    (folder / "run.json").write_text('{"schema": 1, "run_')
+    damaged = hpcrun("explain", run_id)
+    assert damaged.returncode != 0
+    assert "run.json cannot be read" in damaged.stderr
+    assert hpcrun("explain", "nobody").returncode == 6
+
+
+def test_a_log_that_may_not_be_read_is_named(hpcrun: Hpcrun) -> None:
+    write_run(CASES["cuda-oom"], hpcrun.runs / "20260102-030405-train-0a1b")
+    log: Path = hpcrun.runs / "20260102-030405-train-0a1b/elements/0/attempts/0/rank-5.err"
+    log.unlink()
+    log.mkdir()
+    shown = hpcrun("explain", "train", check=True).stdout
+    assert "not read: elements/0/attempts/0/rank-5.err: Is a directory" in shown

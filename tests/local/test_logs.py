@@ -1,0 +1,263 @@
+"""hpcrun logs, as a person sees it: on a terminal, in a pipe, of many ranks, and of folders that are not in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+from tests.local.recorded import record
+
+TWO_ATTEMPTS = """
+import os, time
+print("attempt", os.environ["HPCRUN_ATTEMPT"], "speaks", flush=True)
+time.sleep(0.5)
+raise SystemExit(0 if os.environ["HPCRUN_ATTEMPT"] == "1" else 1)
+"""
+
+
+def seen(hpcrun: Hpcrun, *args: str, columns: int = 80, env: dict[str, str] | None = None) -> str:
+    """What a terminal is sent."""
+    argv = hpcrun.argv("logs", *args)
+    terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, **(env or {})}, dimensions=(24, columns),
+                             encoding="utf-8", cwd=str(hpcrun.folder), timeout=30)  # fmt: skip
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return str(terminal.before).replace("\r\n", "\n")
+
+
+# --- which ---------------------------------------------------------------------------------------------------
+
+
+def test_lists_of_ranks(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    for rank in range(4):
+        run.log(f"I am {rank}\n", rank)
+    assert hpcrun("logs", "--rank", "3").stdout == "I am 3\n"
+    assert hpcrun("logs", "--rank", "0-1,3").stdout == "[rank 0] I am 0\n[rank 1] I am 1\n[rank 3] I am 3\n"
+    none = hpcrun("logs", "--rank", "2-9")
+    assert (none.returncode, none.stderr) == (6, "hpcrun: the job has no rank 9\nhint: its ranks are 0 to 3\n")
+    assert hpcrun("logs", "--rank", "2-").returncode == 2
+    assert hpcrun("logs", "--rank", "3-1").returncode == 2
+    assert hpcrun("logs", "--rank", "1", "--batch").returncode == 2
+
+
+def test_the_ranks_of_a_node(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    for rank in range(4):
+        run.log(f"I am {rank}\n", rank)
+    for node, first in (("a100-1", 0), ("a100-2", 2)):
+        start = f'{{"node": "{node}", "first_rank": {first}, "ranks": 2, "started": 1}}'
+        (run.attempt() / f"node-{node}.start").write_text(start)
+    assert hpcrun("logs", "--node", "a100-2").stdout == "[rank 2] I am 2\n[rank 3] I am 3\n"
+    wrong = hpcrun("logs", "--node", "a100-3")
+    assert wrong.returncode == 6
+    assert "its nodes: a100-1, a100-2" in wrong.stderr
+
+
+def test_attempts(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("first\n", attempt=0)
+    run.log("second\n", attempt=1)
+    assert hpcrun("logs").stdout == "second\n"
+    assert hpcrun("logs", "--attempt", "0").stdout == "first\n"
+    none = hpcrun("logs", "--attempt", "2")
+    assert none.returncode == 6
+    assert "there are: 0, 1; the first is 0" in none.stderr
+
+
+def test_lines_that_match(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("loss 3\nother\nloss 2\rloss 1\n")
+    assert hpcrun("logs", "--grep", "loss [0-9]").stdout == "loss 3\nloss 1\n"  # of a progress bar its last state
+    assert hpcrun("logs", "--grep", "loss", "-n", "1").stdout == "loss 1\n"
+    wrong = hpcrun("logs", "--grep", "(")
+    assert wrong.returncode == 2
+    assert "regular expression" in wrong.stderr
+
+
+def test_since(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    old, new = (time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - ago)) for ago in (7200, 60))
+    run.log(f"{old} old\nwith this\n{new} new\nwith that\n")
+    assert hpcrun("logs", "--since", "10m").stdout == f"{new} new\nwith that\n"
+    assert hpcrun("logs", "--since", "3h").stdout.count("\n") == 4
+    without = run.log("no time\n")
+    shown = hpcrun("logs", "--since", "10m")
+    assert shown.stdout == "no time\n"
+    assert "its lines carry no time: all are shown" in shown.stderr
+    os.utime(without, (time.time() - 7200, time.time() - 7200))
+    assert hpcrun("logs", "--since", "10m").stdout == ""
+    assert hpcrun("logs", "--since", "soon").returncode == 2
+
+
+def test_ranks_merged_by_time(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun, ranks=3)
+    run.log("2026-01-02 10:00:01 a\n  its traceback\n2026-01-02 10:00:05 d\n", 0)
+    run.log("[2026-01-02 10:00:02,500] b\n[rank1]:[E0102 10:00:04.1 Process.cpp:1] c\n", 1)
+    run.log("no time\n", 2)
+    assert hpcrun("logs", "--merge").stdout.splitlines() == [
+        "[rank 2] no time",
+        "[rank 0] 2026-01-02 10:00:01 a",
+        "[rank 0]   its traceback",
+        "[rank 1] [2026-01-02 10:00:02,500] b",
+        "[rank 1] [rank1]:[E0102 10:00:04.1 Process.cpp:1] c",
+        "[rank 0] 2026-01-02 10:00:05 d",
+    ]
+    assert hpcrun("logs", "--merge", "-n", "1").stdout == "[rank 0] 2026-01-02 10:00:05 d\n"
+    assert hpcrun("logs", "--merge", "--rank", "1", "--grep", "E0102").stdout.startswith("[rank 1] [rank1]:[E0102")
+
+
+def test_a_thousand_ranks_with_few_open_files(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun, ranks=1024)
+    for rank in range(1024):
+        run.log(f"10:00:{rank % 60:02d} rank {rank}\n", rank)
+    command = " ".join(hpcrun.argv("logs", "--merge"))
+    done = hpcrun.run("bash", "-c", f"ulimit -n 40; {command}")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1024
+    assert [line.split()[2] for line in lines] == sorted(line.split()[2] for line in lines)
+
+
+# --- how -----------------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_every_byte(hpcrun: Hpcrun) -> None:
+    binary = bytes(range(256)) + b"\r50%\r100%\nno end"
+    record(hpcrun).log(binary)
+    done = subprocess.run(hpcrun.argv("logs"), env=hpcrun.environ, capture_output=True, cwd=hpcrun.folder)
+    assert done.stdout == binary
+    assert done.stderr == b""
+
+
+def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(hpcrun: Hpcrun) -> None:
+    record(hpcrun).log(b"\r 10%\r 50%\r100%\nnext\r\n\x1b]0;title\x07\x1b[31mred\nplain\x00\x1b[2J\xff\n\x1b[5n")
+    assert seen(hpcrun) == "100%\nnext\n\x1b[31mred\x1b[0m\nplain\ufffd\n\n"
+    assert seen(hpcrun, env={"NO_COLOR": "1"}) == "100%\nnext\nred\nplain\ufffd\n\n"
+    assert seen(hpcrun, "--grep", "e", columns=20) == "next\n\x1b[31mred\x1b[0m\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure(hpcrun: Hpcrun) -> None:
+    record(hpcrun).log("line\n" * 1_000_000)
+    done = hpcrun.run("bash", "-c", f"{' '.join(hpcrun.argv('logs'))} | head -n 1")
+    assert (done.stdout, done.stderr) == ("line\n", "")
+
+
+def test_a_line_without_an_end_takes_no_memory(hpcrun: Hpcrun) -> None:
+    log = record(hpcrun).log("")
+    with log.open("wb") as file:
+        file.truncate(1 << 30)  # a gigabyte of NUL in one line
+    measured = hpcrun.run("bash", "-c", f"ulimit -v 600000; {' '.join(hpcrun.argv('logs', '-n', '1'))} | wc -c")
+    assert measured.stdout.strip() == str(1 << 30)
+
+
+# --- while it is written -------------------------------------------------------------------------------------
+
+
+def test_a_bar_is_drawn_again_in_its_place(hpcrun: Hpcrun) -> None:
+    script = r"for i in 1 2 3; do printf '\r%s of 3 steps are done' $i; sleep 1; done; echo"
+    hpcrun("submit", "-P", "local", "--gpus", "0", "bash", "-c", script, check=True)
+    shown = seen(hpcrun, "-f", columns=20)
+    assert "\r\x1b[K3 of 3 steps are do" in shown  # no wider than the terminal, or it could not be drawn again
+    assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
+
+
+def test_a_new_attempt_is_announced_in_its_place(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "twice.py").write_text(TWO_ATTEMPTS)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--requeue", "1", "--retry-on-failure", "twice.py", check=True)
+    shown = seen(hpcrun, "-f")
+    assert shown.endswith("attempt 0 speaks\nhpcrun: attempt 1 begins\nattempt 1 speaks\n")
+
+
+def test_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "bash", "-c", "echo begun; sleep 60", check=True)
+    argv = hpcrun.argv("logs", "-f", "long")
+    following = subprocess.Popen(argv, env=hpcrun.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "begun\n"
+    following.send_signal(signal.SIGINT)
+    _, said = following.communicate(timeout=20)
+    assert following.returncode == 130
+    assert "the job goes on" in said
+    assert "hpcrun logs -f long" in said
+    assert "RUNNING" in hpcrun("status", "long").stdout
+    hpcrun("cancel", "long", check=True)
+
+
+# --- folders that are not in order ---------------------------------------------------------------------------
+
+
+def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("still here\n")
+    path = run.folder / "run.json"
+    path.write_text(path.read_text()[:200])
+    shown = hpcrun("logs")
+    assert shown.stdout == "still here\n"
+    assert "run.json cannot be read" in shown.stderr
+    assert "legible: name train" in shown.stderr
+    assert hpcrun("logs", "-f").stdout == "still here\n"  # nobody can say whether it runs: what is there
+    refused = hpcrun("metrics")
+    assert refused.returncode == 1
+    assert f"hpcrun logs {run.folder.name} shows its logs" in refused.stderr
+
+
+def test_a_log_that_vanished_is_named(hpcrun: Hpcrun) -> None:
+    log = record(hpcrun).log("gone\n")
+    log.unlink()
+    shown = hpcrun("logs")
+    assert shown.stdout == ""
+    assert f"there is no log {log}: it never was, or was deleted" in shown.stderr
+
+
+def test_somebody_s_file_among_the_runs_is_no_run(hpcrun: Hpcrun) -> None:
+    record(hpcrun).log("a run\n")
+    (hpcrun.runs / "zzz-notes.txt").write_text("mine")
+    assert hpcrun("logs", check=True).stdout == "a run\n"
+    assert hpcrun("logs", "zzz-notes.txt").returncode == 6
+
+
+def test_a_folder_that_was_deleted(hpcrun: Hpcrun) -> None:
+    record(hpcrun).log("a run\n")
+    (hpcrun.runs / "20260102-030500-gone-0a1b").symlink_to(hpcrun.folder / "nowhere")
+    gone = hpcrun("logs", "gone")
+    assert gone.returncode == 6
+    assert "there is no run '20260102-030500-gone-0a1b'" in gone.stderr
+    assert "train" in hpcrun("status").stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read as somebody else")
+def test_a_log_that_one_may_not_read(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("secret\n").chmod(0o600)
+    for path in (hpcrun.folder, *hpcrun.folder.parents):
+        if path.is_relative_to(Path("/tmp")) and path != Path("/tmp"):
+            path.chmod(0o755)
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *hpcrun.argv("logs")]
+    done = hpcrun.run(*argv, check=False)
+    assert (done.stdout, done.returncode) == ("", 6), done.stderr
+    assert "rank-0.out cannot be read: Permission denied" in done.stderr
+
+
+def test_what_is_written_after_rotation_is_shown(hpcrun: Hpcrun) -> None:
+    """The program goes on in the file that logrotate renamed, then a new one takes its name."""
+    gate = hpcrun.folder / "gate"
+    script = f"echo one; until [ -e {gate} ]; do sleep 0.1; done; sleep 1.2"
+    hpcrun("submit", "-P", "local", "--gpus", "0", "bash", "-c", script, check=True)
+    argv = hpcrun.argv("logs", "-f")
+    following = subprocess.Popen(argv, env=hpcrun.environ, stdout=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "one\n"
+    log = wait_for(lambda: next(hpcrun.runs.glob("2*/elements/0/attempts/0/rank-0.out"), None), 10, "the log")
+    with log.open("a") as old:
+        log.rename(log.with_name("rank-0.out.1"))
+        old.write("two\n")
+    log.write_text("three\n")
+    gate.touch()
+    assert following.communicate(timeout=20)[0] == "two\nthree\n"

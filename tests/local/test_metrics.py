@@ -1,0 +1,135 @@
+"""hpcrun metrics, gpu and shell of runs on this machine."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+
+import pexpect
+import pytest
+
+from hpcrun.views.text import without_colours
+from tests.harness import Hpcrun, wait_for
+from tests.local.recorded import Recorded, record
+
+TRAIN = """
+from hpcrun_runtime import log_metrics
+for step in range(30):
+    log_metrics(step=step, loss=1 / (step + 1))
+"""
+
+
+def note(run: Recorded, *lines: str, rank: int = 0, attempt: int = 0) -> None:
+    (run.attempt(attempt) / f"rank-{rank}.metrics").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_what_a_script_notes_is_shown(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", check=True)
+    shown = hpcrun("metrics", check=True)
+    assert shown.stdout.splitlines()[0].split() == ["STEP", "loss", "TIME"]
+    assert len(shown.stdout.splitlines()) == 21
+    assert "the last 20 of 30 rows" in shown.stderr
+    rows = list(csv.DictReader(io.StringIO(hpcrun("metrics", "--csv").stdout)))
+    assert [float(row["loss"]) for row in rows] == [1 / (step + 1) for step in range(30)]
+    assert len(hpcrun("metrics", "-n", "3").stdout.splitlines()) == 4
+    picture = hpcrun("metrics", "--plot").stdout.splitlines()
+    assert picture[0] == "loss"
+    assert len(picture) == 12
+    assert max(map(len, picture)) <= 80
+
+
+def test_attempts_and_ranks_are_joined(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    note(run, '{"step": 1, "loss": 9}', '{"step": 2, "loss": 8}', rank=1)
+    note(run, '{"step": 2, "loss": 7}', '{"half a li', rank=1, attempt=1)
+    note(run, '{"step": 1, "loss": 5}', rank=3)
+    found = json.loads(hpcrun("metrics", "--json", check=True).stdout)
+    assert [(row["rank"], row["attempt"], row["step"], row["values"]) for row in found["rows"]] == [
+        (1, 0, 1, {"loss": 9}),
+        (1, 1, 2, {"loss": 7}),
+    ]
+    assert found["unreadable_lines"] == 1
+    assert len(json.loads(hpcrun("metrics", "--json", "--all-ranks").stdout)["rows"]) == 3
+    assert "RANK" in hpcrun("metrics", "--rank", "1,3").stdout
+    missing = hpcrun("metrics", "-m", "los")
+    assert (missing.returncode, "did you mean 'loss'?" in missing.stderr) == (6, True)
+
+
+def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("epoch 3: loss 0.5, 120 samples/s\nepoch 4: loss 0.25, 130 samples/s\n")
+    project = hpcrun.folder / ".hpcrun"
+    (project / "profiles").mkdir(parents=True)
+    (project / "config.yaml").write_text(r"metrics: {step: 'epoch (\d+)', loss: 'loss (?P<value>[0-9.]+)'}")
+    own = "scheduler: local\nmetrics:\n  samples_per_s: '([0-9]+) samples/s'\n  loss: 'never (x)'\n"
+    (project / "profiles/local.yaml").write_text(own)
+    lines = hpcrun("metrics", "--csv", check=True).stdout.splitlines()
+    assert sorted(lines[0].split(",")) == ["attempt", "loss", "rank", "samples_per_s", "step", "time"]
+    rows = list(csv.DictReader(lines))
+    assert [(row["step"], row["loss"], row["samples_per_s"]) for row in rows] == [
+        ("3", "0.5", "120"),
+        ("4", "0.25", "130"),
+    ]
+    (project / "config.yaml").write_text("metrics: {loss: 'loss [0-9]'}")
+    wrong = hpcrun("metrics")
+    assert wrong.returncode == 3
+    assert "has no group for the number" in wrong.stderr
+
+
+def test_a_run_without_numbers_says_how_to_have_some(hpcrun: Hpcrun) -> None:
+    record(hpcrun).log("nothing\n")
+    shown = hpcrun("metrics", check=True)
+    assert shown.stdout == ""
+    assert "log_metrics" in shown.stderr
+    assert json.loads(hpcrun("metrics", "--json").stdout)["rows"] == []
+
+
+def test_a_png(hpcrun: Hpcrun) -> None:
+    note(record(hpcrun), '{"step": 1, "loss": 9}', '{"step": 2, "loss": 8}')
+    done = hpcrun("metrics", "--png", "loss.png")
+    if importlib.util.find_spec("matplotlib"):
+        assert done.returncode == 0, done.stderr
+        assert (hpcrun.folder / "loss.png").read_bytes().startswith(b"\x89PNG")
+    else:
+        assert done.returncode == 4
+        assert 'hint: pip install "hpcrun-slurm[plot]"' in done.stderr
+
+
+@pytest.mark.parametrize("columns", [20, 40])
+def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
+    note(record(hpcrun), '{"step": 1, "a_long_name_of_a_metric": 0.123456, "time": 1763700000}')
+    for option in ("--plot", "-n5"):
+        argv = hpcrun.argv("metrics", option)
+        terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, "TERM": "dumb"}, dimensions=(24, columns),
+                                 encoding="utf-8", cwd=str(hpcrun.folder))  # fmt: skip
+        terminal.expect(pexpect.EOF)
+        lines = without_colours(str(terminal.before)).splitlines()
+        assert len(lines) > 1
+        assert [line for line in lines if len(line) > columns and "metric" not in line] == []
+
+
+def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "bash", "-c", "echo begun; sleep 60", check=True)
+    wait_for(lambda: hpcrun("logs").stdout == "begun\n", 20, "its first line")
+    fake = hpcrun.folder / "bin"
+    fake.mkdir()
+    (fake / "nvidia-smi").write_text("#!/bin/sh\necho '0, GPU-1, NVIDIA L40S, 50, 1024, 46068, 99.6, 350.00, 41'\n")
+    (fake / "nvidia-smi").chmod(0o755)
+    shown = hpcrun("gpu", env={"PATH": f"{fake}:{hpcrun.environ['PATH']}"}, check=True).stdout.splitlines()
+    assert shown[1].split()[1:] == "0 0 NVIDIA L40S 50 % 1.0/45 GB 100/350 W 41 °C".split()
+    watching = pexpect.spawn(hpcrun.argv()[0], hpcrun.argv("gpu", "-w")[1:], encoding="utf-8", timeout=20,
+                             env={**hpcrun.environ, "PATH": f"{fake}:{hpcrun.environ['PATH']}"})  # fmt: skip
+    watching.expect("every 10 s")
+    watching.expect("NVIDIA L40S")
+    watching.sendintr()
+    watching.expect("no longer watching; the job goes on")
+    told = hpcrun("shell", stdin="echo in $HPCRUN_RUN_DIR; exit 5\n")
+    assert (told.stdout.split("/")[-1].strip()[16:20], told.returncode) == ("long", 5)
+    hpcrun("cancel", "long", check=True)
+    wait_for(lambda: hpcrun("shell").returncode == 4, 20, "its end")
+    late = hpcrun("gpu", "--json")
+    assert late.returncode == 4
+    assert "its allocation is gone" in json.loads(late.stdout)["error"]["message"]

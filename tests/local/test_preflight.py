@@ -1,0 +1,148 @@
+"""A preflight without Slurm: the nodes are processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pexpect
+
+from tests.harness import Hpcrun, wait_for
+
+TWO = ("-P", "local", "--gpus", "0", "--nodes", "2")
+
+
+def python_that_fails_on(person: Hpcrun, node: str) -> str:
+    """A Python that works, but on one node."""
+    path = person.folder / "python"
+    path.write_text(f'#!/bin/sh\n[ "$HPCRUN_NODE" = {node} ] && exit 3\nexec {person.venv}/bin/python "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_this_machine_is_fine(hpcrun: Hpcrun) -> None:
+    started = time.monotonic()
+    done = hpcrun("preflight", *TWO, check=True)
+    assert time.monotonic() - started < 30
+    heading, first, second, verdict = done.stdout.splitlines()
+    assert heading.startswith("NODE")
+    assert first.startswith("local-0")
+    assert second.startswith("local-1")
+    assert verdict == "all nodes are fine"
+    assert "RUNNING" in done.stderr
+
+
+def test_ranks_of_a_node_and_of_all_sum_up(hpcrun: Hpcrun) -> None:
+    many = (*TWO, "--launcher", "torchrun", "--nproc-per-node", "2", "--json")
+    document = json.loads(hpcrun("preflight", *many, check=True).stdout)
+    assert document["ok"]
+    for node in document["nodes"]:
+        for check in ("within", "across"):
+            assert node["checks"][check]["mark"] == "ok"
+            assert node["checks"][check]["text"].endswith(" GB/s")
+
+
+def test_one_node_alone_is_checked_too(hpcrun: Hpcrun) -> None:
+    document = json.loads(hpcrun("preflight", "-P", "local", "--gpus", "0", "--json", check=True).stdout)
+    (node,) = document["nodes"]
+    assert node["checks"]["gemm"] == {"mark": "ok", "text": "right, on the CPU"}
+
+
+def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None:
+    python = python_that_fails_on(hpcrun, "local-1")
+    done = hpcrun("preflight", *TWO, "--python", python)
+    assert done.returncode == 7
+    assert done.stdout.splitlines()[-1] == "bad: local-1 (its Python ends with status 3)"
+    assert "--exclude" not in done.stderr, "the nodes of a local job are one machine"
+
+
+def test_a_dry_run_prints_the_script_that_would_be_submitted(hpcrun: Hpcrun) -> None:
+    printed = hpcrun("preflight", *TWO, "--dry-run", check=True).stdout
+    assert not list(hpcrun.runs.iterdir())
+    hpcrun("preflight", *TWO, check=True)
+    (script,) = hpcrun.runs.glob("*-preflight-*/script.sh")
+    assert script.read_text() == printed
+
+
+def test_without_slurm_a_cluster_s_profile_is_refused(hpcrun: Hpcrun) -> None:
+    done = hpcrun("preflight", "-P", "a100", env={"PATH": f"{hpcrun.venv}/bin"})
+    assert done.returncode == 4
+    assert "there is no sbatch on this machine's PATH" in done.stderr
+
+
+def test_json_of_a_bad_node_is_one_document(hpcrun: Hpcrun) -> None:
+    done = hpcrun("preflight", *TWO, "--python", python_that_fails_on(hpcrun, "local-0"), "--json")
+    assert done.returncode == 7
+    assert json.loads(done.stdout)["bad"] == [{"node": "local-0", "why": "its Python ends with status 3"}]
+
+
+def test_a_python_that_is_not_there_ends_the_job_with_a_word(hpcrun: Hpcrun) -> None:
+    done = hpcrun("preflight", *TWO, "--python", "/nowhere/python")
+    assert done.returncode == 7
+    assert "failed: the preflight was not judged: the Python of the job does not run here" in done.stderr
+    assert "hint: hpcrun logs --batch L" in done.stderr
+
+
+def test_what_stops_the_script_before_the_checks_is_said(hpcrun: Hpcrun) -> None:
+    done = hpcrun("preflight", *TWO, "--setup", "false")
+    assert done.returncode == 7
+    assert "failed: set-up command 1 failed" in done.stderr
+
+
+def test_a_job_fails_before_it_trains(hpcrun: Hpcrun) -> None:
+    mark = hpcrun.folder / "trained"
+    python = python_that_fails_on(hpcrun, "local-1")
+    done = hpcrun("submit", *TWO, "--preflight", "--python", python, "--wait", "touch", str(mark))
+    assert done.returncode == 7
+    assert "preflight: bad: local-1 (its Python ends with status 3)" in done.stderr
+    assert not mark.exists()
+
+
+def test_a_job_trains_after_a_preflight(hpcrun: Hpcrun) -> None:
+    four = (*TWO, "--launcher", "torchrun", "--nproc-per-node", "2")
+    (hpcrun.folder / "train.py").write_text("print('trained')\n")
+    done = hpcrun("submit", *four, "--preflight", "--wait", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "preflight  before the ranks start" in done.stdout
+    assert hpcrun("logs", "--all-ranks").stdout.count("trained") == 4
+
+
+def test_a_rank_that_hangs_is_ended_in_time(hpcrun: Hpcrun) -> None:
+    """A torch that never comes, as on a file system that does not answer: nothing waits longer than it may."""
+    (hpcrun.folder / "slow").mkdir()
+    (hpcrun.folder / "slow/torch.py").write_text("import time\ntime.sleep(600)\n")
+    patience = ("--env", "HPCRUN_PREFLIGHT_S=16", "--env", f"PYTHONPATH={hpcrun.folder}/slow")
+    started = time.monotonic()
+    done = hpcrun("preflight", *TWO, *patience)
+    assert time.monotonic() - started < 25
+    assert "torch was not loaded in time" in done.stdout
+    assert done.returncode == 0
+    assert processes_of(hpcrun) == []
+
+
+def processes_of(person: Hpcrun) -> list[str]:
+    """The command lines of living processes of this person's runs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(person.runs) in line:
+            found.append(line)
+    return found
+
+
+def test_ctrl_c_cancels_it_and_leaves_no_process(hpcrun: Hpcrun) -> None:
+    command = hpcrun.argv("preflight", *TWO, "--setup", "sleep 300")
+    child = pexpect.spawn(
+        command[0], command[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), encoding="utf-8", timeout=30
+    )
+    child.expect("RUNNING")
+    child.sendintr()
+    child.expect(r"interrupted; job L\d+ was cancelled")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    wait_for(lambda: not processes_of(hpcrun), 30, "the job's processes to end")

@@ -1,0 +1,175 @@
+"""Being started again on this machine: warned, given up, and how the options are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import REPO, Hpcrun, wait_for
+
+LOCAL = ("submit", "-P", "local", "--gpus", "0", "--requeue", "1", "--warn", "6s")
+
+ASKS = """
+import sys, time
+from hpcrun_runtime import attempt, checkpoint_dir, should_stop
+saved = checkpoint_dir() / "saved"
+print(f"attempt {attempt()}, {'goes on' if saved.exists() else 'begins'}", flush=True)
+while not attempt():
+    if should_stop():
+        saved.touch()
+        break
+    time.sleep(0.1)
+"""
+PLAIN = """
+import time
+while True:
+    print(time.time(), flush=True)
+    time.sleep(0.1)
+"""
+HANDLER = """
+import signal, sys, os, time
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
+print("ready", flush=True)
+while os.environ["HPCRUN_ATTEMPT"] == "0":
+    time.sleep(0.1)
+"""
+
+
+def status(hpcrun: Hpcrun) -> dict[str, Any]:
+    (only,) = json.loads(hpcrun("status", "--json", "last", check=True).stdout)["runs"]
+    return dict(only)
+
+
+def submit(hpcrun: Hpcrun, script: str, *options: str) -> Path:
+    """Submit a script; return the run's folder."""
+    (hpcrun.folder / "train.py").write_text(script)
+    done = hpcrun(*LOCAL, "--json", *options, "train.py", check=True)
+    return Path(json.loads(done.stdout)["folder"])
+
+
+def attempt(folder: Path, number: int) -> Path:
+    return folder / "elements/0/attempts" / str(number)
+
+
+def warn(folder: Path, number: int) -> None:
+    """Do what the supervisor does before the time limit, once the rank of an attempt has begun."""
+    log = attempt(folder, number) / "rank-0.out"
+    wait_for(lambda: log.exists() and log.stat().st_size, 30, f"attempt {number} to begin")
+    supervisor = json.loads((folder / "supervisor.json").read_text())["pid"]
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    alive = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes()]
+    os.kill(min(alive), signal.SIGUSR1)  # the others are orphans of the script
+
+
+def ended(hpcrun: Hpcrun) -> dict[str, Any]:
+    def final() -> dict[str, Any] | None:
+        found = status(hpcrun)
+        return found if found["final"] else None
+
+    return wait_for(final, 60, "the run to be over")
+
+
+def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpcrun) -> None:
+    """Called as submit calls it, with a limit that submit would not take: the shortest with a warning is a minute."""
+    folder = hpcrun.folder / "run"
+    (folder / "runtime").mkdir(parents=True)
+    shutil.copy(REPO / "hpcrun/hpcrun_runtime.py", folder / "runtime")
+    (hpcrun.folder / "train.py").write_text(ASKS)
+    hpcrun("render", *LOCAL[1:], "-o", str(folder / "script.sh"), "train.py", check=True)
+    supervisor = str(REPO / "hpcrun/schedulers/supervisor.py")
+    hpcrun.run("python", supervisor, str(folder), "8", "6", env={"HPCRUN_RUN_DIR": str(folder)})
+    record = folder / "supervisor.json"
+    wait_for(lambda: record.exists() and "state" in json.loads(record.read_text()), 40, "the end")
+    assert json.loads(record.read_text())["state"] == "COMPLETED"
+    started = json.loads((attempt(folder, 0) / "start").read_text())["started"]
+    warned = float((attempt(folder, 0) / "stop/time_limit").read_text().split()[1])
+    assert 1.5 < warned - started < 4  # 6 s before a limit of 8 s
+    assert (attempt(folder, 1) / "rank-0.out").read_text() == "attempt 1, goes on\n"
+
+
+def test_one_that_asks_saves_and_goes_on(hpcrun: Hpcrun) -> None:
+    folder = submit(hpcrun, ASKS)
+    warn(folder, 0)
+    found = ended(hpcrun)
+    assert (found["state"], found["attempt"], found["before"]) == ("COMPLETED", 1, "time limit")
+    assert (attempt(folder, 0) / "heard-0").exists()
+    assert hpcrun("logs", check=True).stdout == "attempt 1, goes on\n"
+    assert "attempt 2/2 (before: time limit)" in hpcrun("status", check=True).stdout
+
+
+def test_follow_stays_over_it_and_shows_what_both_attempts_say(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(ASKS)
+    with ThreadPoolExecutor(1) as follower:
+        following = follower.submit(hpcrun, *LOCAL, "--follow", "train.py", timeout=60)
+        folder = wait_for(lambda: next(hpcrun.runs.glob("2*"), None), 30, "the run's folder")
+        wait_for((folder / "supervisor.json").exists, 30, "its supervisor")
+        warn(folder, 0)
+        done = following.result()
+    assert done.returncode == 0
+    assert done.stdout.index("attempt 0, begins\n") < done.stdout.index("attempt 1, goes on\n")
+    assert "COMPLETED" in done.stderr
+
+
+def test_one_with_a_handler_of_its_own_goes_on(hpcrun: Hpcrun) -> None:
+    folder = submit(hpcrun, HANDLER, "--launcher", "torchrun", "--nproc-per-node", "1")
+    warn(folder, 0)
+    assert ended(hpcrun)["state"] == "COMPLETED"
+    assert json.loads((attempt(folder, 0) / "exit").read_text())["again"] is True
+    assert (attempt(folder, 1) / "rank-0.out").read_text() == "ready\n"
+
+
+def test_one_that_hears_nothing_is_given_up_and_the_last_attempt_is_the_end(hpcrun: Hpcrun) -> None:
+    folder = submit(hpcrun, PLAIN)
+    for number in (0, 1):
+        warn(folder, number)
+    found = ended(hpcrun)
+    assert (found["state"], found["attempt"]) == ("TIMEOUT", 1)
+    assert "time limit, not started again: --requeue 1 is used up" in " ".join(hpcrun("status").stdout.split())
+    warned = float((attempt(folder, 0) / "stop/time_limit").read_text().split()[1])
+    last_word = float((attempt(folder, 0) / "rank-0.out").read_text().split()[-1])
+    assert 3.5 < last_word - warned < 15  # a grace time of 4 s
+
+
+def test_a_cancelled_job_is_not_started_again(hpcrun: Hpcrun) -> None:
+    folder = submit(hpcrun, PLAIN)
+    wait_for((attempt(folder, 0) / "rank-0.out").exists, 30, "its rank")
+    hpcrun("cancel", "last", check=True)
+    assert ended(hpcrun)["state"] == "CANCELLED"
+    assert not attempt(folder, 1).exists()
+
+
+@pytest.mark.parametrize(("options", "starts"), [((), 1), (("--retry-on-failure",), 2)])
+def test_a_failure_is_the_end_unless_said_otherwise(hpcrun: Hpcrun, options: tuple[str, ...], starts: int) -> None:
+    folder = submit(hpcrun, "raise SystemExit(3)", *options)
+    found = ended(hpcrun)
+    assert (found["state"], found["exit_status"]) == ("FAILED", 3)
+    assert len(list(folder.glob("elements/0/attempts/*/start"))) == starts
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "hint"),
+    [
+        (("--warn", "5m", "--time", "5m"), "a warning 300 s before the end does not fit", "--time 00:07:00"),
+        (("--sbatch", "requeue"), "hpcrun owns the directive 'requeue'", "use --requeue N"),
+        (("--sbatch", "signal=B:USR1@60"), "hpcrun owns the directive 'signal'", "use --warn"),
+        (("--retry-on-failure",), "--retry-on-failure says nothing without --requeue", "add --requeue N"),
+        (("--exclude-bad-nodes",), "--exclude-bad-nodes says nothing without --requeue", "add --requeue N"),
+        (("--requeue", "-1"), "requeue", None),
+        (("--requeue", "2", "--warn", "soon"), "'soon' is not a time", None),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    hpcrun: Hpcrun, options: tuple[str, ...], says: str, hint: str | None
+) -> None:
+    done = hpcrun("submit", "-P", "a100", "--gpus", "1", "--dry-run", *options, "true")
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert hint is None or hint in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,123 @@
+"""hpcrun resubmit, with real jobs in the background of this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+
+JOB = ("submit", "-P", "local", "--gpus", "0", "--wait")
+TRAIN = """
+import os, pathlib, sys
+folder = pathlib.Path(os.environ["HPCRUN_CHECKPOINT_DIR"])
+folder.mkdir(parents=True, exist_ok=True)
+steps = folder / "steps"
+steps.write_text((steps.read_text() if steps.exists() else "") + ".")
+print(steps.read_text(), os.getcwd(), os.environ.get("MODE"), *sys.argv[1:])
+"""
+
+
+def status(hpcrun: Hpcrun, run: str = "last") -> dict[str, Any]:
+    (only,) = json.loads(hpcrun("status", "--json", run, check=True).stdout)["runs"]
+    return dict(only)
+
+
+def again(hpcrun: Hpcrun, *args: str, cwd: Path | None = None, env: dict[str, str | None] | None = None) -> str:
+    """Resubmit, wait for the end, and return what it printed."""
+    run_id = json.loads(hpcrun("resubmit", "--json", *args, check=True, cwd=cwd, env=env).stdout)["run_id"]
+    wait_for(lambda: status(hpcrun, run_id)["final"], 30, "the run to end")
+    return hpcrun("logs", run_id, check=True).stdout.strip()
+
+
+def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    hpcrun(*JOB, "--env", "MODE=a", "train.py", "--lr", "1", check=True)
+    first = status(hpcrun)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert again(hpcrun, "train", cwd=elsewhere) == f".. {tmp_path} a --lr 1"
+    assert status(hpcrun)["resubmitted_from"] == first["run_id"]
+    # of the newest, which has its checkpoints from the first
+    assert again(hpcrun, "train", "--env", "MODE=b", "--", "--lr", "2") == f"... {tmp_path} b --lr 2"
+    assert again(hpcrun, "last", "--") == f".... {tmp_path} b"
+    assert again(hpcrun, first["run_id"], "--fresh") == f". {tmp_path} a --lr 1"
+    verbose = hpcrun("status", "-v", "last", check=True).stdout
+    assert f"again        of {first['run_id']}" in verbose
+
+
+def test_a_run_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "busy", "sleep", "60", check=True)
+    refused = hpcrun("resubmit", "busy")
+    assert refused.returncode == 4
+    assert "is not over: RUNNING" in refused.stderr
+    hpcrun("resubmit", "busy", "--force", check=True)
+    assert len(list(hpcrun.runs.glob("2*"))) == 2
+    for run in json.loads(hpcrun("status", "--json").stdout)["runs"]:
+        hpcrun("cancel", run["run_id"], check=True)
+
+
+def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "-J", "secret", "--env", "HF_TOKEN=hush", "printenv", "HF_TOKEN", check=True)
+    refused = hpcrun("resubmit", "secret")
+    assert refused.returncode == 2
+    assert "HF_TOKEN is a secret" in refused.stderr
+    assert "hint: export HF_TOKEN, or add --env HF_TOKEN=VALUE" in refused.stderr
+    assert again(hpcrun, "secret", env={"HF_TOKEN": "new"}) == "new"
+    assert again(hpcrun, "secret", "--env", "HF_TOKEN=typed") == "typed"
+    assert not [path for path in hpcrun.runs.glob("*/run.json") if "typed" in path.read_text()]
+
+
+def test_sizes_take_back_what_was_said_otherwise(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--gpus-per-node", "2", "--wait", "--launcher", "python", "true", check=True)
+    shown = hpcrun("resubmit", "last", "--gpus", "4", "--nodes", "2", "--time", "4h", "--dry-run", check=True)
+    assert "4 ranks" in shown.stderr or "2 nodes" in shown.stderr
+    assert "04:00:00" in shown.stderr
+    assert len(list(hpcrun.runs.glob("2*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("true", "false"), "resubmit takes one run, and 'false' came besides"),
+        (("tru",), "did you mean 'true'?"),
+        (("true", "--tme", "4"), "No such option: --tme"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(hpcrun: Hpcrun, args: tuple[str, ...], words: str) -> None:
+    hpcrun(*JOB, "true", check=True)
+    done = hpcrun("resubmit", *args)
+    assert done.returncode in (2, 6)
+    assert words in done.stderr
+
+
+def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".hpcrun/profiles").mkdir(parents=True)
+    (project / ".hpcrun/profiles/mine.yaml").write_text("extends: local\nenv: {MODE: from-project}\n")
+    (project / "files").mkdir()
+    (project / "files/mine.yaml").write_text("extends: local\nenv: {MODE: from-file}\n")
+    hpcrun(
+        "submit", "-P", "mine", "--gpus", "0", "-J", "by-name", "--wait", "printenv", "MODE", check=True, cwd=project
+    )
+    hpcrun("submit", "-P", "files/mine.yaml", "--gpus", "0", "-J", "by-file", "--wait", "printenv", "MODE",
+           check=True, cwd=project)  # fmt: skip
+    assert again(hpcrun, "by-name") == "from-project"
+    assert again(hpcrun, "by-file") == "from-file"
+    project.rename(tmp_path / "moved")
+    gone = hpcrun("resubmit", "by-name")
+    assert gone.returncode == 4
+    assert f"the folder that {status(hpcrun, 'by-name')['run_id']} was submitted from is gone" in gone.stderr
+
+
+def test_waiting_needs_slurm(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "true", check=True)
+    for option in (("--after", "true"), ("--chain", "2")):
+        done = hpcrun("submit", "-P", "local", "--gpus", "0", *option, "true")
+        assert done.returncode == 4
+        assert f"{option[0]} needs Slurm" in done.stderr
+    both = hpcrun("submit", "-P", "local", "--gpus", "0", "--chain", "2", "--follow", "true")
+    assert (both.returncode, both.stdout) == (2, "")

@@ -1,0 +1,142 @@
+"""Who may read and write runs, names that try to leave the runs folder, and several hpcruns at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hpcrun
+
+JOB = ("submit", "-P", "local", "--gpus", "0")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_a_run_leaves_is_closed_to_others(elsewhere: bool, hpcrun: Hpcrun, tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        asked = ("--output-dir", str(tmp_path / "scratch" / "runs")) if elsewhere else ()
+        env = {"HPCRUN_RUNS": str(tmp_path / "own")}
+        hpcrun(*JOB, *asked, "--wait", "true", env=env, check=True)
+    finally:
+        os.umask(old)
+    made = [tmp_path / "own", *(tmp_path.glob("*/2*")), *(tmp_path.glob("scratch/runs/2*"))]
+    assert [path for path in made if path.stat().st_mode & 0o077] == []  # nobody gets at what lies below
+    assert len(made) > 1
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_runs_folder_that_others_can_write_to_is_not_used(mode: int, hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "-J", "mine", "--wait", "true", check=True)
+    hpcrun.runs.chmod(mode)
+    before = sorted(hpcrun.runs.iterdir())
+    for args in (["status"], ["logs", "mine"], ["cancel", "mine"], ["clean", "mine"], [*JOB, "true"]):
+        done = hpcrun(*args)
+        assert done.returncode == 4, done.stderr
+        assert f"other users can write to {hpcrun.runs} (mode {mode:04o})" in done.stderr
+        assert f"chmod go-w {hpcrun.runs}" in done.stderr
+    assert sorted(hpcrun.runs.iterdir()) == before
+
+
+def test_a_run_that_others_can_write_to_is_not_read_and_the_rest_is(hpcrun: Hpcrun) -> None:
+    for name in ("good", "bad"):
+        hpcrun(*JOB, "-J", name, "--wait", "true", check=True)
+    folder = next(hpcrun.runs.glob("*-bad-*"))
+    folder.chmod(0o777)
+    shown = hpcrun("status", check=True)
+    assert "good" in shown.stdout
+    assert "bad" not in shown.stdout
+    assert f"other users can write to {folder} (mode 0777)" in shown.stderr
+    refused = hpcrun("logs", "bad")
+    assert refused.returncode == 4
+    assert f"chmod go-w {folder}" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_not_used(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "-J", "theirs", "--wait", "true", check=True)
+    os.chown(next(hpcrun.runs.glob("*-theirs-*")), 65534, -1)
+    assert "belongs to another user (uid 65534)" in hpcrun("status", check=True).stderr
+    os.chown(hpcrun.runs, 65534, -1)
+    done = hpcrun(*JOB, "true")
+    assert done.returncode == 4
+    assert "belongs to another user (uid 65534)" in done.stderr
+    assert "HPCRUN_RUNS" in done.stderr
+
+
+def test_a_folder_where_anybody_could_swap_the_run_is_refused(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    done = hpcrun(*JOB, "--output-dir", str(place), "true")
+    assert done.returncode == 4
+    assert f"anybody can write to {place} (mode 0777)" in done.stderr
+    assert list(place.iterdir()) == []
+    place.chmod(0o1777)  # as /tmp: nobody but the owner renames
+    hpcrun(*JOB, "--output-dir", str(place), "--wait", "true", check=True)
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "x\ny"])
+def test_names_stay_in_the_runs_folder(name: str, hpcrun: Hpcrun, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    done = hpcrun(*JOB, "--wait", "-J", name, "true")
+    assert done.returncode in (0, 2), done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    assert all(path.name[0].isdigit() or path.name == "active" for path in hpcrun.runs.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [(command, "../runs") for command in ("status", "logs", "cancel", "clean")]
+    + [("clean", word) for word in ("..", ".", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000")],
+)
+def test_words_for_runs_stay_in_the_runs_folder(command: str, word: str, hpcrun: Hpcrun) -> None:
+    for name in ("20260101-000000-here-0000", ".hidden", "active"):
+        (hpcrun.runs / name).mkdir()
+    done = hpcrun(command, word)
+    assert done.returncode in (2, 6), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+WRITER = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+
+store, run_id, number = RunStore(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    run = store.load(run_id)
+    assert run.job_id in ("L1", "9"), run
+    store.save(replace(run, job_id="9"))
+    assert store.last_status(run_id) is not None
+    store.save_status(run_id, LastStatus("RUNNING", time.time(), reason=str(number) * 4000))
+    assert run_id in store.active_ids()
+"""
+
+
+def test_eight_processes_on_one_run_lose_nothing(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "--wait", "true", check=True)
+    folder = next(hpcrun.runs.glob("2*"))
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "job_id": "L1"}))
+    (hpcrun.runs / "active" / folder.name).touch()
+    argv = [hpcrun.argv()[0], "-c", WRITER, str(hpcrun.runs), folder.name]
+    writers = [subprocess.Popen([*argv, str(number)], cwd=hpcrun.checkout, stderr=subprocess.PIPE, text=True)
+               for number in range(8)]  # fmt: skip
+    looks = 0
+    while any(writer.poll() is None for writer in writers):
+        assert json.loads((folder / "run.json").read_text())["run_id"] == folder.name
+        assert json.loads((folder / "status.json").read_text())["state"] in ("RUNNING", "COMPLETED")
+        looks += 1
+        time.sleep(0.01)
+    assert [writer.communicate()[1] for writer in writers] == [""] * 8
+    assert looks > 20
+    assert json.loads((folder / "run.json").read_text()) == {**record, "job_id": "9"}
+    assert not list(folder.glob(".*.json.*"))

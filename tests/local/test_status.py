@@ -1,0 +1,107 @@
+"""How status looks: columns, CSV, narrow terminals, and what it says of damaged runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pandas
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+
+PYTHON_JOB = ("submit", "-P", "local", "--launcher", "python")
+
+
+@pytest.fixture
+def two_runs(hpcrun: Hpcrun) -> Hpcrun:
+    hpcrun(*PYTHON_JOB, "-J", "good", "--wait", "echo", "hello", check=True)
+    hpcrun(*PYTHON_JOB, "-J", "bad", "--wait", "false")
+    return hpcrun
+
+
+def test_columns_csv_and_pandas(two_runs: Hpcrun) -> None:
+    hpcrun = two_runs
+    shown = hpcrun("status", "--columns", "name,exit_status", "--columns", "state", check=True).stdout
+    assert [line.split() for line in shown.splitlines()] == [
+        ["NAME", "EXIT_STATUS", "STATE"],
+        ["good", "0", "COMPLETED"],
+        ["bad", "1", "FAILED"],
+    ]
+    table = pandas.read_csv(io.StringIO(hpcrun("status", "--csv", check=True).stdout))
+    assert list(table["state"]) == ["COMPLETED", "FAILED"]
+    assert list(table.columns[:4]) == ["run_id", "name", "job_id", "state"]
+    runs = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
+    assert set(table.columns) <= set(runs[0])
+    chosen = hpcrun("status", "--csv", "--columns", "name,why", "bad", check=True).stdout
+    why = "rank 0 on local-0 failed first with exit status 1"
+    assert list(csv.reader(chosen.splitlines())) == [["name", "why"], ["bad", why]]
+
+
+def test_columns_that_cannot_be(hpcrun: Hpcrun) -> None:
+    wrong = hpcrun("status", "--columns", "nmae")
+    assert wrong.returncode == 2
+    assert "did you mean name?" in wrong.stderr
+    for options in (("--json", "--csv"), ("--json", "--columns", "name"), ("--watch", "--csv")):
+        assert hpcrun("status", *options).returncode == 2
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80])
+def test_a_narrow_terminal_gets_fewer_columns(two_runs: Hpcrun, columns: int) -> None:
+    argv = two_runs.argv("status")
+    terminal = pexpect.spawn(
+        argv[0], argv[1:], env={**two_runs.environ, "TERM": "dumb"}, dimensions=(24, columns), encoding="utf-8"
+    )
+    terminal.expect(pexpect.EOF)
+    lines = str(terminal.before).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert [line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line] == ["good", "bad"]
+
+
+def test_no_color_is_obeyed(two_runs: Hpcrun) -> None:
+    argv = two_runs.argv("status")
+
+    def seen(**env: str) -> str:
+        environ = {**two_runs.environ, "TERM": "xterm", **env}
+        return str(pexpect.run(" ".join(argv), env=environ, cwd=str(two_runs.folder), encoding="utf-8"))
+
+    assert "\x1b[32m" in seen()
+    assert "\x1b[3" not in seen(NO_COLOR="1")
+    assert "\x1b" not in two_runs("status").stdout
+
+
+def test_a_record_cut_in_half_tells_what_is_left_of_it(two_runs: Hpcrun) -> None:
+    hpcrun = two_runs
+    said = json.loads(hpcrun("status", "--json", "bad", check=True).stdout)["runs"][0]
+    path = Path(said["folder"]) / "run.json"
+    path.write_text(path.read_text()[: path.read_text().index('"nodes"')])
+    shown = hpcrun("status", check=True)
+    assert "good" in shown.stdout
+    words = f"is damaged: {path} cannot be read"
+    assert words in shown.stderr
+    assert f"job {said['job_id']}, profile local, last known FAILED, exit status 1" in shown.stderr
+    (damaged,) = json.loads(hpcrun("status", "--json", check=True).stdout)["damaged"]
+    assert words in damaged
+    path.write_bytes(b"\xff\x00")
+    assert f"job {said['job_id']}, last known FAILED" in hpcrun("status", check=True).stderr
+
+
+def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
+    script = "echo begin; printf '\\033[31mstep 7\\033[0m\\n'; sleep 60"
+    hpcrun(*PYTHON_JOB, "-J", "live", "--time", "10", "bash", "-c", script, check=True)
+    try:
+        wait_for(lambda: _has_line(hpcrun), 20, "its line")
+        shown = hpcrun("status", "-v", check=True).stdout
+        assert "says         step 7" in shown
+        assert "of 10:00" in shown
+        (live,) = json.loads(hpcrun("status", "-v", "--json", check=True).stdout)["runs"]
+        assert "step 7" in live["last_line"]
+    finally:
+        hpcrun("cancel", "live", check=True)
+
+
+def _has_line(hpcrun: Hpcrun) -> bool:
+    return any("step 7" in path.read_text() for path in hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out"))

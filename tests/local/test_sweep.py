@@ -1,0 +1,89 @@
+"""Sweeps on this machine: one element after the other, or a few at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.harness import Hpcrun, wait_for
+
+LOCAL = ("submit", "-P", "local", "--gpus", "0")
+
+
+def status(hpcrun: Hpcrun, run: str = "last") -> dict[str, Any]:
+    (only,) = json.loads(hpcrun("status", "--json", run, check=True).stdout)["runs"]
+    return dict(only)
+
+
+def states(hpcrun: Hpcrun) -> list[str]:
+    return [element["state"] for element in status(hpcrun)["elements"]]
+
+
+def times(hpcrun: Hpcrun, index: int) -> tuple[float, float]:
+    """When an element started and ended."""
+    folder = Path(status(hpcrun)["folder"]) / f"elements/{index}/attempts/0"
+    return json.loads((folder / "start").read_text())["started"], json.loads((folder / "exit").read_text())["ended"]
+
+
+def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
+    done = hpcrun(
+        *LOCAL, "--sweep", "n=1,2,3", "--wait", "bash", "-c", 'echo "$HPCRUN_ELEMENT $*"; exit $(($2 == 2))', "x"
+    )
+    assert done.returncode == 7
+    assert "bash/1 (n=2) FAILED, exit status 1" in done.stderr
+    assert states(hpcrun) == ["COMPLETED", "FAILED", "COMPLETED"]
+    assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
+    assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
+    assert "3: 2 completed, 1 failed" in hpcrun("status", check=True).stdout
+    assert hpcrun("cancel", "last/1").stderr == "hpcrun: bash/1 is over already\n"
+
+
+def test_as_many_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:
+    hpcrun(*LOCAL, "--sweep", "n=1,2,3", "--max-parallel", "2", "--wait", "sleep", "{n}", check=True)
+    assert times(hpcrun, 1)[0] < times(hpcrun, 0)[1] <= times(hpcrun, 2)[0] < times(hpcrun, 1)[1]
+
+
+def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:
+    hpcrun(*LOCAL, "--sweep", "n=300,301,302", "sleep", "{n}", check=True)
+    wait_for(lambda: states(hpcrun)[0] == "RUNNING", 20, "the first to run")
+    assert states(hpcrun) == ["RUNNING", "PENDING", "PENDING"]
+    hpcrun("cancel", "last/0", "last/1", check=True)
+    wait_for(lambda: states(hpcrun) == ["CANCELLED", "CANCELLED", "RUNNING"], 20, "the third to run")
+    hpcrun("cancel", "last", check=True)
+    wait_for(lambda: status(hpcrun)["final"], 20, "the end")
+    assert states(hpcrun) == ["CANCELLED"] * 3
+
+
+def test_an_element_is_started_again(hpcrun: Hpcrun) -> None:
+    script = "exit $((HPCRUN_ELEMENT == 1 && HPCRUN_ATTEMPT == 0))"
+    args = ("--requeue", "1", "--retry-on-failure", "--sweep", "n=1,2", "--wait", "bash", "-c", script)
+    hpcrun(*LOCAL, *args, check=True)
+    assert [element["attempt"] for element in status(hpcrun)["elements"]] == [0, 1]
+
+
+def test_the_dry_run_is_what_is_submitted(hpcrun: Hpcrun) -> None:
+    args = ("--sweep", "x=a b,$HOME", "--elements", "1", "echo", "{x}")
+    text = hpcrun(*LOCAL, "--dry-run", *args, check=True).stdout
+    hpcrun(*LOCAL, "--wait", *args, check=True)
+    assert (Path(status(hpcrun)["folder"]) / "script.sh").read_text() == text
+    assert hpcrun("logs", "last/1", check=True).stdout == "$HOME\n"
+
+
+def test_by_hand_an_element_is_named(hpcrun: Hpcrun) -> None:
+    hpcrun("render", *LOCAL[1:], "--sweep", "x=1,2", "echo", check=True)
+    refused = hpcrun.run("bash", "echo.sh", check=False)
+    assert refused.returncode != 0
+    assert "HPCRUN_ELEMENT=0 bash" in refused.stderr
+    hpcrun.run("bash", "echo.sh", env={"HPCRUN_ELEMENT": "1"})
+    (log,) = hpcrun.folder.glob("hpcrun-L*/elements/1/attempts/0/rank-0.out")
+    assert log.read_text() == "--x 2\n"
+    outside = hpcrun.run("bash", "echo.sh", env={"HPCRUN_ELEMENT": "2"}, check=False)
+    assert "this sweep has no element 2" in outside.stderr
+
+
+def test_follow_is_refused_and_says_what_to_do(hpcrun: Hpcrun) -> None:
+    done = hpcrun(*LOCAL, "--sweep", "x=1,2", "--follow", "echo")
+    assert done.returncode == 2
+    assert "hint: use --wait" in done.stderr
+    assert hpcrun("status").stderr.startswith("no runs")

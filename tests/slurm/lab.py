@@ -1,0 +1,146 @@
+"""Runs on the cluster that are interrupted: what tests of being started again share."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.harness import RESEARCHER, Cluster, Hpcrun, as_researcher_command, wait_for
+
+SMALL = ("-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
+NODES = frozenset("a100-1 a100-2 h100-1 h100-2 v100-1 v100-2 l40s-1 l40s-2 h200-1 a40-1".split())
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A person on the cluster, whose runs are looked at in their folders: that costs nobody anything."""
+
+    person: Hpcrun
+    cluster: Cluster
+
+    def submit(self, name: str, *args: str, requeue: int = 1) -> Path:
+        """Submit a job; return its folder."""
+        done = self.person("submit", "--json", "-J", name, "--requeue", str(requeue), *args, check=True)
+        return Path(json.loads(done.stdout)["folder"])
+
+    def job(self, folder: Path) -> str:
+        return str(json.loads((folder / "run.json").read_text())["job_id"])
+
+    def warn(self, folder: Path) -> None:
+        """Send what Slurm sends before the time limit (--signal=B:USR1), without waiting for it."""
+        self.person.run("scancel", "--batch", "--signal=USR1", self.job(folder))
+
+    def preempt(self, node: str) -> None:
+        """Submit a more important job that wants a node for a moment, alone."""
+        wants = ("--partition=gpu", f"--nodelist={node}", "--exclusive", "--mem=0", "--time=1", "--output=/dev/null")
+        self.person.run("sbatch", *wants, "--wrap=sleep 1")
+
+    def status(self, folder: Path) -> dict[str, Any]:
+        (run,) = json.loads(self.person("status", "--json", folder.name, check=True).stdout)["runs"]
+        return dict(run)
+
+    def ended(self, folder: Path, timeout: float = 120) -> Ended:
+        """Wait for its end."""
+        name = folder.name[16:-5]
+
+        def final() -> dict[str, Any] | None:
+            time.sleep(1)
+            found = self.status(folder)
+            return found if found["final"] else None
+
+        status = wait_for(final, timeout, f"{name} to be over")
+        return Ended(folder, status, self.person("status", folder.name, check=True).stdout)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over. ``while_running`` is the table of status from before its end."""
+
+    folder: Path
+    status: dict[str, Any]
+    table: str
+    while_running: str = ""
+    said: str = ""
+
+    @property
+    def state(self) -> str:
+        return str(self.status["state"])
+
+    @property
+    def starts(self) -> int:
+        return len(list(self.folder.glob("elements/0/attempts/*/start")))
+
+    def exit(self, number: int) -> dict[str, Any]:
+        """How an attempt ended, in the script's words."""
+        return dict(json.loads((attempt(self.folder, number) / "exit").read_text()))
+
+    def log(self, number: int, rank: int = 0) -> str:
+        return (attempt(self.folder, number) / f"rank-{rank}.out").read_text()
+
+
+def attempt(folder: Path, number: int) -> Path:
+    return folder / "elements/0/attempts" / str(number)
+
+
+def begun(folder: Path, number: int = 0, *, ranks: int = 1, timeout: float = 120) -> Path:
+    """Wait until every rank of an attempt has said something; return the attempt's folder."""
+    logs = [attempt(folder, number) / f"rank-{rank}.out" for rank in range(ranks)]
+
+    def all_spoke() -> bool:
+        return all(log.exists() and log.stat().st_size for log in logs)
+
+    wait_for(all_spoke, timeout, f"attempt {number} of {folder.name} to begin")
+    return attempt(folder, number)
+
+
+def let_end(lab: Lab, name: str) -> str:
+    """The file that lets a script end."""
+    path = lab.person.folder / name
+    path.touch()
+    return str(path)
+
+
+def without(*nodes: str) -> tuple[str, ...]:
+    """The options for a job in partition gpu that may only use these nodes."""
+    return (*SMALL, "-p", "gpu", "--exclude", ",".join(sorted(NODES - set(nodes))))
+
+
+Scenarios = dict[str, "Future[Any]"]
+
+
+@contextmanager
+def run_all(
+    scenarios: Mapping[str, Callable[[Lab], Any]],
+    scripts: Mapping[str, str],
+    cluster: Cluster,
+    shown: tuple[Path, Path],
+    folder: Path,
+) -> Iterator[Scenarios]:
+    """Run scenarios side by side to their ends, each in a thread: a test's own fixtures would cancel the others' jobs.
+
+    Args:
+        scripts: file name → text, written where the jobs are submitted.
+        shown: the checkout and the environment as the researcher reaches them.
+        folder: of the session, in which a folder is made for this.
+    """
+    jobs_of_others = cluster.jobs()
+    checkout, venv = shown
+    own = Path(tempfile.mkdtemp(dir=folder))
+    person = Hpcrun(own, checkout, venv, as_researcher_command(), {**cluster.env, "PYTHONPATH": str(checkout)})
+    for path in (person.folder, person.home, person.runs):
+        shutil.chown(path, RESEARCHER)
+    for name, text in scripts.items():
+        (own / name).write_text(text)
+    lab = Lab(person, cluster)
+    with ThreadPoolExecutor(len(scenarios)) as threads:
+        results = {name: threads.submit(scenario, lab) for name, scenario in scenarios.items()}
+    yield results
+    cluster.restore(keep=jobs_of_others)

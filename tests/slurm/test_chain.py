@@ -1,0 +1,122 @@
+"""Jobs that wait for others on a real Slurm: --after, --chain, and a job that submits a job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu")
+# completes in the link that takes the second step
+TRAIN = """
+import os, pathlib, sys
+folder = pathlib.Path(os.environ["HPCRUN_CHECKPOINT_DIR"])
+folder.mkdir(parents=True, exist_ok=True)
+steps = folder / "steps"
+done = len(steps.read_text()) if steps.exists() else 0
+steps.write_text("." * (done + 1))
+print("step", done + 1)
+sys.exit(0 if done + 1 >= 2 else 3)
+"""
+
+
+def statuses(person: Hpcrun) -> dict[str, dict[str, Any]]:
+    """Name → what status says in JSON."""
+    return {run["name"]: run for run in json.loads(person("status", "--all", "--json").stdout)["runs"]}
+
+
+def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    (as_researcher.folder / "train.py").write_text(TRAIN)
+    as_researcher(*CPU_JOB, "-J", "first", "--sbatch", "hold", "true", check=True)
+    as_researcher(*CPU_JOB, "-J", "second", "--after", "first", "true", check=True)
+    as_researcher(*CPU_JOB, "-J", "never", "--after", "first:fail", "true", check=True)
+    as_researcher(*CPU_JOB, "-J", "both", "--after", "first", "--after", "second:any", "true", check=True)
+    chain = as_researcher(*CPU_JOB, "--after", "first:any", "--chain", "4", "train.py", check=True).stdout
+    for number in range(1, 5):
+        assert f"submitted  {number}/4: job " in chain
+    found = statuses(as_researcher)
+    first, link = found["first"]["job_id"], found["train-2"]["job_id"]
+    table = as_researcher("status", "--all").stdout
+    assert f"after first ({first}): PENDING" in table
+    assert f"link 3/4, after train-2 ({link}): PENDING" in table
+    assert [said["state"] for said in found["both"]["after"]] == ["PENDING", "PENDING"]
+
+    cluster.slurm("scontrol", "release", first)
+    wait_for(lambda: all(run["final"] for run in statuses(as_researcher).values()), 90, "all jobs to be over")
+    found = statuses(as_researcher)
+    assert {name: run["state"] for name, run in found.items()} == {
+        "first": "COMPLETED",
+        "second": "COMPLETED",
+        "never": "CANCELLED",
+        "both": "COMPLETED",
+        "train": "FAILED",
+        "train-2": "COMPLETED",
+        "train-3": "CANCELLED",
+        "train-4": "CANCELLED",
+    }
+    table = as_researcher("status", "--all").stdout
+    assert f"never started, after first ({first}): COMPLETED" in table
+    assert table.count(f"never started, after train-2 ({link}): COMPLETED") == 2
+    assert as_researcher("logs", "train-2", check=True).stdout == "step 2\n"
+    folder = Path(found["train"]["folder"]) / "elements/0/checkpoints"
+    assert (folder / "steps").read_text() == ".."
+
+    # what is over is judged by its own record, and Slurm is not asked to remember it
+    late = as_researcher(
+        *CPU_JOB, "-J", "late", "--after", "first", "--after", "train:fail", "--sbatch", "hold", "true"
+    )
+    assert late.returncode == 0, late.stderr
+    job = cluster.slurm("scontrol", "show", "job", statuses(as_researcher)["late"]["job_id"])
+    assert "Dependency=(null)" in job
+    refused = as_researcher(*CPU_JOB, "-J", "refused", "--after", "train", "true")
+    assert refused.returncode == 4
+    assert f"would never start, since {found['train']['run_id']} is over: FAILED" in refused.stderr
+    assert "refused" not in statuses(as_researcher)
+
+
+def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    shim = as_researcher.folder / "shim"
+    shim.mkdir()
+    (shim / "sbatch").write_text(
+        f"#!/bin/sh\necho x >>{shim}/calls\n"
+        f'[ $(wc -l <{shim}/calls) -lt 3 ] || exec /usr/bin/sbatch --partition=none "$@"\n'
+        'exec /usr/bin/sbatch "$@"\n'
+    )
+    (shim / "sbatch").chmod(0o755)
+    shim.chmod(0o777)
+    path = {"PATH": f"{shim}:{as_researcher.environ['PATH']}"}
+    done = as_researcher(*CPU_JOB, "-J", "long", "--chain", "3", "--sbatch", "hold", "true", env=path)
+    assert done.returncode == 5
+    assert "link 3 of 3 was not submitted; the 2 before it stay:\nsbatch refused the job" in done.stderr
+    found = statuses(as_researcher)
+    assert {name: run["state"] for name, run in found.items()} == {"long": "PENDING", "long-2": "PENDING"}
+    cancelled = as_researcher("cancel", "long", check=True).stderr
+    assert f"jobs that waited for this may start now: hpcrun cancel {found['long-2']['job_id']} ends" in cancelled
+    assert f"hint: hpcrun cancel {found['long']['job_id']} {found['long-2']['job_id']}" in done.stderr
+
+
+def test_a_job_can_submit_a_job(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    program = f"{as_researcher.venv}/bin/python -m hpcrun"
+    inner = f"{program} submit -P a100 --gpus 2 -J inner --launcher srun bash -c"
+    what = "env | grep -E ^SLURM_JOB_PARTITION=\\|^HPCRUN_\\|^RANK=\\|^WORLD_SIZE=\\|^PET_ | sort"
+    outer = ("-J", "outer", "--requeue", "1", "--time", "10", "--env", "PET_SIGNALS_TO_HANDLE=SIGINT")
+    as_researcher(*CPU_JOB, *outer, "--wait", "bash", "-c", f'{inner} "{what}"', check=True)
+    wait_for(lambda: statuses(as_researcher)["inner"]["final"], 60, "the job that was submitted by a job to end")
+    found = statuses(as_researcher)
+    assert found["inner"]["state"] == "COMPLETED"
+    folder = found["inner"]["folder"]
+    zero = dict(line.split("=", 1) for line in as_researcher("logs", "inner", "--rank", "0").stdout.splitlines())
+    assert zero["SLURM_JOB_PARTITION"] == "gpu"
+    assert (zero["RANK"], zero["WORLD_SIZE"]) == ("0", "2")
+    assert zero["HPCRUN_RUN_DIR"] == folder
+    assert zero["HPCRUN_JOB_ID"] == found["inner"]["job_id"]
+    assert zero["HPCRUN_ATTEMPT_DIR"] == f"{folder}/elements/0/attempts/0"
+    assert zero["HPCRUN_RUNS"] == str(as_researcher.runs)
+    assert zero["HPCRUN_SITE"] == str(as_researcher.folder / "site")
+    assert "PET_SIGNALS_TO_HANDLE" not in zero

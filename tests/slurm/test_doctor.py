@@ -1,0 +1,146 @@
+"""hpcrun doctor on a real Slurm, as its ordinary user: what is wrong is named, with the command that helps."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def cuda_env(as_researcher: Hpcrun) -> dict[str, str | None]:
+    """An environment whose torch says that it is built with CUDA, since the tests' own is not."""
+    venv = as_researcher.folder / "cuda"
+    as_researcher.run("/usr/bin/python3", "-m", "venv", "--without-pip", str(venv))
+    (site,) = venv.glob("lib/python*/site-packages")
+    torch = site / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90')\n")
+    (torch / "version.py").write_text("__version__ = '2.9.1'\ncuda = '12.8'\n")
+    return {"VIRTUAL_ENV": str(venv)}
+
+
+def profile(person: Hpcrun, text: str) -> Path:
+    path = person.folder / "mine.yaml"
+    path.write_text(text)
+    path.chmod(0o666)  # so that the person can follow doctor's advice
+    person.folder.chmod(0o777)
+    return path
+
+
+def checks_of(person: Hpcrun, *args: str, env: dict[str, str | None] | None = None) -> list[dict[str, Any]]:
+    done = person("doctor", "--json", *args, env=env)
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) in [(0, True), (4, False)]
+    return list(document["checks"])
+
+
+def red(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in checks if check["level"] == "red"}
+
+
+def test_right_profiles_are_green_or_yellow(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+    start = time.monotonic()
+    done = as_researcher("doctor", "-P", "a100", env=cuda_env)
+    assert time.monotonic() - start < 8
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    for line in (
+        "  ok     nodes          4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes\n",
+        "  ok     sbatch         --test-only accepts --gres=gpu:a100:4\n",
+        "  ok     torch          2.9.1, built with CUDA 12.8\n",
+        "(compute capability 8.0): sm_80 sm_90\n",
+    ):
+        assert line in done.stdout
+    as_researcher("profile", "detect", "--write", "dev", check=True)
+    checks = checks_of(as_researcher, "-P", "dev", env=cuda_env)
+    assert red(checks) == {}
+    assert {f"{type_} nodes" for type_ in ("a100", "a40", "h100", "h200", "l40s", "v100")} <= {
+        check["name"] for check in checks if check["level"] == "green"
+    }
+
+
+def test_a_card_that_torch_is_not_built_for(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+    (found,) = red(checks_of(as_researcher, "-P", "v100", env=cuda_env)).items()
+    assert found[0] == "kernels"
+    assert "sm_70" in found[1]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "seen", "advice"),
+    [
+        ("partition: gpuu", "partition gpuu", "there is no such partition", "partition=gpu"),
+        ("account: rich", "account rich", "not yours; yours: lab", "account=lab"),
+        ("qos: long", "qos long", "not yours; yours: normal, short", "qos=normal"),
+        ("gpu: {per_node: 8}", "GPUs", "8 on a node, but nodes of partition gpu have 4", "gpu.per_node=4"),
+        ("partition: cpu", "GPUs", "no a100 in partition cpu; it has no GPUs", "partition=gpu"),
+        ("partition: h100", "GPUs", "no a100 in partition h100; it has h100", "partition=gpu"),
+        ("cpu: {per_gpu: 32, per_node: 128}", "CPUs", "128 for 4 GPUs, but such nodes have 64", "cpu.per_gpu=16"),
+    ],
+)
+def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
+    as_researcher: Hpcrun,
+    cuda_env: dict[str, str | None],
+    text: str,
+    name: str,
+    seen: str,
+    advice: str,
+) -> None:
+    path = profile(as_researcher, f"extends: a100\n{text}\n")
+    found = red(checks_of(as_researcher, "-P", str(path), env=cuda_env))
+    assert list(found) == [name, "sbatch"]
+    assert found[name]["seen"] == seen
+    assert found[name]["fix"] == f"hpcrun profile set {path} {advice}"
+    assert found["sbatch"]["fix"] == "put right what is red above"
+    as_researcher(*shlex.split(found[name]["fix"])[1:], check=True)
+    assert red(checks_of(as_researcher, "-P", str(path), env=cuda_env)) == {}
+
+
+def test_a_time_that_never_starts(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+    path = profile(as_researcher, "extends: a100\npartition: debug\n")
+    found = red(checks_of(as_researcher, "-P", str(path), env=cuda_env))
+    assert found["time"]["fix"] == f"hpcrun profile set {path} time.default=00:10:00"
+
+
+def test_with_the_controller_away(cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+    cluster.stop("ctld")
+    start = time.monotonic()
+    checks = checks_of(as_researcher, "-P", "a100", env=cuda_env)
+    assert time.monotonic() - start < 20
+    assert list(red(checks)) == ["controller"]
+    assert [check["name"] for check in checks if check["seen"].startswith("not checked")] == ["cluster"]
+    assert {check["group"] for check in checks} == {"Slurm", "Profile", "Runs folder", "Python"}
+
+
+def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+    env = {**cuda_env, **cluster.env_without_accounting(as_researcher.folder)}
+    checks = checks_of(as_researcher, "-P", "a100", env=env)
+    assert red(checks) == {}
+    (accounting,) = (check for check in checks if check["name"] == "accounting")
+    assert accounting["level"] == "yellow"
+    assert "run folder has the last word" in accounting["fix"]
+
+
+def test_a_runs_folder_that_is_not_mine(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
+    folder = as_researcher.folder / "roots"
+    folder.mkdir(mode=0o755)
+    for runs in (folder, folder / "not/yet"):
+        found = red(checks_of(as_researcher, "-P", "a100", env={**cuda_env, "HPCRUN_RUNS": str(runs)}))
+        assert list(found) == ["writable"]
+        assert found["writable"]["seen"] == f"{folder}: Permission denied"
+        assert found["writable"]["fix"] == "HPCRUN_RUNS=/path names another folder"
+
+
+def test_nothing_is_submitted_and_nothing_left(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    before = cluster.jobs()
+    as_researcher("doctor", "-P", "a100")
+    assert cluster.jobs() <= before
+    assert list(as_researcher.runs.iterdir()) == []

@@ -1,0 +1,87 @@
+"""Looking into a job that runs on a real Slurm: its GPUs, a shell in it, the logs of its nodes, its metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+TRAIN = """
+import os, time
+from pathlib import Path
+from hpcrun_runtime import log_metrics
+rank = int(os.environ["RANK"])
+print(f"2026-11-21 05:00:0{9 - rank} rank {rank} begins", flush=True)
+log_metrics(step=1, loss=0.5 + rank)
+while not Path("end").exists():
+    time.sleep(0.2)
+"""
+# what nvidia-smi --query-gpu prints for the GPUs it is asked for with -i
+NVIDIA_SMI = """#!/bin/sh
+[ "$1" = -i ] || { echo 'No devices were found' >&2; exit 6; }
+echo "0, GPU-1f, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00, 61"
+"""
+
+
+def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None:
+    person = as_researcher
+    (person.folder / "train.py").write_text(TRAIN)
+    args = ("--gpus", "2", "--nodes", "2", "--cpus", "2", "--mem", "1G", "--launcher", "srun", "train.py")
+    done = person("submit", "--json", "-P", "a100", "-J", "inside", *args, check=True)
+    folder = Path(json.loads(done.stdout)["folder"])
+    logs = folder / "elements/0/attempts/0"
+    wait_for(lambda: (logs / "rank-1.metrics").exists() and (logs / "rank-0.metrics").exists(), 60, "both ranks")
+    first, second = (logs / "hosts").read_text().split()
+
+    # gpu: these nodes have none, and say so; and where there is an nvidia-smi, its answer
+    plain = person("gpu", check=True)
+    assert plain.stdout == f"{first}, {second}: there is no nvidia-smi on this node\n"
+    fake = person.folder / "bin"
+    fake.mkdir()
+    (fake / "nvidia-smi").write_text(NVIDIA_SMI)
+    (fake / "nvidia-smi").chmod(0o755)
+    fake.chmod(0o755)
+    found = person("gpu", "--json", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
+    rows = json.loads(found.stdout)["gpus"]
+    assert [(row["node"], row["rank"], row["busy_percent"]) for row in rows] == [(first, 0, 97), (second, 1, 97)]
+
+    # shell: without a terminal it reads commands; its exit status is the shell's
+    typed = person("shell", stdin="echo on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES, $(nproc) CPUs; exit 3\n")
+    assert (typed.stdout, typed.returncode) == (f"on {first} with 0, 2 CPUs\n", 3), typed.stderr
+    wrong = person("shell", "--node", "a100-9", stdin="")
+    assert wrong.returncode == 6
+    assert f"its nodes: {first}, {second}" in wrong.stderr
+    argv = [*person.become, *person.argv("shell", "--node", second)]
+    terminal = pexpect.spawn(argv[0], argv[1:], env=person.environ, encoding="utf-8", timeout=30)
+    terminal.expect("inside job .*exit ends it")
+    terminal.sendline("tty; echo at=$SLURMD_NODENAME")
+    terminal.expect("/dev/pts/")
+    terminal.expect(f"at={second}")
+    terminal.sendline("exit")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+
+    # the logs of one node, of both in the order of their times, and the numbers
+    assert person("logs", "--node", second).stdout == "[rank 1] 2026-11-21 05:00:08 rank 1 begins\n"
+    merged = person("logs", "--merge", check=True).stdout.splitlines()
+    assert [line[:8] for line in merged] == ["[rank 1]", "[rank 0]"]
+    assert person("metrics", "--all-ranks", "--csv").stdout.splitlines()[0] == "rank,attempt,step,time,loss"
+    assert [line.split(",")[-1] for line in person("metrics", "--all-ranks", "--csv").stdout.splitlines()[1:]] == [
+        "0.5",
+        "1.5",
+    ]
+
+    # and when it is over there is nothing to look into
+    (person.folder / "end").touch()
+    wait_for(lambda: json.loads(person("status", "--json", "last").stdout)["runs"][0]["final"], 60, "its end")
+    for command in ("gpu", "shell"):
+        late = person(command, stdin="")
+        assert late.returncode == 4
+        assert "is COMPLETED: its allocation is gone" in late.stderr

@@ -1,0 +1,365 @@
+"""Being started again, on a real Slurm: every reason at once, in threads, since each of them takes Slurm a while."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, let_end, run_all, without
+
+pytestmark = pytest.mark.slurm
+
+ON_CPU = (*SMALL, "-p", "cpu")
+
+# Every script goes on until a file of its name lets it end, in its second attempt or later.
+SCRIPTS = {
+    # asks whether it should stop, and goes on where it was
+    "asks.py": """
+import sys, time
+from pathlib import Path
+from hpcrun_runtime import attempt, checkpoint_dir, log_metrics, should_stop
+saved = checkpoint_dir() / "step"
+step = int(saved.read_text()) if saved.exists() else 0
+print(f"attempt {attempt()} begins at step {step}", flush=True)
+while not (attempt() and Path(sys.argv[1]).exists()):
+    step += 1
+    log_metrics(step=step, loss=1 / step)
+    if should_stop():
+        saved.write_text(str(step))
+        print(f"saved step {step}", flush=True)
+        break
+    time.sleep(0.2)
+""",
+    # knows nothing of signals or of hpcrun
+    "plain.py": """
+import os, sys, time
+while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
+    print(time.time(), flush=True)
+    time.sleep(0.2)
+""",
+    # rank 0 has a handler and ends well by it; the others know nothing, and end when it has
+    "handler.py": """
+import os, signal, sys, time
+rank, attempt = os.environ["RANK"], os.environ["HPCRUN_ATTEMPT"]
+def stop(*_):
+    print("told", flush=True)
+    open(sys.argv[1] + ".saved", "w").close()
+    sys.exit(0)
+if rank == "0":
+    signal.signal(signal.SIGUSR1, stop)
+print("ready", flush=True)
+while attempt == "0" and not (rank != "0" and os.path.exists(sys.argv[1] + ".saved")):
+    time.sleep(0.2)
+""",
+    # ends by itself a moment after the warning, which it does not hear: not so soon that its wrapper finds it gone
+    "nearly_done.py": """
+import os, time
+while not os.listdir(os.environ["HPCRUN_ATTEMPT_DIR"] + "/stop"):
+    time.sleep(0.1)
+time.sleep(4)
+""",
+    # one rank fails, the others wait
+    "fails.py": """
+import os, sys, time
+if os.environ["NODE_RANK"] != sys.argv[1]:
+    time.sleep(600)
+sys.exit(3)
+""",
+}
+
+
+# --- the scenarios: each runs in a thread of its own ----------------------------------------------------------
+
+
+def time_limit(lab: Lab) -> Ended:
+    """The warning is Slurm's own; submit --wait stays over it."""
+    end = str(lab.person.folder / "time-limit")
+    with ThreadPoolExecutor(1) as waiter:
+        # Slurm looks every thirty seconds, and warns half a minute early
+        job = ("--requeue", "2", "--time", "2", "--warn", "59s", "-J", "time-limit", "--wait", "asks.py", end)
+        waiting = waiter.submit(lab.person, "submit", *ON_CPU, *job)
+        folder = wait_for(lambda: next(lab.person.runs.glob("2*-time-limit-*"), None), 30, "the run's folder")
+        try:
+            begun(folder, 1)
+            while_running = lab.person("status", folder.name, check=True).stdout
+        finally:
+            Path(end).touch()
+        said = waiting.result()
+    ended = lab.ended(folder)
+    return Ended(folder, ended.status, ended.table, while_running, f"{said.returncode} {said.stdout}{said.stderr}")
+
+
+def plain(lab: Lab) -> Ended:
+    folder = lab.submit("plain", *ON_CPU, "--warn", "6s", "plain.py", "never")
+    for number in (0, 1):
+        begun(folder, number)
+        lab.warn(folder)
+    return lab.ended(folder)
+
+
+def handler(lab: Lab, launcher: str) -> Ended:
+    name = f"handler-{launcher}"
+    mark = str(lab.person.folder / name)
+    folder = lab.submit(
+        name, *ON_CPU, "--cpus", "2", "--launcher", launcher, "--nproc-per-node", "2", "handler.py", mark
+    )
+    begun(folder, ranks=2)
+    lab.warn(folder)
+    return lab.ended(folder)
+
+
+def nearly_done(lab: Lab) -> Ended:
+    folder = lab.submit("nearly-done", *ON_CPU, "nearly_done.py")
+    wait_for((attempt(folder, 0) / "rank-0.out").exists, 30, "its rank")
+    lab.warn(folder)
+    return lab.ended(folder)
+
+
+def preempted(lab: Lab) -> tuple[Ended, Ended]:
+    """One that asks, with torchrun, and one that hears nothing; a more important job wants their node."""
+    on_node = (*SMALL, "-p", "preempt", "--nodelist", "h100-1")
+    ranks = ("--cpus", "2", "--launcher", "torchrun", "--nproc-per-node", "2")
+    asks = lab.submit("preempted", *on_node, *ranks, "asks.py", let_end(lab, "preempted"))
+    deaf = lab.submit("deaf", *on_node, "plain.py", let_end(lab, "deaf"))
+    begun(asks, ranks=2)
+    begun(deaf)
+    lab.preempt("h100-1")
+    return lab.ended(asks), lab.ended(deaf)
+
+
+def unplugged(lab: Lab) -> tuple[Ended, Ended]:
+    """The second node of two, and the only node of another job."""
+    two = lab.submit(
+        "lost-second", *without("v100-1", "v100-2", "l40s-1"), "--nodes", "2", "plain.py", let_end(lab, "lost-second")
+    )
+    end = str(lab.person.folder / "lost-first")
+    one = lab.submit("lost-first", *without("h200-1", "a40-1"), "plain.py", end)
+    second = (begun(two, ranks=2) / "hosts").read_text().split()[1]
+    only = (begun(one) / "hosts").read_text().strip()
+    lab.cluster.unplug(second)
+    lab.cluster.unplug(only)
+    begun(one, 1)
+    while_running = lab.person("status", one.name, check=True).stdout
+    # Slurm now ends what is left of the first attempt on that node, which must leave the second alone
+    lab.cluster.plug(only)
+    wait_for(lambda: silent(attempt(one, 0) / "rank-0.out"), 60, "the rest of the first attempt to end")
+    time.sleep(3)
+    Path(end).touch()
+    lost_first, lost_second = lab.ended(one), lab.ended(two)
+    lab.cluster.plug(second)
+    return Ended(one, lost_first.status, lost_first.table, while_running), lost_second
+
+
+def silent(log: Path) -> bool:
+    """Whether nothing more is written to a log of one that writes all the time."""
+    return time.time() - log.stat().st_mtime > 2
+
+
+def cancelled(lab: Lab) -> tuple[Ended, Ended]:
+    by_hpcrun = lab.submit("cancelled", *ON_CPU, "asks.py", "never")
+    by_slurm = lab.submit("scancelled", *ON_CPU, "plain.py", "never")
+    begun(by_hpcrun)
+    begun(by_slurm)
+    lab.person("cancel", by_hpcrun.name, check=True)
+    lab.person.run("scancel", lab.job(by_slurm))
+    return lab.ended(by_hpcrun), lab.ended(by_slurm)
+
+
+def fails(lab: Lab) -> Ended:
+    return lab.ended(lab.submit("fails", *ON_CPU, "fails.py", "0"))
+
+
+def fails_twice(lab: Lab) -> Ended:
+    """Its second rank fails; the node of that one is not used again."""
+    options = ("--retry-on-failure", "--exclude-bad-nodes", "--nodes", "2")
+    folder = lab.submit("fails-twice", *without("a100-1", "a100-2", "h100-2"), *options, "fails.py", "1")
+    return lab.ended(folder)
+
+
+def by_hand(lab: Lab) -> Ended:
+    """Slurm's own requeues, one more than is allowed."""
+    folder = lab.submit("by-hand", *ON_CPU, "plain.py", "never")
+    job = lab.job(folder)
+    begun(folder)
+    lab.person.run("scontrol", "requeue", job)
+    begun(folder, 1)
+    while_running = lab.person("status", folder.name, check=True).stdout
+    refused = lab.person.run("scontrol", "requeue", job, check=False)
+    lab.person.run("scontrol", "update", f"JobId={job}", "Requeue=1")
+    lab.person.run("scontrol", "requeue", job)
+    ended = lab.ended(folder)
+    return Ended(folder, ended.status, ended.table, while_running, f"{refused.returncode} {refused.stderr}")
+
+
+def unwarned(lab: Lab) -> Ended:
+    """The time is over in the moment of the warning."""
+    folder = lab.submit("unwarned", *ON_CPU, "plain.py", let_end(lab, "unwarned"))
+    begun(folder)
+    lab.cluster.slurm("scontrol", "update", f"jobid={lab.job(folder)}", "EndTime=now")
+    return lab.ended(folder)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "time limit": time_limit,
+    "unwarned": unwarned,
+    "unplugged": unplugged,
+    "preempted": preempted,
+    "by hand": by_hand,
+    "fails twice": fails_twice,
+    "plain": plain,
+    "torchrun": lambda lab: handler(lab, "torchrun"),
+    "srun": lambda lab: handler(lab, "srun"),
+    "nearly done": nearly_done,
+    "cancelled": cancelled,
+    "fails": fails,
+}
+
+
+@pytest.fixture(scope="module")
+def scenarios(
+    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Iterator[Scenarios]:
+    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders) as results:
+        yield results
+
+
+def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["time limit"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (attempt(run.folder, 0) / "stop/time_limit").exists()
+    assert (attempt(run.folder, 0) / "heard-0").exists()
+    assert (run.exit(0)["reason"], run.exit(0)["again"]) == ("time_limit", True)
+    step = run.log(0).split()[-1]
+    assert int(step) > 20
+    assert f"attempt 1 begins at step {step}\n" in run.log(1)
+    metrics = (attempt(run.folder, 1) / "rank-0.metrics").read_text().splitlines()
+    assert json.loads(metrics[0])["step"] == int(step) + 1
+
+
+def test_while_it_runs_status_says_the_attempt_and_why_the_one_before_ended(scenarios: Scenarios) -> None:
+    assert "attempt 2/3 (before: time limit)" in scenarios["time limit"].result().while_running
+
+
+def test_submit_wait_stays_until_the_last_attempt_has_ended(scenarios: Scenarios) -> None:
+    said = scenarios["time limit"].result().said
+    assert said.startswith("0 ")
+    assert "COMPLETED" in said
+
+
+def test_a_plain_script_is_not_killed_by_the_warning_and_given_up_before_the_limit(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["plain"].result()
+    warned = float((attempt(run.folder, 0) / "stop/time_limit").read_text().split()[1])
+    last_word = float(run.log(0).split()[-1])
+    assert 2 < last_word - warned < 20  # a grace time of 4 s, and what Slurm takes to end a job
+    assert run.exit(0)["reason"] == "time_limit"
+    assert run.exit(0)["again"] is True
+
+
+def test_at_the_last_attempt_the_time_limit_is_the_end(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["plain"].result()
+    assert (run.state, run.starts) == ("TIMEOUT", 2)
+    assert "attempt 2/2 (before: time limit)" in run.table
+    assert "time limit, not started again: --requeue 1 is used up" in run.table
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "srun"])
+def test_a_rank_that_ends_well_by_its_own_handler_was_stopped(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios[launcher].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert run.log(0) == "ready\ntold\n"
+    assert run.exit(0)["reason"] == "time_limit"
+    assert (attempt(run.folder, 0) / "heard-0").exists()
+    # rank 1 has no handler, did not die of the signal, and was not said to have heard
+    assert json.loads((attempt(run.folder, 0) / "rank-1.exit").read_text())["status"] == 0
+    assert not (attempt(run.folder, 0) / "heard-1").exists()
+
+
+def test_one_that_was_done_anyway_is_not_started_again(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["nearly done"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 1)
+    assert (run.exit(0)["status"], run.exit(0)["reason"]) == (0, "")
+
+
+def test_a_preempted_job_saves_and_goes_on(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["preempted"].result()[0]
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (attempt(run.folder, 0) / "stop/terminated").exists()
+    assert run.exit(0)["reason"] == "preemption"
+    for rank in (0, 1):  # torchrun's agent stayed, and let them save
+        assert "saved step" in run.log(0, rank)
+        assert json.loads((attempt(run.folder, 0) / f"rank-{rank}.exit").read_text())["status"] == 0
+    assert run.status["before"] == "preempted"
+
+
+def test_a_preempted_job_that_hears_nothing_is_started_again_and_known_for_it(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["preempted"].result()[1]
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert run.status["before"] == "preempted"
+
+
+def test_a_job_that_loses_a_node_goes_on_elsewhere(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["unplugged"].result()[1]
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert "a node failed" in run.status["before"]
+    lost = (attempt(run.folder, 0) / "hosts").read_text().split()[1]
+    assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
+
+
+def test_a_job_that_loses_the_node_of_its_script_goes_on_elsewhere(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["unplugged"].result()[0]
+    lost = (attempt(run.folder, 0) / "hosts").read_text().strip()
+    assert f"attempt 2/2 (before: no word from {lost}: a node failed)" in " ".join(run.while_running.split())
+    assert run.state == "COMPLETED"
+
+
+def test_the_rest_of_a_lost_attempt_does_not_end_the_next(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["unplugged"].result()[0]
+    assert run.starts == 2
+
+
+@pytest.mark.parametrize("by", [0, 1], ids=["hpcrun cancel", "scancel"])
+def test_a_cancelled_job_is_not_started_again(scenarios: Scenarios, by: int) -> None:
+    run: Ended = scenarios["cancelled"].result()[by]
+    assert (run.state, run.starts) == ("CANCELLED", 1)
+    assert run.exit(0)["again"] is False
+
+
+def test_a_failure_is_the_end_unless_said_otherwise(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["fails"].result()
+    assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 1, 3)
+
+
+def test_a_failure_is_tried_again_as_often_as_said(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["fails twice"].result()
+    assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 2, 3)
+    assert run.status["before"] == "exit status 3"
+    assert "--requeue 1 is used up" in run.status["reason"]
+
+
+def test_a_node_on_which_a_rank_failed_is_not_used_again(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["fails twice"].result()
+    bad = json.loads((attempt(run.folder, 0) / "rank-1.exit").read_text())["node"]
+    assert bad not in (attempt(run.folder, 1) / "hosts").read_text().split()
+    assert f"hpcrun: {bad} is excluded from now on" in (run.folder / "batch.log").read_text()
+
+
+def test_slurms_own_requeues_count_as_well(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["by hand"].result()
+    assert "attempt 2/2 (before: requeued by Slurm or an administrator)" in " ".join(run.while_running.split())
+    assert not run.said.startswith("0 ")  # the last attempt has Requeue=0
+    assert (run.state, run.starts) == ("FAILED", 3)
+    assert "started once more than --requeue 1 allows" in run.status["reason"]
+
+
+def test_a_job_that_was_ended_at_its_limit_with_no_time_to_stop(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["unwarned"].result()
+    assert run.exit(0)["reason"] == "time_limit"
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert run.status["before"] == "time limit"

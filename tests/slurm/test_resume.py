@@ -1,0 +1,125 @@
+"""A training that is interrupted goes through the very same losses as one that is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, run_all, without
+
+pytestmark = pytest.mark.slurm
+
+EPOCHS, STEPS_OF_AN_EPOCH = 3, 15
+SHAPE = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "1")
+INTERRUPTED = ("time limit", "preempted", "unplugged")
+
+
+def train(lab: Lab, name: str, *where: str, pause: float = 0.4) -> Path:
+    """Submit the example: one rank on each of two nodes."""
+    example = str(lab.person.checkout / "examples/digits_resume.py")
+    return lab.submit(name, *where, *SHAPE, example, "--epochs", str(EPOCHS), "--pause", str(pause))
+
+
+def after_an_epoch(folder: Path) -> Path:
+    """Wait until there is a checkpoint, and the next epoch has begun; return the attempt's folder."""
+    metrics = attempt(folder, 0) / "rank-0.metrics"
+
+    def in_second_epoch() -> bool:
+        return metrics.exists() and len(metrics.read_text().splitlines()) > STEPS_OF_AN_EPOCH + 2
+
+    wait_for(in_second_epoch, 120, f"{folder.name} to be in its second epoch")
+    return attempt(folder, 0)
+
+
+def whole(lab: Lab) -> Ended:
+    return lab.ended(train(lab, "whole", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0))
+
+
+def time_limit(lab: Lab) -> Ended:
+    folder = train(lab, "limited", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
+    after_an_epoch(folder)
+    lab.warn(folder)
+    return lab.ended(folder)
+
+
+def preempted(lab: Lab) -> Ended:
+    folder = train(lab, "preempted", *SMALL, "-p", "preempt", "--nodelist", "h100-1,h100-2")
+    after_an_epoch(folder)
+    lab.preempt("h100-2")
+    return lab.ended(folder)
+
+
+def unplugged(lab: Lab) -> Ended:
+    folder = train(lab, "unplugged", *without("v100-1", "v100-2", "l40s-1"))
+    node = (after_an_epoch(folder) / "hosts").read_text().split()[1]
+    lab.cluster.unplug(node)
+    try:
+        return lab.ended(folder, 180)
+    finally:
+        lab.cluster.plug(node)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "unplugged": unplugged,
+    "preempted": preempted,
+    "time limit": time_limit,
+    "whole": whole,
+}
+
+
+@pytest.fixture(scope="module")
+def scenarios(
+    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Iterator[Scenarios]:
+    with run_all(SCENARIOS, {}, slurm_cluster, _shown_checkout, _researchers_folders) as results:
+        yield results
+
+
+def losses(run: Ended) -> dict[int, set[float]]:
+    """Step → every loss that any attempt had there."""
+    found: dict[int, set[float]] = {}
+    for number in range(run.starts):
+        for line in (attempt(run.folder, number) / "rank-0.metrics").read_text().splitlines():
+            metrics = json.loads(line)
+            found.setdefault(metrics["step"], set()).add(metrics["loss"])
+    return found
+
+
+def test_an_uninterrupted_training_has_a_loss_for_every_step(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["whole"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 1)
+    assert list(losses(run)) == list(range(1, EPOCHS * STEPS_OF_AN_EPOCH + 1))
+    assert len(set.union(*losses(run).values())) > STEPS_OF_AN_EPOCH  # they do change
+
+
+@pytest.mark.parametrize("how", INTERRUPTED)
+def test_an_interrupted_training_has_the_very_same_losses(scenarios: Scenarios, how: str) -> None:
+    run: Ended = scenarios[how].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert losses(run) == losses(scenarios["whole"].result())
+
+
+@pytest.mark.parametrize("how", ["time limit", "preempted"])
+def test_one_that_is_told_to_stop_loses_no_step(scenarios: Scenarios, how: str) -> None:
+    run: Ended = scenarios[how].result()
+    stopped = int(run.log(0).split("stopped after step ")[1].split(",")[0])
+    assert f"attempt 2 goes on after step {stopped}," in run.log(1)
+    steps = [len((attempt(run.folder, number) / "rank-0.metrics").read_text().splitlines()) for number in (0, 1)]
+    assert steps == [stopped, EPOCHS * STEPS_OF_AN_EPOCH - stopped]
+
+
+def test_one_that_loses_a_node_goes_on_from_its_last_epoch(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["unplugged"].result()
+    assert "stopped" not in run.log(0)
+    assert f"attempt 2 goes on after step {STEPS_OF_AN_EPOCH}, in epoch 2" in run.log(1)
+
+
+@pytest.mark.parametrize("how", ["whole", *INTERRUPTED])
+def test_its_checkpoints_are_whole_and_three(scenarios: Scenarios, how: str) -> None:
+    folder = scenarios[how].result().folder / "elements/0/checkpoints"
+    assert {path.name for path in folder.iterdir()} == {"last.pt", "best.pt", "final.pt"}

@@ -1,0 +1,64 @@
+"""--snapshot on a real Slurm: what is edited after submission changes nothing in a job that waits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+
+def status(person: Hpcrun, name: str) -> dict[str, Any]:
+    (only,) = json.loads(person("status", "--json", name, check=True).stdout)["runs"]
+    return dict(only)
+
+
+def test_edits_after_submission_change_nothing_in_waiting_jobs(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    project = as_researcher.folder / "project"
+    person = as_researcher.run
+    person("mkdir", "-p", str(project / "src/pkg"))
+    person("git", "init", "-q", str(project))
+    script = "import os, socket, pkg\nprint(socket.gethostname(), os.environ['RANK'], pkg.WORD, pkg.__file__)\n"
+    for name, text in {"train.py": script, "src/pkg/__init__.py": "WORD = 'old'\n"}.items():
+        person("sh", "-c", 'printf %s "$1" >"$2"', "sh", text, str(project / name))
+    # what pip install -e leaves in an environment
+    venv = as_researcher.folder / "venv"
+    person(f"{as_researcher.venv}/bin/python", "-m", "venv", "--without-pip", "--system-site-packages", str(venv))
+    (site,) = venv.glob("lib/python3*/site-packages")
+    (site / "__editable__.pkg.pth").write_text(f"{project / 'src'}\n")
+
+    job = ("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--launcher", "srun", "--sbatch", "hold")
+    env = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:{as_researcher.environ['PATH']}"}
+    as_researcher(*job, "--snapshot", "-J", "copied", "train.py", cwd=project, env=env, check=True)
+    as_researcher(*job, "-J", "plain", "train.py", cwd=project, env=env, check=True)
+    (project / "src/pkg/__init__.py").write_text("WORD = 'new'\n")
+    for name in ("copied", "plain"):
+        cluster.slurm("scontrol", "release", status(as_researcher, name)["job_id"])
+        wait_for(lambda name=name: status(as_researcher, name)["final"], 60, f"{name} to end")  # type: ignore[misc]
+
+    code = Path(status(as_researcher, "copied")["folder"]) / "code"
+    hosts = ["a100-1 0", "a100-1 1", "a100-2 2", "a100-2 3"]
+    copied = as_researcher("logs", "copied", "--all-ranks", check=True).stdout.splitlines()
+    assert copied == [f"[rank {rank}] {where} old {code}/src/pkg/__init__.py" for rank, where in enumerate(hosts)]
+    plain = as_researcher("logs", "plain", "--all-ranks", check=True).stdout.splitlines()
+    assert plain == [f"[rank {rank}] {where} new {project}/src/pkg/__init__.py" for rank, where in enumerate(hosts)]
+    verbose = as_researcher("status", "-v", "copied", check=True).stdout
+    assert f"pkg from {code}/src/pkg/__init__.py" in verbose
+    assert f"script       {code}/train.py" in verbose
+
+
+def test_a_chain_shares_one_copy(as_researcher: Hpcrun) -> None:
+    person = as_researcher.run
+    person("sh", "-c", "mkdir project && echo 'import sys; print(__file__); sys.exit(1)' >project/train.py")
+    job = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--snapshot", "--chain", "2", "train.py")
+    as_researcher(*job, cwd=as_researcher.folder / "project", check=True)
+    (as_researcher.folder / "project/train.py").unlink()
+    wait_for(lambda: status(as_researcher, "train-2")["final"], 60, "the second link to end")
+    folder = status(as_researcher, "train")["folder"]
+    assert status(as_researcher, "train-2")["code_of"] == Path(folder).name
+    assert as_researcher("logs", "train-2", check=True).stdout == f"{folder}/code/train.py\n"

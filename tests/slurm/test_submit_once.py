@@ -1,0 +1,200 @@
+"""A submission ends in one job that status knows, or in none, whatever is killed at which moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import RESEARCHER, Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+KILLS = 200
+AT_ONCE = 50
+HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
+
+# Forks after the slow imports, so that a kill's delay falls into the submission and not into the start of Python.
+# A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
+KILLER = """
+import itertools, os, signal, sys, time
+import hpcrun.actions.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
+
+def start(name):
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        out = os.open("/dev/null", os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(out, number)
+        sys.argv = ["hpcrun", *sys.argv[3:-1], "--name", name, sys.argv[-1]]
+        hpcrun.cli.main.main()
+    return pid
+
+def whole_s():
+    began = time.monotonic()
+    os.waitpid(start("whole"), 0)
+    return time.monotonic() - began
+
+kills, at_once = int(sys.argv[1]), int(sys.argv[2])
+longest = min(whole_s() for _ in range(2)) * 1.1
+for number in range(kills):
+    pid = start(f"kill{number}")
+    time.sleep(longest * number / kills)
+    try:
+        (os.killpg if number % 2 else os.kill)(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.waitpid(pid, 0)
+for pid in [start(f"many{number}") for number in range(at_once)]:
+    os.waitpid(pid, 0)
+"""
+# A slow controller: as long before it takes the job as after.
+SLOW_SBATCH = """#!/bin/sh
+sleep 0.05
+PATH=${PATH#*:}
+sbatch "$@" || exit
+sleep 0.05
+"""
+
+
+def slow_sbatch(person: Hpcrun) -> dict[str, str]:
+    folder = person.folder / "slow"
+    folder.mkdir()
+    (folder / "sbatch").write_text(SLOW_SBATCH)
+    (folder / "sbatch").chmod(0o755)
+    return {"PATH": f"{folder}:{person.environ['PATH']}"}
+
+
+def runs_of(person: Hpcrun) -> list[dict[str, Any]]:
+    return list(json.loads(person("status", "--all", "--json").stdout)["runs"])
+
+
+def jobs_of(person: Hpcrun, cluster: Cluster) -> dict[str, str]:
+    """Job id → run id, of all jobs that were submitted from this person's runs folder."""
+    lines = cluster.slurm("squeue", "--noheader", "--states=all", f"--user={RESEARCHER}", "--format=%i %o")
+    split = (line.split(maxsplit=1) for line in lines.splitlines())
+    return {job: Path(path).parent.name for job, path in split if path.startswith(str(person.runs))}
+
+
+def recorded_job(folder: Path) -> str | None:
+    found: str | None = json.loads((folder / "run.json").read_text())["job_id"]
+    return found
+
+
+def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
+    killer = as_researcher.folder / "killer.py"
+    killer.write_text(KILLER)
+    python = as_researcher.argv()[0]
+    as_researcher.run(python, str(killer), str(KILLS), str(AT_ONCE), *HELD, "true", env=slow_sbatch(as_researcher))
+    folders = [path for path in as_researcher.runs.iterdir() if path.name[0].isdigit()]
+    unrecorded = {path.name for path in folders if recorded_job(path) is None}
+
+    def settled() -> list[dict[str, Any]]:
+        runs = runs_of(as_researcher)
+        return [] if any(run["state"] == "SUBMITTING" for run in runs) else runs
+
+    runs = wait_for(settled, 60, "every submission to be known as one or as none")
+    jobs = jobs_of(as_researcher, cluster)
+    with_job = {str(run["job_id"]): run["run_id"] for run in runs if run["job_id"]}
+    assert with_job == jobs, "a job without a run, a run without its job, or two of one"
+    without = [run for run in runs if not run["job_id"]]
+    assert {run["state"] for run in without} == {"NOT_SUBMITTED"}
+    assert {run["state"] for run in runs if run["job_id"]} == {"PENDING"}
+    assert len([run for run in runs if run["name"].startswith("many")]) == AT_ONCE
+    assert not [run for run in without if run["name"].startswith(("many", "whole"))]
+    # the kills have met every stage
+    adopted = unrecorded & set(jobs.values())
+    assert len(adopted) > 0
+    assert len([run for run in without if "stopped before it was submitted" in run["reason"]]) > 0
+    assert len(folders) < KILLS + AT_ONCE + 2
+    assert not list((as_researcher.runs / "active").glob("*[!0-9a-f]"))
+
+
+def test_while_sbatch_lives_nothing_is_said_to_have_failed(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    env = slow_sbatch(as_researcher)
+    slow = Path(env["PATH"].split(":")[0], "sbatch")
+    slow.write_text(SLOW_SBATCH.replace("sleep 0.05", "sleep 6", 1))
+    argv = [*as_researcher.become, *as_researcher.argv(*HELD, "-J", "orphan", "true")]
+    submitter = subprocess.Popen(argv, env={**as_researcher.environ, **env}, cwd=as_researcher.folder,
+                                 stdout=subprocess.DEVNULL)  # fmt: skip
+    wait_for(lambda: list(as_researcher.runs.glob("*-orphan-*/submit.called")), 20, "sbatch to be called")
+    submitter.kill()
+    submitter.wait()
+    (run,) = runs_of(as_researcher)
+    assert (run["state"], run["reason"]) == ("SUBMITTING", "sbatch has not answered yet")
+    found = wait_for(lambda: [run for run in runs_of(as_researcher) if run["job_id"]], 20, "its job to be found")
+    assert found[0]["state"] == "PENDING"
+    assert jobs_of(as_researcher, cluster) == {found[0]["job_id"]: run["run_id"]}
+
+
+def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    as_researcher("submit", "-P", "cpu", "-J", "lost", "bash", "-c", "exit 3", check=True)
+    run = wait_for(lambda: [run for run in runs_of(as_researcher) if run["final"]], 30, "its end")[0]
+    folder = Path(run["folder"])
+    shutil.rmtree(folder / "elements")
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "job_id": None, "created_s": time.time() - 1000}))
+    (folder / "status.json").unlink()
+    empty = as_researcher.folder / "empty"
+    empty.mkdir()
+    (empty / "squeue").write_text("#!/bin/sh\n")
+    (empty / "squeue").chmod(0o755)
+    (as_researcher.runs / "active" / folder.name).touch()
+    blind = {"PATH": f"{empty}:{as_researcher.environ['PATH']}"}
+
+    def found() -> dict[str, Any] | None:
+        (folder / "status.json").unlink(missing_ok=True)
+        (said,) = json.loads(as_researcher("status", "--json", env=blind).stdout)["runs"]
+        return said if said["job_id"] else None
+
+    said = wait_for(found, 30, "accounting to know the job")
+    assert (said["job_id"], said["state"], said["exit_status"]) == (run["job_id"], "FAILED", 3)
+
+
+@pytest.fixture
+def small_disk(as_researcher: Hpcrun) -> Iterator[Path]:
+    """A file system of the researcher's own with 256 kB."""
+    mount = as_researcher.folder / "small"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=256k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
+    yield mount
+    subprocess.run(["umount", "--lazy", mount], check=True)
+
+
+def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
+    cluster: Cluster, as_researcher: Hpcrun, small_disk: Path
+) -> None:
+    runs = small_disk / "runs"
+    env = {"HPCRUN_RUNS": str(runs)}
+    outcomes = []
+    for room in range(0, 72, 8):
+        (small_disk / "filler").unlink(missing_ok=True)
+        fill(small_disk, room)
+        done = as_researcher(*HELD, "-J", f"room{room}", "true", env=env)
+        assert "Traceback" not in done.stderr
+        outcomes.append(done.returncode)
+    (small_disk / "filler").unlink()
+    said = json.loads(as_researcher("status", "--all", "--json", env=env).stdout)["runs"]
+    lines = cluster.slurm("squeue", "-h", f"--user={RESEARCHER}", "--format=%i %o").splitlines()
+    jobs = {line.split()[0]: Path(line.split()[1]).parent.name for line in lines if str(runs) in line}
+    assert {run["job_id"]: run["run_id"] for run in said if run["job_id"]} == jobs
+    assert (4 in outcomes) and (0 in outcomes), outcomes
+
+
+def fill(disk: Path, room_kb: int) -> None:
+    """Fill a disk up, but for some kB."""
+    with (disk / "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            file.truncate(max(0, file.tell() - room_kb * 1024))

@@ -1,0 +1,176 @@
+"""Sweeps as real Slurm arrays. All are submitted at once, and each test looks at its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import RESEARCHER, Cluster, Completed, Hpcrun, as_researcher_command, wait_for
+
+pytestmark = pytest.mark.slurm
+
+CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--time", "5")
+SAY = "import json, os, sys; print(json.dumps([os.environ['HPCRUN_ELEMENT'], *sys.argv[1:]]))\n"
+ODD = ["a,b", "it's", "$HOME", "", "two\nlines", "-1", "{x}"]
+
+
+class Sweeps:
+    """A person who has submitted some sweeps."""
+
+    def __init__(self, person: Hpcrun) -> None:
+        self.person = person
+        self.answers: dict[str, Completed] = {}
+
+    def submit(self, name: str, *args: str, **said: Any) -> None:
+        self.answers[name] = self.person(*CPU_JOB, "-J", name, *args, check=True, **said)
+
+    def run(self, name: str) -> dict[str, Any]:
+        (only,) = json.loads(self.person("status", "--json", name, check=True).stdout)["runs"]
+        return dict(only)
+
+    def ended(self, name: str, within_s: float = 90) -> dict[str, Any]:
+        return wait_for(lambda: run if (run := self.run(name))["final"] else None, within_s, f"the end of {name}")
+
+
+@pytest.fixture(scope="module")
+def sweeps(slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path) -> Iterator[Sweeps]:
+    checkout, venv = _shown_checkout
+    folder = Path(tempfile.mkdtemp(dir=_researchers_folders))
+    extra = {**slurm_cluster.env, "PYTHONPATH": str(checkout)}
+    person = Hpcrun(folder=folder, checkout=checkout, venv=venv, become=as_researcher_command(), extra=extra)
+    (folder / "say.py").write_text(SAY)
+    (folder / "odd.yaml").write_text(json.dumps({"product": {"x": ODD}}))
+    for path in (folder, person.home, person.runs):
+        shutil.chown(path, RESEARCHER)
+    before = slurm_cluster.jobs()
+    found = Sweeps(person)
+    again = "import os; exit(5 if os.environ['HPCRUN_ELEMENT'] + os.environ['HPCRUN_ATTEMPT'] == '10' else 0)"
+    (folder / "again.py").write_text(again)
+    found.submit("again", "--sweep", "seed=1,2", "--requeue", "1", "--retry-on-failure", "again.py")
+    found.submit("odd", "--sweep-file", "odd.yaml", "say.py", "--first", "in {x}", "{{x}}")
+    bad = 'test "$2" != 2 && test "$2" != 4 || exit 9'
+    found.submit("grid", "--sweep", "n=1,2,3,4", "--max-parallel", "2", "bash", "-c", bad, "bash")
+    found.submit("chosen", "--sweep", "n=a,b,c,d", "--elements", "1,3", "say.py")
+    found.submit("waiting", "--sweep", f"n={','.join(map(str, range(1000)))}", "--sbatch", "hold", "true")
+    found.submit("split", "--sweep", "n=a,b,c,d,e", "say.py", env={"PATH": small_arrays(person)})
+    yield found
+    if left := slurm_cluster.jobs() - before:
+        slurm_cluster.slurm("scancel", *left)
+
+
+def small_arrays(person: Hpcrun) -> str:
+    """A PATH on which the cluster says that an array may have three elements."""
+    folder = person.folder / "small"
+    folder.mkdir()
+    real = shutil.which("scontrol")
+    shim = f"""#!/bin/sh
+if [ "$*" = "show config" ]; then {real} "$@" | sed 's/^MaxArraySize.*/MaxArraySize = 3/'; else exec {real} "$@"; fi
+"""
+    (folder / "scontrol").write_text(shim)
+    (folder / "scontrol").chmod(0o755)
+    return f"{folder}:{person.environ['PATH']}"
+
+
+def test_every_value_reaches_its_element_untouched(sweeps: Sweeps) -> None:
+    run = sweeps.ended("odd")
+    assert run["state"] == "COMPLETED"
+    for index, value in enumerate(ODD):
+        said = sweeps.person("logs", f"odd/{index}", check=True).stdout
+        assert json.loads(said) == [str(index), "--first", f"in {value}", "{x}"]
+    assert [element["parameters"]["x"] for element in run["elements"]] == ODD
+    assert sorted(path.name for path in Path(run["folder"], "batch").iterdir()) == [f"{i}.log" for i in range(7)]
+    assert "rendezvous" in sweeps.person("logs", "--batch", "odd/3", check=True).stdout
+
+
+def test_each_element_has_a_row_and_the_sweep_one_line(sweeps: Sweeps) -> None:
+    run = sweeps.ended("grid")
+    assert (run["state"], run["exit_status"]) == ("FAILED", 9)
+    assert run["reason"] == "4: 2 completed, 2 failed"
+    rows = sweeps.person("status", "grid", check=True).stdout.splitlines()[1:]
+    assert [row.split()[0] for row in rows] == ["grid/0", "grid/1", "grid/2", "grid/3"]
+    assert [row.split()[1] for row in rows] == [f"{run['job_id']}_{index}" for index in range(4)]
+    assert "n=2, exit status 9" in rows[1]
+    lines = sweeps.person("status", check=True).stdout.splitlines()
+    assert len([line for line in lines if line.startswith("grid ")]) == 1
+    (row,) = sweeps.person("status", f"{run['job_id']}_3", check=True).stdout.splitlines()[1:]
+    assert row.startswith("grid/3")
+
+
+def test_logs_of_a_sweep_are_those_of_the_first_element_that_failed(sweeps: Sweeps) -> None:
+    sweeps.ended("grid")
+    assert "this is grid/1, FAILED" in sweeps.person("logs", "grid", check=True).stderr
+
+
+def test_only_the_chosen_elements_run(sweeps: Sweeps) -> None:
+    run = sweeps.ended("chosen")
+    assert [element["element"] for element in run["elements"]] == [1, 3]
+    assert json.loads(sweeps.person("logs", "chosen/3").stdout) == ["3", "--n", "d"]
+    assert sweeps.person("logs", "chosen/0").returncode == 6
+
+
+def test_an_element_is_started_again_and_the_others_are_not(sweeps: Sweeps) -> None:
+    run = sweeps.ended("again", within_s=150)
+    assert [element["attempt"] for element in run["elements"]] == [0, 1]
+    assert [element["state"] for element in run["elements"]] == ["COMPLETED", "COMPLETED"]
+    assert run["elements"][1]["before"] == "exit status 5"
+
+
+def test_a_sweep_over_the_cluster_s_limit_is_several_runs(sweeps: Sweeps) -> None:
+    assert "makes it 2 runs, split-1 to split-2" in sweeps.answers["split"].stderr
+    first, second = sweeps.ended("split-1"), sweeps.ended("split-2")
+    assert [element["element"] for element in first["elements"]] == [0, 1, 2]
+    assert [element["element"] for element in second["elements"]] == [3, 4]
+    assert [element["job_id"] for element in second["elements"]] == [f"{second['job_id']}_{task}" for task in (0, 1)]
+    assert json.loads(sweeps.person("logs", "split-2/4", check=True).stdout) == ["4", "--n", "e"]
+    assert "rendezvous" in sweeps.person("logs", "--batch", "split-2/4", check=True).stdout
+
+
+def test_a_thousand_that_wait_are_one_line_and_one_can_be_cancelled(cluster: Cluster, sweeps: Sweeps) -> None:
+    assert sweeps.run("waiting")["reason"] == "1000: 1000 pending"
+    sweeps.person("cancel", "waiting/7", "waiting/501", check=True)
+    wait_for(lambda: sweeps.run("waiting")["reason"] == "1000: 998 pending, 2 cancelled", 30, "them to be cancelled")
+    run = sweeps.run("waiting")
+    assert [element["element"] for element in run["elements"] if element["final"]] == [7, 501]
+    assert "is over already" in sweeps.person("cancel", "waiting/7", check=True).stderr
+    assert cluster.slurm("squeue", "-h", "-j", run["job_id"], "-o", "%i").startswith(f"{run['job_id']}_[0-6,8-500,502-")
+    sweeps.person("cancel", "waiting", check=True)
+    assert sweeps.ended("waiting")["reason"] == "1000: 1000 cancelled"
+
+
+def test_waiting_names_the_elements_that_failed(sweeps: Sweeps) -> None:
+    done = sweeps.person(*CPU_JOB, "--sweep", "n=0,3", "--wait", "bash", "-c", "exit $2", "bash")
+    assert done.returncode == 7
+    assert "bash/1 (n=3) FAILED, exit status 3" in done.stderr
+    assert "1 of 2 elements did not complete: 1" in done.stderr
+
+
+def test_the_script_is_complete_when_it_is_sbatched_by_hand(cluster: Cluster, sweeps: Sweeps) -> None:
+    person = sweeps.person
+    person("render", *CPU_JOB[1:], "--sweep", "n=a,b", "-o", "by-hand.sh", "say.py", check=True)
+    job_id = person.run("sbatch", "by-hand.sh").stdout.split()[-1]
+    wait_for(
+        lambda: f" {job_id}_" not in f" {' '.join(cluster.slurm('squeue', '-h', '-o', '%i').split())}", 60, "its end"
+    )
+    logs = [person.folder / f"hpcrun-{job_id}/elements/{index}/attempts/0/rank-0.out" for index in (0, 1)]
+    assert [json.loads(log.read_text()) for log in logs] == [["0", "--n", "a"], ["1", "--n", "b"]]
+
+
+def test_the_elements_that_failed_are_submitted_again_with_their_checkpoints(sweeps: Sweeps) -> None:
+    person = sweeps.person
+    grid = sweeps.ended("grid")
+    kept = Path(grid["folder"]) / "elements" / "1" / "checkpoints"
+    person.run("mkdir", str(kept))
+    again = person("resubmit", "--failed", grid["run_id"], "-J", "repeated", check=True)
+    assert "2 elements" in again.stdout
+    run = sweeps.ended("repeated")
+    assert {element["element"]: element["parameters"] for element in run["elements"]} == {1: {"n": "2"}, 3: {"n": "4"}}
+    link = Path(run["folder"]) / "elements" / "1" / "checkpoints"
+    assert link.resolve() == kept.resolve()
+    refused = person("resubmit", "--failed", sweeps.ended("chosen")["run_id"])
+    assert (refused.returncode, "no element of" in refused.stderr) == (4, True)

@@ -1,0 +1,160 @@
+"""where on a real Slurm: busy nodes come later, and no more is asked than needed."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import SYSTEM_PATH, Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def busy_a100(cluster: Cluster) -> str:
+    """A job that holds both a100 nodes for ten minutes; its id."""
+    job = cluster.slurm(
+        "sbatch", "--parsable", "--partition=gpu", "--nodelist=a100-[1-2]", "--nodes=2", "--gres=gpu:a100:4",
+        "--time=10", "--output=/dev/null", "--wrap=sleep 600",
+    ).strip()  # fmt: skip
+    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60, "the job to run")
+    return job
+
+
+@pytest.fixture
+def asked(as_researcher: Hpcrun) -> tuple[dict[str, str | None], Path]:
+    """An environment whose sbatch writes down how it is called, and the file it writes to."""
+    log, shims = as_researcher.folder / "asked", as_researcher.folder / "bin"
+    shims.mkdir()
+    (shims / "sbatch").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {log}\nexec /usr/bin/sbatch "$@"\n')
+    (shims / "sbatch").chmod(0o755)
+    return {"PATH": f"{shims}:{as_researcher.venv}/bin:{SYSTEM_PATH}"}, log
+
+
+def document(person: Hpcrun, *args: str) -> dict[str, Any]:
+    done = person("where", *args, "--json")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {"exit status": done.returncode, **found}
+
+
+def test_a_busy_profile_comes_later(
+    cluster: Cluster, as_researcher: Hpcrun, busy_a100: str, asked: tuple[dict[str, str | None], Path]
+) -> None:
+    env, log = asked
+    jobs = cluster.jobs()
+    done = as_researcher("where", "--gpus", "8", "--time", "1h", "-P", "a100", "-P", "h100", "-P", "cpu", env=env)
+    assert done.returncode == 0, done.stderr
+    table, misfits, submit = done.stdout.split("\n\n")
+    _, first, second = table.splitlines()
+    assert first.split()[:6] == ["h100", "1", "×", "8", "h100", "now"]
+    assert first.split()[-2:] == ["gpu", "8"]
+    assert second.startswith("a100")
+    assert "in 9 min" in second or "in 10 min" in second
+    assert "a100-[1-2]" in second
+    assert "8 GPUs per node, but a node of profile 'cpu' has 0" in misfits
+    assert submit == "hpcrun submit -P h100 --gpus 8 --time 01:00:00 SCRIPT\n"
+    assert len(log.read_text().splitlines()) == 2
+    assert cluster.jobs() == jobs
+
+    by_json = document(as_researcher, "--gpus", "8", "-P", "a100", "-P", "h100")
+    assert [offer["profile"] for offer in by_json["offers"]] == ["h100", "a100"]
+    ends = cluster.slurm("squeue", "-h", "-j", busy_a100, "-o", "%e").strip()
+    assert by_json["offers"][1]["start_s"] - datetime.fromisoformat(ends).timestamp() < 60
+
+    # the line it gives is one that submits
+    words = submit.split()[1:-1]
+    dry = as_researcher(*words, "--dry-run", "hostname")
+    assert dry.returncode == 0, dry.stderr
+    assert "#SBATCH --gres=gpu:h100:8" in dry.stdout
+
+
+def test_every_type_of_a_detected_profile_is_asked_for(
+    as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
+) -> None:
+    env, log = asked
+    as_researcher("profile", "detect", "--write", "dev", check=True)
+    done = as_researcher("where", "-P", "dev", "--gpus", "8", env=env, check=True)
+    assert {line.split()[1] for line in done.stdout.splitlines() if line.startswith("dev")} == {
+        "a100", "h100", "h200", "l40s", "v100",
+    }  # fmt: skip
+    assert "  dev a40  allocation failure: Requested node configuration is not available" in done.stdout
+    assert len(log.read_text().splitlines()) == 6
+    (submit,) = [line for line in done.stdout.splitlines() if line.startswith("hpcrun submit")]
+    dry = as_researcher(*submit.split()[1:-1], "--dry-run", "hostname")
+    assert dry.returncode == 0, dry.stderr
+
+
+def test_with_all_profiles_no_more_than_twelve_are_asked(
+    as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
+) -> None:
+    env, log = asked
+    as_researcher("profile", "detect", "--write", "dev", check=True)
+    done = as_researcher("where", "--gpus", "4", env=env, check=True)
+    calls = log.read_text().splitlines()
+    assert 6 < len(calls) <= 12
+    assert len(set(calls)) == len(calls)
+    assert done.stdout.splitlines()[1].startswith("dev ")
+
+
+def test_a_time_over_the_partition_s_limit_is_refused_and_never_asked_for(
+    as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
+) -> None:
+    env, log = asked
+    (as_researcher.home / ".config/hpcrun/profiles").mkdir(parents=True)
+    text = "extends: a100\npartition: debug\ntime: {max: 7-00:00:00}\n"
+    (as_researcher.home / ".config/hpcrun/profiles/wrong.yaml").write_text(text)
+    done = as_researcher("where", "--gpus", "1", "--time", "1h", "-P", "wrong", env=env)
+    assert done.returncode == 4
+    assert "wrong  a time of 01:00:00 is over the 00:10:00 of partition debug" in done.stdout
+    assert "the job fits nowhere" in done.stderr
+    assert not log.exists()
+    gone = document(as_researcher, "--gpus", "1", "-P", "wrong", "-p", "gone")
+    assert (gone["exit status"], gone["offers"]) == (4, [])
+    assert gone["misfits"][0]["reason"] == "there is no partition gone on this cluster"
+
+
+def test_a_refusal_is_told_in_sbatch_s_own_words(as_researcher: Hpcrun) -> None:
+    done = as_researcher("where", "--gpus", "1", "-P", "h100", "--account", "nobody")
+    assert done.returncode == 4
+    assert "h100  allocation failure: Invalid account or account/partition combination specified" in done.stdout
+
+
+def test_jobs_without_gpus_go_where_no_gpu_is_kept_idle(as_researcher: Hpcrun) -> None:
+    found = document(as_researcher, "--gpus", "0", "--cpus", "32")
+    assert found["exit status"] == 0
+    best = found["offers"][0]
+    assert (best["profile"], best["node_list"], best["cpus_per_node"]) == ("cpu", "cpu-1", 32)
+
+
+def test_jobs_that_would_be_displaced_are_told(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    job = cluster.slurm(
+        "sbatch", "--parsable", "--partition=preempt", "--nodelist=h100-[1-2]", "--nodes=2", "--gres=gpu:h100:8",
+        "--time=10", "--output=/dev/null", "--wrap=sleep 600",
+    ).strip()  # fmt: skip
+    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60, "the job to run")
+    found = document(as_researcher, "--gpus", "8", "-P", "h100", "-P", "h200")
+    assert [offer["profile"] for offer in found["offers"]] == ["h200", "h100"]
+    assert found["offers"][1]["displaces"] == [job]
+    assert "(displaces 1 job)" in as_researcher("where", "--gpus", "8", "-P", "h100", check=True).stdout
+
+
+def test_with_the_controller_away(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    cluster.stop("ctld")
+    done = as_researcher("where", "--gpus", "1")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "Slurm does not answer" in done.stderr
+    assert "Traceback" not in done.stderr
+    error = document(as_researcher, "--gpus", "1")["error"]
+    assert error["exit_code"] == 5
+
+
+def test_an_sbatch_that_hangs_is_given_up(as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]) -> None:
+    env, _ = asked
+    (as_researcher.folder / "bin/sbatch").write_text("#!/bin/sh\nexec sleep 60\n")
+    done = as_researcher("where", "--gpus", "1", "-P", "h100", "-P", "a100", env=env, timeout=20)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert done.stderr == "hpcrun: sbatch gave no answer: gave it up after 10 s\nhint: sinfo tells when Slurm is back\n"

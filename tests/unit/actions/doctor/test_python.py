@@ -1,0 +1,162 @@
+"""How doctor judges the job's Python, its torch, and whether the two fit the cards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.doctor.check import Check
+from hpcrun.actions.doctor.python import (
+    Wanted,
+    comes_with_the_job,
+    judge_driver,
+    judge_prefix,
+    judge_python,
+    judge_torch,
+    runs_on,
+    wanted_by,
+)
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.runs.place import Mount
+from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts
+from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
+
+CU128 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")  # the list of torch 2.9.1+cu128
+GPUS = Wanted(gpus=True, torch=True)
+
+
+def facts(**said: Any) -> PythonFacts:
+    return PythonFacts(**{"version": (3, 11, 2), "torch": "2.9.1", "cuda": "12.8", **said})
+
+
+def levels(checks: list[Check]) -> list[tuple[str, str]]:
+    return [(check.name, check.level) for check in checks]
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "says"),
+    [
+        (facts(), "green", "/opt/venv/bin/python, 3.11.2 (virtual environment)"),
+        (facts(requires_python=">=3.10"), "green", "3.11.2"),
+        (facts(requires_python=">=3.12"), "red", "its torch wants >=3.12"),
+        (facts(torch=None), "green", "3.11.2"),
+        (facts(torch=None, version=(3, 6, 8)), "yellow", "today's torch wants 3.10"),
+        (PythonFacts(problem="No such file or directory"), "red", "No such file or directory"),
+    ],
+)
+def test_python(found: PythonFacts, level: str, says: str) -> None:
+    check = judge_python(PYTHON, found)
+    assert check.level == level
+    assert says in check.seen
+    assert (check.fix is None) == (level == "green")
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "expected"),
+    [
+        (facts(), GPUS, "green"),
+        (facts(cuda=None), GPUS, "red"),
+        (facts(cuda=None), Wanted(torch=True), "green"),
+        (facts(cuda=None, hip="6.3"), GPUS, "green"),
+        (facts(torch=None, cuda=None), GPUS, "red"),
+        (facts(torch=None, cuda=None), Wanted(), "yellow"),
+        (facts(torch=None, cuda=None), Wanted(gpus=True, torch=True, brought=True), "yellow"),
+        (facts(problem="ImportError: libcudnn.so.9"), GPUS, "red"),
+        (facts(problem="ImportError: libcudnn.so.9"), Wanted(gpus=True, torch=True, brought=True), "yellow"),
+    ],
+)
+def test_torch(found: PythonFacts, wanted: Wanted, expected: str) -> None:
+    (check,) = judge_torch(PYTHON, found, wanted)
+    assert (check.name, check.level) == ("torch", expected)
+    assert (check.fix is None) == (expected == "green")
+
+
+def test_a_torch_that_is_not_there_is_installed_by_the_job_s_own_python() -> None:
+    (check,) = judge_torch(PYTHON, facts(torch=None), GPUS)
+    assert check.fix is not None
+    assert check.fix.startswith("/opt/venv/bin/python -m pip install torch")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "cuda", "capability", "level"),
+    [
+        (CU128, "12.8", "8.0", "green"),
+        (CU128, "12.8", "7.0", "red"),
+        ((), "13.2", "7.0", "red"),
+        ((), "12.8", "7.0", "yellow"),
+    ],
+)
+def test_kernels_for_the_card(kernels: tuple[str, ...], cuda: str, capability: str, level: str) -> None:
+    wanted = Wanted(gpus=True, torch=True, capability=capability, card="NVIDIA V100 SXM2")
+    torch, check = judge_torch(PYTHON, facts(kernels=kernels, cuda=cuda), wanted)
+    assert (torch.level, check.level) == ("green", level)
+    assert "NVIDIA V100 SXM2" in check.seen
+    if level == "red":
+        assert "sm_70" in (check.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "capability", "runs"),
+    [
+        (CU128, "8.9", True),  # an L40S runs code for sm_86
+        (CU128, "9.0", True),
+        (CU128, "7.0", False),
+        (CU128, "11.0", False),
+        ((*CU128, "compute_120"), "12.1", True),
+        (("sm_80", "compute_80"), "9.0", True),  # compiled from PTX on the card
+        (("compute_90",), "8.0", False),
+        (("sm_90a",), "9.0", True),
+        (("sm_100a",), "10.3", False),
+        (("nonsense",), "8.0", False),
+    ],
+)
+def test_what_code_runs_on_which_card(kernels: tuple[str, ...], capability: str, runs: bool) -> None:
+    assert runs_on(kernels, capability) == runs
+
+
+@pytest.mark.parametrize(
+    ("driver", "wanted", "level", "says"),
+    [
+        (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight looks at the nodes"),
+        (DriverFacts(), Wanted(), "green", "no GPU here"),
+        (DriverFacts("580.65", (13, 0)), GPUS, "green", "580.65 here, for CUDA up to 13.0"),
+        (DriverFacts("535.1", (12, 2)), GPUS, "green", "for CUDA up to 12.2"),
+        (DriverFacts("470.1", (11, 4)), GPUS, "yellow", "torch is built with 12.8"),
+        (DriverFacts("470.1", (11, 4)), Wanted(gpus=True, on_slurm=False), "red", "torch is built with 12.8"),
+        (DriverFacts("470.1"), GPUS, "green", "for CUDA up to ?"),
+    ],
+)
+def test_the_driver(driver: DriverFacts, wanted: Wanted, level: str, says: str) -> None:
+    check = judge_driver(driver, facts(), wanted)
+    assert check.level == level
+    assert says in check.seen
+
+
+def test_an_environment_that_compute_nodes_may_not_see() -> None:
+    (check,) = judge_prefix(PYTHON, Mount("tmpfs", "/opt", "tmpfs"))
+    assert (check.level, check.seen) == ("yellow", "/opt/venv is on tmpfs at /opt: perhaps of this machine alone")
+    assert judge_prefix(PYTHON, Mount("nas:/opt", "/opt", "nfs4")) == []
+    assert judge_prefix(PythonEnvironment("/usr/bin/python3", "--python"), Mount("/dev/sda", "/", "ext4")) == []
+    assert judge_prefix(PYTHON, None) == []
+
+
+def test_what_a_profile_wants_of_torch() -> None:
+    card = {"model": "NVIDIA A100", "compute_capability": "8.0"}
+    wanted = wanted_by(cluster(card=card), DriverFacts())
+    assert wanted == Wanted(gpus=True, torch=True, capability="8.0", card="NVIDIA A100")
+    assert wanted_by(cpu_cluster(), DriverFacts()) == Wanted(capability=None)
+    assert wanted_by(cpu_cluster(launcher="torchrun"), DriverFacts()).torch
+    assert wanted_by(cluster(setup=["conda activate x"]), DriverFacts()).brought
+    here = wanted_by(laptop(), DriverFacts("580", (13, 0), ("9.0", "8.6")))
+    assert (here.gpus, here.capability, here.on_slurm) == (True, "8.6", False)
+    assert not wanted_by(laptop(), DriverFacts()).gpus
+    assert wanted_by(None, DriverFacts()) == Wanted()
+
+
+def test_a_python_that_the_job_s_modules_bring_is_not_looked_for_here() -> None:
+    first_on_path = PythonEnvironment("python3", "the first on the job's PATH")
+    assert comes_with_the_job(first_on_path, cluster(modules=["python/3.12"]))
+    assert not comes_with_the_job(first_on_path, cluster())
+    assert not comes_with_the_job(PYTHON, cluster(modules=["python/3.12"]))
+    assert not comes_with_the_job(first_on_path, None)

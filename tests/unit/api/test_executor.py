@@ -1,0 +1,151 @@
+"""hpcrun.Executor: its parameters, and the scripts they make."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hpcrun
+from hpcrun.errors import PlanError, ProfileError, UsageError
+from tests.harness import Hpcrun
+
+
+@pytest.fixture(autouse=True)
+def _person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "HPCRUN_PROFILE", "SLURM_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HPCRUN_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("HPCRUN_SITE", str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path)
+
+
+def directives(**said: Any) -> set[str]:
+    text = hpcrun.Executor(**{"profile": "a100", **said}).script()
+    return {line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")}
+
+
+@pytest.mark.parametrize(
+    ("said", "directive"),
+    [
+        ({"gpus": 4, "nodes": 2}, "--nodes=2"),
+        ({"gpus": 4, "nodes": 2}, "--gres=gpu:a100:2"),
+        ({"gpus": "a100:2"}, "--gres=gpu:a100:2"),
+        ({"gpus_per_node": 2, "nodes": 2, "tasks_per_node": 2}, "--ntasks-per-node=2"),
+        ({"gpus": 4}, "--ntasks-per-node=1"),
+        ({"time": "4h"}, "--time=04:00:00"),
+        ({"time": 240}, "--time=04:00:00"),  # minutes, as --time 240
+        ({"mem": "64G"}, "--mem=64G"),
+        ({"mem": 0}, "--mem=0"),
+        ({"partition": "debug"}, "--partition=debug"),
+        ({"sbatch": {"comment": "a word", "exclusive": True}}, '--comment="a word"'),
+        ({"sbatch": {"comment": "a word", "exclusive": None}}, "--exclusive"),
+        ({"sbatch": ["nice=5"]}, "--nice=5"),
+        ({"requeue": 3}, "--requeue"),
+        ({"name": "mine"}, "--job-name=mine"),
+    ],
+    ids=str,
+)
+def test_parameters_are_the_options_of_submit(said: dict[str, Any], directive: str) -> None:
+    assert directive in directives(**said)
+
+
+def test_environment_and_set_up_stand_in_the_script() -> None:
+    text = hpcrun.Executor("a100", env={"MODE": "it's", "N": 3}, setup="ulimit -c 0", load=["cuda"]).script()
+    assert "export MODE='it'\\''s'" in text
+    assert "export N=3" in text
+    assert "eval 'ulimit -c 0'" in text
+    assert "module load cuda" in text
+
+
+def test_several_calls_are_an_array_and_one_is_none() -> None:
+    executor = hpcrun.Executor("a100", array_parallelism=2)
+    assert "#SBATCH --array=0-4%2\n" in executor.script(elements=5)
+    assert "--array" not in executor.script()
+
+
+def test_the_job_runs_this_very_python() -> None:
+    assert f"command=({sys.executable} -u -m hpcrun_function)" in hpcrun.Executor("a100").script()
+
+
+def test_the_script_knows_no_folder_of_a_run(tmp_path: Path) -> None:
+    assert str(tmp_path / "runs") not in hpcrun.Executor("a100").script()
+
+
+def test_update_parameters_changes_what_was_said_and_nothing_else() -> None:
+    executor = hpcrun.Executor("a100", gpus=4, time="4h")
+    executor.update_parameters(time="1h", gpus=None)
+    assert "--time=01:00:00" in executor.script()
+    assert "gpu:a100:4" not in executor.script()
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "hint"),
+    [
+        ({"profle": "a100"}, "Executor has no parameter 'profle'", "did you mean 'profile'?"),
+        ({"node": 2}, "no parameter 'node'", "did you mean 'nodes'?"),
+        ({"walltime_s": 5}, "no parameter 'walltime_s'", None),
+        ({"launcher": "torchrun"}, "no parameter 'launcher'", None),
+        ({"time": "soon"}, "time='soon': ", None),
+        ({"gpus": True}, "gpus=True: ", None),
+        ({"gpus": 1.5}, "gpus=1.5: ", None),
+        ({"nodes": 0}, "nodes=0: ", None),
+        ({"tasks_per_node": 0}, "tasks_per_node=0: ", None),
+        ({"env": {"A B": 1}}, "env=", None),
+        ({"setup": 5}, "setup=5: ", None),
+        ({"array_parallelism": 0}, "array_parallelism=0", None),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_at_once(said: dict[str, Any], message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        hpcrun.Executor(**said)
+    assert message in caught.value.message
+    assert hint is None or caught.value.hint == hint
+
+
+def test_a_profile_s_errors_are_raised_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ProfileError, match="a1000"):
+        hpcrun.Executor("a1000").submit(len, [])
+    with pytest.raises(PlanError, match="GPUs per node"):
+        hpcrun.Executor("a100", gpus_per_node=64).submit(len, [])
+    with pytest.raises(UsageError, match="starts one task on each node"):
+        hpcrun.Executor("local", tasks_per_node=2).submit(len, [])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_cannot_travel_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"len and its arguments cannot be pickled: .*lock") as caught:
+        hpcrun.Executor("local").submit(len, [threading.Lock()])
+    assert "inside the function" in (caught.value.hint or "")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_slurm_a_slurm_profile_cannot_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PlanError, match="no sbatch"):
+        hpcrun.Executor("a100").submit(len, [])
+    assert not list((tmp_path / "runs").glob("2*"))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes before Python 3.11")
+def test_a_traceback_shows_the_hint() -> None:
+    with pytest.raises(UsageError) as caught:
+        hpcrun.Executor(profle="a100")
+    assert traceback.format_exception(caught.value)[-1] == "hint: did you mean 'profile'?\n"
+
+
+def test_the_package_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match="Exekutor"):
+        getattr(hpcrun, "Exekutor")  # noqa: B009
+
+
+def test_importing_the_package_costs_nothing(request: pytest.FixtureRequest) -> None:
+    person: Hpcrun = request.getfixturevalue("hpcrun")  # a name that is the package's here
+    program = "import sys, hpcrun; print(sorted(sys.modules.keys() & {'submitit', 'pydantic', 'cloudpickle'}))"
+    assert person.run(f"{person.venv}/bin/python", "-c", program).stdout == "[]\n"

@@ -1,0 +1,83 @@
+"""What --after and --chain mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcrun.errors import UsageError
+from hpcrun.job.after import (
+    After,
+    Chain,
+    Condition,
+    Dependency,
+    dependency_option,
+    fulfils,
+    link_name,
+    parse_after,
+    parse_chain,
+)
+from hpcrun.job.quoting import check_job_name
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("train", After("train", "ok")),
+        ("4711:any", After("4711", "any")),
+        ("last:fail", After("last", "fail")),
+        ("a.b-2:ok", After("a.b-2", "ok")),
+    ],
+)
+def test_a_run_and_how_it_must_end(text: str, meant: After) -> None:
+    assert parse_after(text) == meant
+
+
+@pytest.mark.parametrize("text", ["", ":ok", "train:", "train:done", "train:ok:any", "a:OK"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--after"):
+        parse_after(text)
+
+
+def test_a_chain_is_a_number_and_perhaps_a_condition() -> None:
+    assert parse_chain("4") == Chain(4, "fail")
+    assert parse_chain("2:any") == Chain(2, "any")
+
+
+@pytest.mark.parametrize("text", ["", "1", "0", "-2", "x", "101", "4:", "4:often", "²"])
+def test_no_other_chain_is_read(text: str) -> None:
+    with pytest.raises(UsageError, match="--chain"):
+        parse_chain(text)
+
+
+@pytest.mark.parametrize(
+    ("state", "ok", "any_", "fail"),
+    [
+        ("COMPLETED", True, True, False),
+        ("FAILED", False, True, True),
+        ("TIMEOUT", False, True, True),
+        ("CANCELLED", False, True, True),
+        ("NOT_SUBMITTED", False, True, False),
+    ],
+)
+def test_what_fulfils_a_condition(state: str, ok: bool, any_: bool, fail: bool) -> None:
+    assert (fulfils(state, "ok"), fulfils(state, "any"), fulfils(state, "fail")) == (ok, any_, fail)
+
+
+def test_sbatch_is_told_of_all_that_are_not_over() -> None:
+    def on(job_id: str, condition: Condition, over: bool = False) -> Dependency:
+        return Dependency(f"run-{job_id}", job_id, condition, over)
+
+    assert dependency_option([on("1", "ok"), on("2", "any"), on("3", "fail"), on("4", "ok", over=True)]) == (
+        "afterok:1,afterany:2,afternotok:3"
+    )
+    assert dependency_option([on("4", "any", over=True)]) == ""
+
+
+@given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", fullmatch=True), st.integers(2, 100))
+def test_a_links_name_is_a_jobs_name_of_its_own(name: str, link: int) -> None:
+    if "hetjob" in name or "packjob" in name:
+        return
+    assert link_name(name, 1) == name
+    assert check_job_name(link_name(name, link)).endswith(f"-{link}")

@@ -1,0 +1,271 @@
+"""Which node is bad: decided from what the nodes wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.preflight.judge import judge, message, parse_srun, table_lines
+
+H100 = {"bf16-tflops": 989.0, "fp16-tflops": 989.0, "nvlink-gb-s": 900.0, "fabric-gbit-s": 400.0}
+
+
+def gpu(tflops: float = 700.0, **said: Any) -> dict[str, Any]:
+    """What the rank of a GPU finds."""
+    found: dict[str, Any] = {
+        "doing": "done",
+        "torch": "2.8.0",
+        "device": "cuda",
+        "gpu": "NVIDIA H100",
+        "free_gb": 84.0,
+        "total_gb": 85.0,
+        "right": True,
+        "tflops": tflops,
+        "dtype": "bf16",
+        "within": 300.0,
+        "across": 45.0,
+    }
+    return found | said
+
+
+def cpu(**said: Any) -> dict[str, Any]:
+    """What a rank without a GPU finds."""
+    return {"doing": "done", "device": "cpu", "no_gpu": "torch 2.8.0+cpu has no CUDA", "asked": 0, "right": True} | said
+
+
+def node(name: str, hosts: list[str], ranks: list[dict[str, Any]] | None = None, **said: Any) -> dict[str, Any]:
+    """What a node writes where all is well."""
+    found: dict[str, Any] = {
+        "node": name,
+        "port": 20001,
+        "names": {host: [f"10.0.0.{number}"] for number, host in enumerate(hosts)},
+        "reach": {host: {"ms": 0.2, "clock_s": 0.001} for host in hosts if host != name},
+        "shm": {"free_mb": 50000, "total_mb": 50000},
+        "errors": {"ecc": [0], "rows": [["No", "No"]], "xids": None},
+        "ranks": ranks or [gpu(), gpu()],
+        "missing": [],
+    }
+    return found | said
+
+
+def cluster(count: int = 2, **changed: dict[str, Any]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Nodes n0, n1 ... and their reports, some of them with other findings."""
+    hosts = [f"n{number}" for number in range(count)]
+    return hosts, {host: node(host, hosts, **changed.get(host, {})) for host in hosts}
+
+
+def cut(reports: dict[str, dict[str, Any]], *paths: tuple[str, str]) -> None:
+    """Let connections from one node to another fail."""
+    for source, target in paths:
+        reports[source]["reach"] = {**reports[source]["reach"], target: {"error": "timed out"}}
+
+
+def bad(verdict: dict[str, Any]) -> dict[str, str]:
+    return {item["node"]: item["why"] for item in verdict["bad"]}
+
+
+def checks(verdict: dict[str, Any], host: str, check: str) -> tuple[str, str]:
+    (found,) = (item["checks"][check] for item in verdict["nodes"] if item["node"] == host)
+    return found["mark"], found["text"]
+
+
+def test_good_nodes_are_fine() -> None:
+    verdict = judge(*cluster(), rates=H100)
+    assert verdict["ok"]
+    assert message(verdict) == "preflight: all nodes are fine"
+    assert {check["mark"] for row in verdict["nodes"] for check in row["checks"].values()} == {"ok"}
+    assert "2 × 700 TFLOPS" in table_lines(verdict)[1]
+
+
+def test_a_node_without_a_report_did_not_answer() -> None:
+    hosts, reports = cluster()
+    del reports["n1"]
+    reports["n0"] |= {"reach": {"n1": {"error": "timed out"}}, "missing": ["n1"]}
+    verdict = judge(hosts, reports, said={"n1": "Communication connection failure"})
+    assert bad(verdict) == {"n1": "did not answer: Communication connection failure"}
+    assert message(verdict).endswith("add --exclude=n1")
+
+
+def test_where_none_answered_the_one_that_slurm_finds_silent_is_bad() -> None:
+    verdict = judge(["n0", "n1"], {}, said={"n0": "to Slurm it is down"})
+    assert bad(verdict) == {"n0": "did not answer: to Slurm it is down"}
+    assert checks(verdict, "n1", "port") == ("-", "")
+
+
+def test_where_none_answered_and_slurm_knows_nothing_no_node_is_blamed() -> None:
+    verdict = judge(["n0", "n1"], {})
+    assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, {}, ["no node answered"])
+
+
+@pytest.mark.parametrize(
+    ("count", "paths", "named", "why"),
+    [
+        (2, [("n0", "n1")], "n1", "nobody reaches its port 20001 (timed out)"),
+        (2, [("n1", "n0")], "n0", "nobody reaches its port 20001 (timed out)"),
+        (2, [("n0", "n1"), ("n1", "n0")], "n1", "nobody reaches its port 20001 (timed out)"),
+        (3, [("n1", "n0"), ("n2", "n0")], "n0", "nobody reaches its port 20001 (timed out)"),
+        (3, [("n1", "n0"), ("n1", "n2")], "n1", "reaches no other node (timed out)"),
+        (4, [("n0", "n3"), ("n1", "n3")], "n3", "n0, n1 cannot reach its port 20001 (timed out)"),
+        (5, [("n1", "n3"), ("n1", "n4")], "n1", "does not reach n3, n4 (timed out)"),
+        (4, [("n0", "n3"), ("n1", "n3"), ("n2", "n3"), ("n3", "n0"), ("n3", "n1"), ("n3", "n2")], "n3",
+         "nobody reaches its port 20001 (timed out)"),
+    ],
+)  # fmt: skip
+def test_the_node_that_explains_the_failed_connections_is_bad(
+    count: int, paths: list[tuple[str, str]], named: str, why: str
+) -> None:
+    hosts, reports = cluster(count)
+    cut(reports, *paths)
+    verdict = judge(hosts, reports)
+    assert bad(verdict) == {named: why}
+    assert verdict["exclude"] == named
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_two_blocked_nodes_are_both_named(count: int) -> None:
+    hosts, reports = cluster(count)
+    cut(reports, *((source, target) for target in ("n1", "n3") for source in hosts if source != target))
+    assert bad(judge(hosts, reports)).keys() == {"n1", "n3"}
+
+
+def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
+    hosts, reports = cluster(4)
+    cut(reports, ("n1", "n2"))
+    verdict = judge(hosts, reports)
+    assert bad(verdict) == {}
+    assert verdict["problems"] == ["n1 does not reach n2 (timed out), though others do"]
+    assert (verdict["ok"], verdict["exclude"]) == (False, "n2")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"ranks": [gpu(), gpu(150)]}, "GPU 1: 150 TFLOPS, the others 700"),
+        ({"ranks": [gpu(), gpu(right=False)]}, "GPU 1 multiplies wrongly"),
+        ({"ranks": [gpu(), {"doing": "device", "error": "CUDA error: out of memory"}]},
+         "rank 1: CUDA error: out of memory"),
+        ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100"}]}, "GPU 1 hangs"),
+        ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "status": -11}]}, "GPU 1 ended with status -11"),
+        ({"ranks": [cpu(expected=True, no_gpu="torch sees 0 of 8 GPUs")] * 2}, "torch sees 0 of 8 GPUs"),
+        ({"ranks": [gpu(within=90.0), gpu()]}, "within: 90 GB/s, the others 300"),
+        ({"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]}, "within: GPU 0: NCCL error"),
+        ({"shm": {"free_mb": 64, "total_mb": 64}}, "shm: 64 MB free"),
+        ({"names": {"n0": "Name or service not known", "n1": ["10.0.0.1"], "n2": ["10.0.0.2"]}}, "cannot resolve n0"),
+        ({"errors": {"ecc": [0], "rows": [["No", "Yes"]], "xids": None}},
+         "errors: a memory row could not be replaced"),
+        ({"errors": {"ecc": None, "rows": None, "xids": [13, 31, 79]}}, "errors: Xid 79"),
+        ({"bind": "Address already in use"}, "cannot listen on 20001: Address already in use"),
+        ({"failed": 127, "ranks": None}, "its Python ends with status 127"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_fails_on_one_node_names_it(said: dict[str, Any], why: str) -> None:
+    hosts, reports = cluster(3)
+    reports["n1"] |= said
+    verdict = judge(hosts, reports, rates=H100)
+    assert bad(verdict) == {"n1": why}
+
+
+@pytest.mark.parametrize("said", [{"failed": 3, "ranks": None}, {"bind": "Address already in use"}])
+def test_a_node_that_cannot_listen_is_named_for_that_alone(said: dict[str, Any]) -> None:
+    hosts, reports = cluster(3)
+    cut(reports, ("n0", "n1"), ("n2", "n1"))
+    reports["n1"] |= said
+    (why,) = bad(judge(hosts, reports)).values()
+    assert "reaches" not in why
+
+
+def test_a_clock_that_is_wrong_is_seen_from_the_first_node() -> None:
+    hosts, reports = cluster(3)
+    reports["n0"]["reach"]["n1"]["clock_s"] = -90.0
+    assert bad(judge(hosts, reports)) == {"n1": "clock: -90 s"}
+    reports["n0"]["reach"]["n1"]["clock_s"] = 2.0
+    verdict = judge(hosts, reports)
+    assert verdict["ok"]
+    assert checks(verdict, "n1", "clock") == ("slow", "+1999 ms")
+
+
+def test_the_first_node_s_own_wrong_clock_is_its_own() -> None:
+    hosts, reports = cluster(3)
+    reports["n0"]["reach"] = {host: {"ms": 0.2, "clock_s": -90.0} for host in ("n1", "n2")}
+    assert bad(judge(hosts, reports)) == {"n0": "clock: +90 s"}
+
+
+def test_what_fails_alike_on_every_node_is_no_node_s_fault() -> None:
+    ranks = [cpu(expected=True, no_gpu="torch 2.8.0+cpu has no CUDA")]
+    verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))
+    assert bad(verdict) == {}
+    assert verdict["problems"] == ["gemm: torch 2.8.0+cpu has no CUDA, on every node"]
+    assert message(verdict) == "preflight: gemm: torch 2.8.0+cpu has no CUDA, on every node"
+
+
+def test_a_single_node_is_not_blamed_for_the_job_s_python() -> None:
+    ranks = [{"doing": "import torch", "error": "ModuleNotFoundError: No module named 'torch'"}]
+    verdict = judge(*cluster(1, n0={"ranks": ranks}))
+    assert (bad(verdict), verdict["exclude"]) == ({}, "")
+    assert verdict["problems"] == ["gemm: rank 0: ModuleNotFoundError: No module named 'torch'"]
+
+
+def test_a_single_node_is_blamed_for_its_gpu() -> None:
+    assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {"n0": "GPU 0 multiplies wrongly"}
+
+
+def test_a_name_that_nobody_resolves_is_its_owner_s_fault() -> None:
+    hosts, reports = cluster(3)
+    for report in reports.values():
+        report["names"] = {**report["names"], "n2": "Name or service not known"}
+    assert bad(judge(hosts, reports)) == {"n2": "no node can resolve its name"}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "check", "text"),
+    [
+        ([gpu(300), gpu(310)], "gemm", "2 × 300 TFLOPS of 989"),
+        ([gpu(free_gb=30.0)], "gemm", "GPU 0: only 30 of 85 GB are free"),
+        ([gpu(within=100.0), gpu(within=100.0)], "within", "100 GB/s of 450"),
+        ([gpu(across=2.0)], "across", "2.0 GB/s, one port has 50"),
+        ([{"doing": "import torch"}], "gemm", "torch was not loaded in time"),
+        ([cpu(asked=8)], "gemm", "on the CPU: torch 2.8.0+cpu has no CUDA"),
+    ],
+)
+def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str, Any]], check: str, text: str) -> None:
+    verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}), rates=H100)
+    assert verdict["ok"]
+    assert checks(verdict, "n1", check) == ("slow", text)
+    assert message(verdict) == "preflight: no bad node; slow: n0, n1"
+
+
+def test_rates_that_the_profile_does_not_say_are_not_judged() -> None:
+    ranks = [gpu(30), gpu(31)]
+    assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are fine"
+
+
+def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() -> None:
+    broken = gpu(doing="across", error="NCCL error: unhandled system error")
+    del broken["across"]
+    verdict = judge(*cluster(n0={"ranks": [broken]}, n1={"ranks": [broken]}))
+    assert bad(verdict) == {}
+    assert "their all-reduce failed: GPU 0: NCCL error: unhandled system error" in verdict["problems"][0]
+
+
+def test_the_nodes_that_are_excluded_already_stay_so() -> None:
+    hosts, reports = cluster(3)
+    del reports["n1"]
+    assert judge(hosts, reports, excluded="m[1-3]")["exclude"] == "m[1-3],n1"
+    assert judge(*cluster(), excluded="m[1-3]")["exclude"] == ""
+
+
+def test_kernel_messages_that_cannot_be_read_fail_nothing() -> None:
+    nothing = {"errors": {"ecc": None, "rows": None, "xids": None}}
+    verdict = judge(*cluster(n0=nothing, n1=nothing))
+    assert verdict["ok"]
+    assert checks(verdict, "n0", "errors") == ("-", "cannot be read")
+
+
+def test_sruns_words_of_a_node_are_read() -> None:
+    text = """srun: error: slurm_receive_msgs: [[a100-2]:6818] failed: Zero Bytes were transmitted or received
+srun: error: Task launch for StepId=112.0 failed on node a100-2: Communication connection failure
+srun: error: Application launch failed: Communication connection failure
+"""
+    assert parse_srun(text) == {"a100-2": "Communication connection failure"}

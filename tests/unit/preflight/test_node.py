@@ -1,0 +1,139 @@
+"""What a node finds: its peers over real sockets, and what driver and kernel say, as recorded."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcrun.preflight import node as program
+from hpcrun.preflight.node import Door, Node, ask, free_port, parse_ecc, parse_rows, parse_xids, reach, resolve
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Callable[[int], Node]:
+    """The nodes of a local job of three, by rank."""
+    (tmp_path / "hosts").write_text("local-0\nlocal-1\nlocal-2\n")
+    port = free_port("127.0.0.1")
+
+    def make(rank: int) -> Node:
+        return Node(
+            {
+                "HPCRUN_ATTEMPT_DIR": str(tmp_path),
+                "HPCRUN_NODE": f"local-{rank}",
+                "HPCRUN_NODE_RANK": str(rank),
+                "HPCRUN_NODE_ADDR": "127.0.0.1",
+                "HPCRUN_JOB_ID": "L1",
+                "HPCRUN_PORT": str(port),
+            }
+        )
+
+    return make
+
+
+def test_a_node_that_listens_is_reached(nodes: Callable[[int], Node]) -> None:
+    Door(nodes(1))
+    answer = reach(nodes(0), 1, time.monotonic() + 5)
+    assert answer["ms"] < 1000
+    assert abs(answer["clock_s"]) < 1
+
+
+def test_a_node_that_starts_later_is_reached(nodes: Callable[[int], Node]) -> None:
+    late = threading.Timer(0.5, lambda: Door(nodes(1)))
+    late.start()
+    assert "ms" in reach(nodes(0), 1, time.monotonic() + 5)
+
+
+def test_a_node_that_does_not_listen_is_given_up(nodes: Callable[[int], Node]) -> None:
+    assert reach(nodes(0), 1, time.monotonic() + 0.5) == {"error": "Connection refused"}
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"null\n", b'{"node": "local-2", "job": "L1"}\n', b""])
+def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], Node], answer: bytes) -> None:
+    node = nodes(0)
+    with socket.create_server((node.address(1), node.port)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises((ValueError, OSError)):
+            ask(node, 1, {"hello": "local-0"}, 2)
+        thread.join()
+
+
+def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], Node]) -> None:
+    node = nodes(1)
+    Door(node)
+    for said in (b"GET / HTTP/1.0\r\n\r\n", b"[]\n", b"", b"\xff\xfe\n"):
+        with socket.create_connection((node.address(1), node.port), timeout=5) as connection:
+            connection.sendall(said)
+    assert "ms" in reach(nodes(0), 1, time.monotonic() + 5)
+
+
+def test_all_begin_together_when_the_last_is_ready(nodes: Callable[[int], Node]) -> None:
+    first = nodes(0)
+    door = Door(first)
+    answers = []
+    others = [
+        threading.Thread(target=lambda rank=rank: answers.append(ask(nodes(rank), 0, {"ready": f"local-{rank}"}, 10)))
+        for rank in (1, 2)
+    ]
+    for thread in others:
+        thread.start()
+    answers.append(door.wait_for_all("local-0"))
+    for thread in others:
+        thread.join()
+    assert [answer["missing"] for answer in answers] == [[], [], []]
+    assert len({answer["port"] for answer in answers}) == 1
+
+
+def test_a_node_that_is_never_ready_is_missed_in_time(nodes: Callable[[int], Node]) -> None:
+    first = nodes(0)
+    first.ends_at = time.monotonic() + program.READY_BEFORE_END_S + 0.3
+    assert Door(first).wait_for_all("local-0")["missing"] == ["local-1", "local-2"]
+
+
+def test_of_many_nodes_each_connects_to_some_and_to_the_first(nodes: Callable[[int], Node]) -> None:
+    node = nodes(0)
+    node.hosts, node.rank = [f"n{number}" for number in range(500)], 100
+    assert node.peers() == [0, *range(101, 164)]
+    node.hosts, node.rank = ["n0", "n1", "n2"], 1
+    assert node.peers() == [0, 2]
+
+
+def test_a_name_that_is_unknown_says_so() -> None:
+    assert resolve("localhost")
+    assert isinstance(resolve("no-such-host.invalid"), str)
+
+
+def test_the_driver_s_counters_are_read() -> None:
+    assert parse_ecc("00000000:07:00.0, 0\n00000000:0F:00.0, 3\n00000000:47:00.0, [N/A]\n") == [0, 3]
+    assert parse_rows("00000000:07:00.0, No, No\n00000000:0F:00.0, Yes, No\n") == [["No", "No"], ["Yes", "No"]]
+    assert parse_ecc("No devices were found\n") == []
+    assert parse_rows("No devices were found\n") == []
+
+
+def test_xids_are_found_in_the_kernel_s_log() -> None:
+    log = (
+        "[ 12.3] NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, Row Remapper: New row marked for remapping\n"
+        "kernel: NVRM: Xid (PCI:0000:b4:00): 79, GPU has fallen off the bus.\n"
+        "kernel: NVRM: Xid (PCI:0000:b4:00): 79, GPU has fallen off the bus.\n"
+    )
+    assert parse_xids(log) == [63, 79]
+
+
+def test_a_report_is_whole_at_every_moment(tmp_path: Path) -> None:
+    report = program.Report(tmp_path / "n0.json", node="n0")
+    for number in range(3):
+        report.put(step=number)
+        assert json.loads((tmp_path / "n0.json").read_text()) == {"node": "n0", "step": number}
+    assert [path.name for path in tmp_path.iterdir()] == ["n0.json"]

@@ -1,0 +1,85 @@
+"""Places in line, limits of a QOS, and what jobs have used, from Slurm's own words."""
+
+from __future__ import annotations
+
+from hpcrun.schedulers.queue import UserLimit, parse_usage, parse_user_limits, places
+from hpcrun.schedulers.slurm_text import SEPARATOR
+
+
+def lines(*rows: str) -> str:
+    return "\n".join(row.replace("|", SEPARATOR) for row in rows)
+
+
+def test_the_place_in_line_is_by_priority_then_age() -> None:
+    text = lines(
+        "9|gpu|100|N/A|Priority|normal",
+        "7|gpu|100|2030-01-02T03:04:05|Resources|normal",
+        "12|gpu|900|2030-01-02T03:04:05|Resources|normal",
+        "3|gpu|999|N/A|JobHeldUser|normal",
+        "20|cpu|999|N/A|Priority|normal",
+        "30_[0-3%2]|cpu,gpu|1|N/A|Priority|normal",
+        "no line of squeue",
+    )
+    found = places(text, ["7", "9", "3", "30", "404"])
+    assert {job: (it.partition, it.place, it.of) for job, it in found.items()} == {
+        "7": ("gpu", 2, 4),
+        "9": ("gpu", 3, 4),
+        "3": ("gpu", None, 4),
+        "30": ("cpu", 2, 2),
+    }
+    assert found["7"].start_s is not None
+    assert found["9"].start_s is None
+
+
+# Slurm 22.05.8: scontrol show assoc_mgr flags=qos
+ASSOC_MGR = """\
+QOS=normal(1)
+    GrpJobs=N(1) GrpJobsAccrue=N(0) GrpSubmitJobs=N(101) GrpWall=N(0.00)
+    Account Limits
+      lab
+        MaxJobsPA=5(1) MaxJobsAccruePA=N(0) MaxSubmitJobsPA=N(1)
+    User Limits
+      1001
+        MaxJobsPU=N(1) MaxJobsAccruePU=N(0) MaxSubmitJobsPU=N(1)
+        MaxTRESPU=cpu=N(64),gres/gpu=N(4)
+QOS=short(2)
+    GrpJobs=7(1)
+    User Limits
+      0
+        MaxJobsPU=3(0) MaxJobsAccruePU=N(0) MaxSubmitJobsPU=N(0)
+      1001
+        MaxJobsPU=2(1) MaxJobsAccruePU=3(0) MaxSubmitJobsPU=N(1)
+        MaxTRESPU=cpu=N(64),mem=N(512000),gres/gpu=4(3)
+"""
+
+
+def test_the_limits_of_a_user_are_those_of_his_own_lines() -> None:
+    assert parse_user_limits(ASSOC_MGR, 1001) == {
+        "short": [UserLimit("running jobs", "1", "2"), UserLimit("gres/gpu", "3", "4")]
+    }
+    assert parse_user_limits(ASSOC_MGR, 0) == {"short": [UserLimit("running jobs", "0", "3")]}
+    assert parse_user_limits(ASSOC_MGR, 42) == {}
+    assert parse_user_limits("scontrol: error", 0) == {}
+
+
+def test_usage_is_that_of_the_largest_step() -> None:
+    # Slurm 22.05.8
+    text = lines(
+        "2008|19|00:24.527|64|billing=64,cpu=64,gres/gpu=4,mem=500G,node=2||2|",
+        "2008.batch|19|00:00.185|32|cpu=32,gres/gpu=2,mem=250G,node=1|12240K|1|1",
+        "2008.0|18|00:24.341|64|cpu=64,gres/gpu=4,mem=500G,node=2|1075772K|2|2",
+        "1930|1|00:00.906|64|cpu=64,gres/gpu=4,mem=500G,node=2||2|",
+        "1930.0|1|00:00.863|64|cpu=64,gres/gpu=4,mem=500G,node=2|40M|2|4",
+        "235|0|00:00.070|32|billing=32,cpu=32||2|",
+        "1976|0|00:00:00|0|||0|",
+        "9|90061|1-01:01:01|1|cpu=1||1|",
+        "9.0|90061|1-01:01:01|1|cpu=1|1G|1|1",
+    )
+    found = parse_usage(text)
+    first = found["2008"]
+    assert (first.elapsed_s, first.nodes, first.cpus, first.gpus, first.cpu_s) == (19, 2, 64, 4, 24.0)
+    assert (first.memory_mb, round(first.used_mb or 0)) == (250 * 1024, 1051)
+    assert found["1930"].used_mb == 80  # two tasks on each node
+    assert (found["235"].used_mb, found["235"].cpu_s) == (None, None)
+    assert found["1976"].nodes == 1
+    assert found["9"].cpu_s == 90061

@@ -1,0 +1,180 @@
+"""One answer of squeue for all processes of a user."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hpcrun.errors import SchedulerError
+from hpcrun.schedulers.process import Completed
+from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.queue_cache import QueueCache
+from hpcrun.schedulers.slurm import SlurmScheduler
+
+SEPARATOR = "\x1f"
+
+
+@dataclass
+class Controller:
+    """A controller that counts who asks, and a clock for both sides."""
+
+    folder: Path
+    now_s: float = 1000.0
+    asked: list[float] = field(default_factory=list)
+    ok: bool = True
+
+    def ask(self) -> Completed:
+        self.asked.append(self.now_s)
+        return Completed("squeue", 0 if self.ok else 1, f"answer {len(self.asked)}\n\udcff", "" if self.ok else "away")
+
+    def process(self, cluster: str = "alpha") -> QueueCache:
+        return QueueCache(self.folder / "cache", cluster, clock=lambda: self.now_s)
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    return Controller(tmp_path)
+
+
+def test_ten_processes_ask_once_in_ten_seconds(controller: Controller) -> None:
+    for _ in range(30):
+        answers = {controller.process().shared(controller.ask) for _ in range(10)}
+        assert len(answers) == 1
+        controller.now_s += 1
+    assert controller.asked == [1000, 1010, 1020]
+
+
+def test_processes_that_ask_at_the_same_moment_ask_once(controller: Controller) -> None:
+    def slow() -> Completed:
+        time.sleep(0.3)
+        return controller.ask()
+
+    threads = [threading.Thread(target=controller.process().shared, args=(slow,)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(controller.asked) == 1
+
+
+def test_a_plain_status_asks_afresh_and_leaves_its_answer(controller: Controller) -> None:
+    controller.process().shared(controller.ask)
+    assert controller.process().afresh(controller.ask).stdout == "answer 2\n\udcff"
+    assert controller.process().shared(controller.ask).stdout == "answer 2\n\udcff"
+
+
+def test_what_is_dropped_is_asked_again(controller: Controller) -> None:
+    controller.process().shared(controller.ask)
+    controller.now_s += 1
+    controller.process().drop()
+    assert controller.process().shared(controller.ask).stdout.startswith("answer 2")
+
+
+def test_an_answer_that_was_under_way_while_a_job_was_submitted_is_not_kept(controller: Controller) -> None:
+    def ask() -> Completed:
+        answer = controller.ask()
+        controller.now_s += 1
+        controller.process().drop()
+        return answer
+
+    controller.process().shared(ask)
+    assert controller.process().shared(controller.ask).stdout.startswith("answer 2")
+
+
+def test_clusters_have_answers_of_their_own(controller: Controller) -> None:
+    controller.process("alpha").shared(controller.ask)
+    assert controller.process("../beta").shared(controller.ask).stdout.startswith("answer 2")
+    assert {path.parent for path in controller.folder.rglob("squeue-*")} == {controller.folder / "cache"}
+
+
+def test_one_asks_less_and_less_while_the_controller_is_away(controller: Controller) -> None:
+    controller.ok = False
+    for _ in range(250):
+        assert not controller.process().shared(controller.ask).ok
+        controller.now_s += 1
+    assert controller.asked == [1000, 1020, 1060, 1120, 1180, 1240]
+    controller.ok = True
+    controller.now_s += 60
+    assert controller.process().shared(controller.ask).ok
+    controller.now_s += 10
+    controller.process().shared(controller.ask)
+    assert controller.asked[-1] - controller.asked[-2] == 10
+
+
+@pytest.mark.parametrize("jump_s", [-5000, 5000])
+def test_a_clock_that_jumps_does_not_keep_an_old_answer(controller: Controller, jump_s: float) -> None:
+    controller.process().shared(controller.ask)
+    controller.now_s += jump_s
+    for _ in range(3):
+        assert controller.process().shared(controller.ask).stdout.startswith("answer 2")
+
+
+def test_the_file_is_the_users_own(controller: Controller) -> None:
+    process = controller.process()
+    process.shared(controller.ask)
+    assert stat.S_IMODE(process.path.stat().st_mode) == 0o600
+    process.path.chmod(0o666)
+    assert process.shared(controller.ask).stdout.startswith("answer 2")
+    process.path.write_text("{")
+    assert process.shared(controller.ask).stdout.startswith("answer 3")
+    process.path.unlink()
+    process.path.symlink_to("/etc/passwd")
+    assert process.shared(controller.ask).stdout.startswith("answer 4")
+
+
+def test_where_nothing_can_be_written_one_asks(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    controller = Controller(tmp_path)
+    for _ in range(2):
+        controller.process().shared(controller.ask)
+    assert len(controller.asked) == 2
+
+
+def test_a_cancellation_makes_those_who_poll_ask(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=alpha\n")
+    for name, script in (("squeue", f"echo asked >>{tmp_path}/calls; cat {tmp_path}/answer"), ("scancel", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.defpath}", "SLURM_CONF": str(tmp_path / "slurm.conf")}
+    plain, poller = (SlurmScheduler(env, cache=tmp_path / "cache", polls=polls) for polls in (False, True))
+    job = JobRef(tmp_path / "run", "7")
+
+    def states(*words: str) -> None:
+        (tmp_path / "answer").write_text(SEPARATOR.join(("7", *words, "None", "0:10", "1:00", "n1", "x")))
+
+    states("RUNNING")
+    assert [poller.poll([job])[job.folder].state for _ in range(3)] == ["RUNNING"] * 3
+    states("COMPLETED")
+    assert poller.poll([job])[job.folder].state == "RUNNING"
+    plain.cancel([job])
+    assert poller.poll([job])[job.folder].state == "COMPLETED"
+    assert (tmp_path / "calls").read_text().count("asked") == 2
+    (tmp_path / "answer").unlink()
+    with pytest.raises(SchedulerError, match="Slurm does not answer"):
+        plain.poll([job])
+    with pytest.raises(SchedulerError, match="Slurm does not answer"):
+        poller.poll([job])
+    assert (tmp_path / "calls").read_text().count("asked") == 3
+
+
+def test_a_job_that_only_has_the_same_id_is_not_taken_for_the_runs(tmp_path: Path) -> None:
+    mine, other = "20260102-030405-train-0a1b", "20270102-030405-else-0a1b"
+    rows = [("7", f"/r/{other}/.submission_file_1.sh"), ("8", f"/r/{mine}/.submission_file_1.sh"),
+            ("9_1", f"/r/{other}/.submission_file_1.sh")]  # fmt: skip
+    (tmp_path / "answer").write_text(
+        "\n".join(SEPARATOR.join((job, "RUNNING", "None", "0:10", "1:00", "n1", script)) for job, script in rows)
+    )
+    said = SEPARATOR.join(("7", "COMPLETED", "0:0", "1", "1", "n1", "None"))
+    for name, script in (("squeue", f"cat {tmp_path}/answer"), ("sacct", f"echo '{said}'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = SlurmScheduler({"PATH": f"{tmp_path}:{os.defpath}"})
+    folder = tmp_path / mine
+    for job_id, place, known in (("7", folder, False), ("8", folder, True), ("9_1", folder / "elements/1", False)):
+        assert (place in slurm.poll([JobRef(place, job_id)])) is known

@@ -1,0 +1,65 @@
+"""Metrics as text, CSV, JSON and curves."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from hpcrun.actions.metrics import Metrics
+from hpcrun.runs.metrics import MetricsRow
+from hpcrun.views.metrics import metrics_csv, metrics_json, plot_lines, value_text
+from hpcrun.views.plot import braille_plot
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "-"), (3, "3"), (3.0, "3"), (1 / 3, "0.333333"), (1e-8, "1e-08"), (math.nan, "nan"), (math.inf, "inf"),
+     (1e300, "1e+300"), ("a\x1b[2J", "a?[2J")],
+)  # fmt: skip
+def test_numbers_are_short(value: float | str | None, shown: str) -> None:
+    assert value_text(value) == shown
+
+
+METRICS = Metrics(
+    ("loss", "note"),
+    (
+        MetricsRow(0, 0, 1, 5.5, {"loss": 0.5, "note": 'a,"b"'}),
+        MetricsRow(0, 1, 2.0, None, {"loss": math.nan}),
+        MetricsRow(0, 1, None, None, {"loss": -math.inf}),
+    ),
+)
+
+
+def test_csv() -> None:
+    assert metrics_csv(METRICS) == (
+        'rank,attempt,step,time,loss,note\n0,0,1,5.5,0.5,"a,""b"""\n0,1,2,,nan,\n0,1,,,-inf,\n'
+    )
+
+
+def test_json_is_json() -> None:
+    text = json.dumps(metrics_json(METRICS, "run"), allow_nan=False)
+    rows = json.loads(text)["rows"]
+    assert [row["values"]["loss"] for row in rows] == [0.5, "NaN", "-Infinity"]
+    assert [row["step"] for row in rows] == [1, 2, None]
+
+
+def test_a_curve_goes_from_corner_to_corner() -> None:
+    lines = braille_plot([[(0, 0), (9, 90)]], 12, 3)
+    assert lines[0].startswith("90 ┤")
+    assert lines[2].startswith(" 0 ┤")
+    assert lines[3].split() == ["0", "9"]
+    assert lines[0][-1] != "\u2800" and lines[2][4] != "\u2800"
+
+
+@pytest.mark.parametrize("points", [[(1, 1)], [(1, 5), (2, 5)], [(0, -1e308), (1, 1e308)], [(3, 1), (3, 2)]])
+def test_any_numbers_have_a_picture(points: list[tuple[float, float]]) -> None:
+    for width in (1, 20, 80, 400):
+        assert any("\u2801" <= char <= "\u28ff" for char in "".join(braille_plot([points], width)))
+
+
+def test_what_is_no_number_has_no_picture() -> None:
+    lines = plot_lines(METRICS, 40)
+    assert lines[0] == "loss"
+    assert lines[-2:] == ["note", "no numbers"]

@@ -1,0 +1,75 @@
+"""What a person sees of a preflight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hpcrun.actions.preflight import PreflightResult
+from hpcrun.actions.status import RunStatus
+from hpcrun.preflight.judge import judge
+from hpcrun.runs.record import LastStatus
+from hpcrun.views.preflight import preflight_json, preflight_lines, preflight_table
+from tests.unit.given import run
+from tests.unit.preflight.test_judge import cluster, cut, gpu
+
+
+def result(verdict: dict[str, Any]) -> PreflightResult:
+    return PreflightResult(RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 0.0)), verdict)
+
+
+def table(found: PreflightResult, width: int) -> list[str]:
+    console = Console(width=width, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(preflight_table(found))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_every_node_has_a_line_with_marks_and_numbers() -> None:
+    heading, first, second = table(result(judge(*cluster())), 200)
+    assert heading.split() == "NODE NAMES PORT CLOCK SHM GEMM WITHIN ACROSS ERRORS".split()
+    assert first.split("  ")[0] == "n0"
+    for words in ("ok 2", "ok 0.2 ms", "ok 49 GB", "ok 2 × 700 TFLOPS", "ok 300 GB/s", "ok 45 GB/s", "ok no ECC"):
+        assert words in second
+
+
+def test_it_fits_a_narrow_terminal() -> None:
+    hosts, reports = cluster()
+    reports["n1"]["ranks"] = [gpu(), gpu(150)]
+    lines = table(result(judge(hosts, reports)), 80)
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("n1") for line in lines)
+
+
+def test_the_bad_nodes_are_named_one_by_one() -> None:
+    hosts, reports = cluster(3)
+    cut(reports, ("n0", "n2"), ("n1", "n2"))
+    del reports["n1"]["ranks"][0]["within"]
+    assert preflight_lines(result(judge(hosts, reports))) == ["bad: n2 (nobody reaches its port 20001 (timed out))"]
+
+
+def test_what_is_slow_alike_is_said_once() -> None:
+    ranks = {"ranks": [gpu(300)]}
+    found = result(judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0}))
+    assert preflight_lines(found) == ["slow: n0, n1 (gemm: 1 × 300 TFLOPS of 989)", "no bad node"]
+
+
+def test_a_cluster_s_words_cannot_act_on_the_terminal() -> None:
+    hosts, reports = cluster()
+    reports["n1"]["ranks"] = [gpu(), {"doing": "gemm", "error": "\x1b[2J\nbad"}]
+    found = result(judge(hosts, reports))
+    assert "\x1b[2J" not in "".join([*table(found, 200), *preflight_lines(found)])
+
+
+def test_the_json_has_the_run_and_the_verdict() -> None:
+    document = preflight_json(result(judge(*cluster())))
+    assert (document["kind"], document["job_id"], document["ok"], document["exclude"]) == (
+        "preflight",
+        "4711",
+        True,
+        "",
+    )
+    assert document["nodes"][1]["checks"]["gemm"] == {"mark": "ok", "text": "2 × 700 TFLOPS"}
+    assert "schema" not in document, "show_json has its own"

@@ -1,0 +1,88 @@
+"""The table of offers: when, in words; and the command for the best."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from datetime import datetime
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+
+from hpcrun.actions.where import Candidate, Misfit, Offer, WhereResult
+from hpcrun.cli.options import takes_job
+from hpcrun.job.request import read_request
+from hpcrun.schedulers.estimate import Start
+from hpcrun.views.where import misfit_lines, offers_table, start_text, submit_line
+from tests.unit.given import plan, request
+
+NOW = datetime(2026, 11, 21, 4, 20).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "text"),
+    [
+        (-5, "now"),
+        (59, "now"),
+        (60, "in 1 min, 04:21"),
+        (7800, "in 2 h 10 min, 06:30"),
+        (7200, "in 2 h, 06:20"),
+        (26 * 3600, "in 1 d 2 h, Nov 22 06:20"),
+        (26 * 3600 + 600, "in 1 d 2 h, Nov 22 06:30"),
+        (20 * 3600, "in 20 h, Nov 22 00:20"),
+    ],
+)
+def test_a_start_in_words(wait_s: float, text: str) -> None:
+    assert start_text(NOW + wait_s, NOW) == text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gpus": "h100:8", "walltime_s": "4h", "memory_mb": "1.5T"},
+        {"gpus_per_node": "4", "nodes": 2, "cpus_per_gpu": 3, "launcher": "srun"},
+        {"gpus": "0", "cpus": 64, "partition": "a,b", "constraint": "ib&big", "no_sbatch": ["mem", "time"]},
+        {"gpus": "1", "sbatch": ["nice=5", "comment=it's two words"], "memory_mb": "0"},
+    ],
+)
+def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> None:
+    line = submit_line(Offer(Candidate("mine", None, request("true", **options), plan()), Start(NOW, "n1"), None))
+    words = shlex.split(line)
+    assert (words[:2], words[-1]) == (["hpcrun", "submit"], "SCRIPT")
+    seen: list[dict[str, Any]] = []
+    app = typer.Typer()
+
+    @app.command()
+    @takes_job
+    def command(asked: dict[str, Any]) -> None:
+        seen.append({name: value for name, value in asked.items() if value is not None})
+
+    app(words[2:], standalone_mode=False)
+    (asked,) = seen
+    assert asked.pop("profile") == "mine"
+    assert read_request(asked) == request("SCRIPT", **options)
+
+
+def test_the_table_fits_eighty_columns() -> None:
+    candidate = Candidate("our-own-cluster", "a100-40gb", request(), plan(gpus="16", nodes=4))
+    start = Start(NOW + 10 * 86400 + 82800, "a100-[1-2,7],b100-[12-13]", "gpu-long-preempt", ("1", "2"))
+    console = Console(width=80, file=io.StringIO())
+    console.print(offers_table(WhereResult((Offer(candidate, start, 1234567.0),), (), NOW)))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 9
+    assert "4 × 4 a100" in lines[1]
+    assert "in 10 d 23 h, Dec 2 03:20" in lines[1]
+    assert lines[1].rstrip().endswith(" 1234567")
+
+
+def test_a_reason_stands_on_one_line_and_cannot_act_on_a_terminal() -> None:
+    misfits = (Misfit("p", "h100", "sbatch: error: no\nallocation failure: \x1b[2Jno"), Misfit("longer", None, "x"))
+    assert misfit_lines(WhereResult((), misfits, NOW)) == [
+        "does not fit:",
+        "  p h100  sbatch: error: no; allocation failure: ?[2Jno",
+        "  longer  x",
+    ]
