@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 INSTALLED_FROM := $(BIN)/python pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check golden bench cluster cluster-down clean
+.PHONY: help demo test check golden bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,14 @@ golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference be
 
 bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/status.py
+	$(BIN)/python benchmarks/explain.py
+	$(BIN)/python benchmarks/logs.py
+
+faults: $(VENV)/installed-dev ## break the cluster in every way and count what became of the runs
+	$(BIN)/python benchmarks/faults.py
 
 cluster: ## start a Slurm cluster of eleven nodes on this machine (root)
 	@dev/cluster.sh up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -96,10 +97,11 @@ def jobs_named(name: str, place: Place) -> list[str]:
     """Return the ids of the jobs whose name begins so.
 
     torchx's are heterogeneous jobs: one component per replica, ``12+0`` and ``12+1``, that can only be cancelled as 12.
+    An array is ``12_[0-9%2]``, and one job here.
     """
     lines = place.run(["squeue", "--me", "--noheader", "--format=%i %j"]).stdout.splitlines()
     return sorted(
-        {job.partition("+")[0] for job, _, its in (line.partition(" ") for line in lines) if its.startswith(name)}
+        {re.split(r"[+_]", job)[0] for job, _, its in (line.partition(" ") for line in lines) if its.startswith(name)}
     )
 
 

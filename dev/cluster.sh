@@ -18,6 +18,7 @@ NETWORK=10.78.0
 BRIDGE=br-hpcrun
 HOSTS_MARK='# hpcrun-cluster'
 CTLD_PORT=27817 DBD_PORT=27819 DB_PORT=27833
+RENDEZVOUS_PORTS=20000-27999 # from which a job takes its own: templates/allocation/port.sh.j2
 
 # name:GPU type:GPUs. A node's place in this list is the last byte of its address.
 NODES=(
@@ -44,6 +45,7 @@ usage: $SELF COMMAND
   env                       eval "\$($SELF env)" points sbatch, squeue ... at it
 
   unplug NODE, plug NODE    pull a node's network cable, put it back
+  block NODE, unblock NODE  let nobody connect to the node's ports $RENDEZVOUS_PORTS, as a firewall would; let them again
   stop WHAT, start WHAT     take a daemon away, bring it back: ctld, dbd or a node's slurmd
 
 nodes: ${NAMES[*]}
@@ -202,6 +204,26 @@ plug() {
   ip link set "$(cable "$1")" up
   if runs "slurmd-$1"; then kill -HUP "$(pid_of "slurmd-$1")"; fi
 }
+
+# A routing rule drops what comes in, since a kernel may have neither netfilter's tools nor tc's filters. It must stand
+# before the rule of the local table, which is the first (preference 0) otherwise.
+block() {
+  local ns
+  ns=$(cable "$1")
+  if is_blocked "$ns"; then return; fi
+  ip -n "$ns" rule add pref 2 lookup local
+  ip -n "$ns" rule add pref 1 iif eth0 ipproto tcp dport "$RENDEZVOUS_PORTS" blackhole
+  ip -n "$ns" rule del pref 0
+}
+unblock() {
+  local ns
+  ns=$(cable "$1")
+  if ! is_blocked "$ns"; then return; fi
+  ip -n "$ns" rule add pref 0 lookup local
+  ip -n "$ns" rule del pref 1
+  ip -n "$ns" rule del pref 2
+}
+is_blocked() { [[ $(ip -n "$1" rule show) == *blackhole* ]]; }
 
 # --- configuration ----------------------------------------------------------------------------------------------
 
@@ -504,6 +526,8 @@ fault() { # fault VERB WHAT
     start*) start_node "$2" ;;
     unplug*) ip link set "$(cable "$2")" down ;;
     plug*) plug "$2" ;;
+    block*) block "$2" ;;
+    unblock*) unblock "$2" ;;
   esac
 }
 
@@ -515,7 +539,7 @@ main() {
     down) down ;;
     status) show_status ;;
     env) show_env ;;
-    "stop "* | "start "* | "unplug "* | "plug "*) fault "$1" "${*:2}" ;;
+    "stop "* | "start "* | "unplug "* | "plug "* | "block "* | "unblock "*) fault "$1" "${*:2}" ;;
     help | -h | --help) usage ;;
     "") wrong_call "no command" ;;
     *) wrong_call "not a command: '$*'" ;;

@@ -1,0 +1,116 @@
+"""How long ranks take to start in hpcrun's script, beside a hand-written one with the same srun and torchrun.
+
+`make cluster`, then `python benchmarks/launch.py`; `make bench` does it too. Timed from the script's first command
+to the first line of rank 0; it exits with 1 where hpcrun takes more than 1.1 × as long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import statistics
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster import NoClusterError, cluster_env, cluster_to_oneself
+from measure import CommandFailedError, Place
+
+HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
+AT_MOST = 1.1
+RANK = """import os, time
+now = time.time()
+if os.environ["RANK"] == "0":
+    open(f"rank-{os.environ['SLURM_JOB_ID']}", "w").write(str(now))
+"""
+BY_HAND = """#!/bin/bash
+#SBATCH --partition=gpu --nodes=2 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2 --mem=250G --time=1:00:00
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export OMP_NUM_THREADS=16 NCCL_DEBUG=WARN
+srun --cpus-per-task=32 --kill-on-bad-exit=1 {python} -m torch.distributed.run --nnodes=2 --nproc-per-node=2 \\
+  --rdzv-backend=c10d --rdzv-endpoint="$head:29511" --rdzv-id="$SLURM_JOB_ID" {rank}
+"""
+
+
+@dataclass
+class Script:
+    """A batch script, and the seconds from its first command to its rank 0, in every round."""
+
+    label: str
+    path: Path
+    seconds: list[float] = field(default_factory=list)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="how often each is timed (default 7)")
+    rounds = parser.parse_args().rounds
+    try:
+        slurm = cluster_env()
+        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
+            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
+            return measure(place, rounds)
+    except (NoClusterError, CommandFailedError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+
+
+def measure(place: Place, rounds: int) -> int:
+    """Run every script once a round, in an order that turns; print the medians; returns the exit status."""
+    scripts = make_scripts(place)
+    for number in range(rounds + 1):
+        turn = number % len(scripts)
+        for script in (*scripts[turn:], *scripts[:turn]):
+            seconds = run(script, place)
+            if number > 0:  # the first round warms the caches
+                script.seconds.append(seconds)
+    by_hand = statistics.median(scripts[-1].seconds)
+    print(f"{'from the script to the first line of rank 0':<46}{'median':>8}  × by hand")
+    met = True
+    for script in scripts:
+        median = statistics.median(script.seconds)
+        met = met and median <= AT_MOST * by_hand
+        print(f"  {script.label:<44}{median * 1000:>5.0f} ms  {median / by_hand:.2f}")
+    print(f"  demanded: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes × 2 ranks, {rounds} rounds")
+    return 0 if met else 1
+
+
+def make_scripts(place: Place) -> list[Script]:
+    """Write the scripts, each with the time noted by its first command; the hand-written one is the last."""
+    rank = place.folder / "rank.py"
+    rank.write_text(RANK, "ascii")
+    options = ["-P", "a100", "--gpus", "4", "--nodes", "2"]
+    scripts = []
+    for label, more in (("hpcrun", []), ("hpcrun --requeue 3", ["--requeue", "3"])):
+        path = place.folder / f"{label.replace(' ', '')}.sh"
+        place.run([HPCRUN, "render", *options, *more, "--out", str(path), str(rank)])
+        scripts.append(Script(label, path))
+    path = place.folder / "hand.sh"
+    path.write_text(BY_HAND.format(python=shlex.quote(sys.executable), rank=shlex.quote(str(rank))), "ascii")
+    scripts.append(Script("by hand: srun torchrun", path))
+    for script in scripts:
+        lines = script.path.read_text("ascii").splitlines()
+        last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH"))
+        lines.insert(last + 1, f'date +%s.%N >{shlex.quote(str(place.folder))}/start-"$SLURM_JOB_ID"')
+        script.path.write_text("\n".join([*lines, ""]), "ascii")
+    return scripts
+
+
+def run(script: Script, place: Place) -> float:
+    """Run one script as a job; returns the seconds to its rank 0."""
+    answer = place.run(["sbatch", "--parsable", "--wait", f"--output={place.folder}/%j.log", str(script.path)])
+    job = answer.stdout.split()[0]
+    for _ in range(50):  # the file of a job that has just ended
+        if (place.folder / f"rank-{job}").exists():
+            break
+        time.sleep(0.1)
+    started, reached = (float((place.folder / f"{name}-{job}").read_text("ascii")) for name in ("start", "rank"))
+    return reached - started
+
+
+if __name__ == "__main__":
+    sys.exit(main())
