@@ -39,8 +39,8 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     return {
         "waiting": asdict(waiting) if waiting else None,
         "usage": {**asdict(usage), "cpu_efficiency": cpu_efficiency(usage)} if usage else None,
-        "last_line": last_line(item.folder) if running else None,
-        "metrics": last_metrics(item.folder) if running else {},
+        "last_line": last_line(item.folder, item.element or 0) if running else None,
+        "metrics": last_metrics(item.folder, item.element or 0) if running else {},
         "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
     }
 
@@ -89,9 +89,9 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
         rows.append(("GPUs", use))
     if item.elements:
         return rows
-    if line := last_line(item.folder):
+    if line := last_line(item.folder, item.element or 0):
         rows.append(("says", _COLOUR.sub("", harmless(line))))
-    if metrics := last_metrics(item.folder):
+    if metrics := last_metrics(item.folder, item.element or 0):
         shown = (f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
         rows.append(("metrics", " ".join(shown)))
     return rows
