@@ -75,7 +75,6 @@ def join(args: argparse.Namespace, *, patience: timedelta = timedelta(minutes=5)
         patience: how long a rank waits for the others in one collective before it gives up.
     """
     share_of(args.batch_size)  # says so before anybody waits
-    torch.manual_seed(args.seed)
     local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     own_gpu = gpus >= local_size
@@ -84,6 +83,7 @@ def join(args: argparse.Namespace, *, patience: timedelta = timedelta(minutes=5)
     if own_gpu:
         torch.cuda.set_device(local_rank)
     dist.init_process_group(args.backend or ("nccl" if own_gpu else "gloo"), timeout=patience)
+    torch.manual_seed(args.seed + dist.get_rank())  # for dropout and drawing; DDP hands on the first rank's weights
     device = torch.device("cuda", local_rank) if own_gpu else torch.device("cpu")
     return Ranks(dist.get_rank(), dist.get_world_size(), device)
 
@@ -227,6 +227,7 @@ class Training:
             if epoch.steps % ASK_EVERY == 0 and self.stop_is_agreed():
                 self.checkpoint("last")
                 self.say(f"stopped in epoch {self.epoch}, after step {self.steps_done} of it")
+                self.stopping = True
                 return None
         self.wait_for_device()
         epoch.time_s = time.perf_counter() - started
@@ -248,11 +249,12 @@ class Training:
         self.scaler.update()
         return loss.detach()
 
-    def end_epoch(self, epoch: Epoch, score: float, name: str = "accuracy") -> None:
+    def end_epoch(self, epoch: Epoch, score: float, name: str = "accuracy", **more: float) -> None:
         """Say and note what an epoch took and what came of it, and save a checkpoint.
 
         Args:
             score: of the validation, 0 to 1; the same on every rank.
+            more: further numbers to note.
         """
         size, rank_batch = self.ranks.size, share_of(self.args.batch_size)
         sync_s = (self.sync_s_per_step or 0.0) * epoch.steps
@@ -272,6 +274,7 @@ class Training:
             batch_size=self.args.batch_size,
             samples=epoch.steps * rank_batch,
             parameters=self.parameters,
+            **more,
         )
         is_best, self.best = score > self.best, max(score, self.best)
         self.epoch, self.steps_done = self.epoch + 1, 0
