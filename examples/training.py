@@ -41,6 +41,7 @@ PROBES = 5
 """Steps of each kind from which the cost of synchronisation is taken."""
 
 Batch = tuple[torch.Tensor, ...]
+Loss = Callable[..., torch.Tensor]
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float) -> None:
@@ -207,11 +208,11 @@ class Training:
     def goes_on(self) -> bool:
         return self.epoch <= self.args.epochs and not self.stopping
 
-    def train_epoch(self, loader: DataLoader[Batch], loss_of: Callable[..., torch.Tensor]) -> Epoch | None:
+    def train_epoch(self, loader: DataLoader[Batch], *losses: Loss) -> Epoch | None:
         """Train for the rest of this epoch; return None where the job is about to be ended before.
 
         Args:
-            loss_of: takes the tensors of a batch, on this rank's device.
+            losses: each takes the tensors of a batch, on this rank's device, and is given a step of its own.
         """
         sampler = loader.sampler
         assert isinstance(sampler, RankSampler) and loader.batch_size
@@ -222,7 +223,8 @@ class Training:
         started = time.perf_counter()
         for batch in epoch.batches(loader):
             batch = tuple(part.to(self.device, non_blocking=True) for part in batch)
-            total += self.step(loss_of, batch)
+            for loss_of in losses:
+                total += self.step(loss_of, batch)
             self.steps_done += 1
             if epoch.steps % ASK_EVERY == 0 and self.stop_is_agreed():
                 self.checkpoint("last")
@@ -232,12 +234,12 @@ class Training:
         self.wait_for_device()
         epoch.time_s = time.perf_counter() - started
         if self.sync_s_per_step is None and epoch.steps:
-            self.sync_s_per_step = self.measure_sync(loss_of, batch)
+            self.sync_s_per_step = sum(self.measure_sync(loss_of, batch) for loss_of in losses)
         (loss,) = sum_over_ranks(self.device, total)
         epoch.loss = loss / max(1, epoch.steps) / self.ranks.size
         return epoch
 
-    def step(self, loss_of: Callable[..., torch.Tensor], batch: Batch) -> torch.Tensor:
+    def step(self, loss_of: Loss, batch: Batch) -> torch.Tensor:
         """Take one step; return its loss, without waiting for the GPU to know it."""
         with self.autocast():
             loss = loss_of(*batch)
@@ -325,7 +327,7 @@ class Training:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def measure_sync(self, loss_of: Callable[..., torch.Tensor], batch: Batch) -> float:
+    def measure_sync(self, loss_of: Loss, batch: Batch) -> float:
         """Return the seconds that synchronising the gradients adds to a step of this rank.
 
         The same batch goes forward and backward with DDP's all-reduce and without (``no_sync``), in turns; the
@@ -348,9 +350,9 @@ class Training:
 
         synchronised, alone = [], []
         for _ in range(PROBES):
-            synchronised.append(one())
             with self.model.no_sync():
                 alone.append(one())
+            synchronised.append(one())  # the last, for DDP counts what was used since it last synchronised as used
         self.optimizer.zero_grad()
         return max(0.0, statistics.median(synchronised) - statistics.median(alone))
 
