@@ -117,7 +117,8 @@ class KGAT(nn.Module):
             scores.append((tails * torch.tanh(heads + self.relations.weight[relation])).sum(1))
         ends = self.edges[:, [0, 2]].T
         scored = torch.sparse_coo_tensor(ends, torch.cat(scores), (len(node), len(node)), check_invariants=False)
-        return torch.sparse.softmax(scored.coalesce(), dim=1)
+        weights: torch.Tensor = torch.sparse.softmax(scored.coalesce(), dim=1)
+        return weights
 
     def spread(self) -> torch.Tensor:
         """Return what every node has become after all layers, side by side."""

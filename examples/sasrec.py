@@ -17,7 +17,7 @@ from movielens import Rating, films_by_user, ratings
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
-from training import Ranks, Training, add_arguments, checkpoint_dir, join, make_loader, sum_over_ranks
+from training import Ranks, Training, add_arguments, join, make_loader, sum_over_ranks
 
 FILMS = 1682
 PADDING = 0  # films are counted from 1 here
@@ -177,22 +177,22 @@ def hits(training: Training, histories: list[list[Rating]], length: int) -> tupl
     return all_found / len(histories), all_gain / len(histories)
 
 
-def tensorboard(ranks: Ranks) -> Any:
+def tensorboard(training: Training) -> Any:
     """Return a writer on the first rank, where tensorboard is installed; else None."""
-    if ranks.rank:
+    if training.ranks.rank:
         return None
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(checkpoint_dir() / "tensorboard")
+    return SummaryWriter(training.folder / "tensorboard")
 
 
 def train(args: argparse.Namespace, ranks: Ranks) -> None:
     histories = films_by_user(ratings())
     loader = make_loader(Histories(training_pieces(histories, args.seq_len), args.seq_len), args, ranks.device)
     training = Training(SASRec(args), args, ranks)
-    board = tensorboard(ranks)
+    board = tensorboard(training)
 
     training.say(f"{ranks.size} ranks, {ranks.device.type}, {training.parameters:,} parameters, {training.dtype}")
     training.resume()

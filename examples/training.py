@@ -177,6 +177,7 @@ class Training:
 
     def __init__(self, model: nn.Module, args: argparse.Namespace, ranks: Ranks, *, find_unused: bool = False) -> None:
         self.args, self.ranks, self.device = args, ranks, ranks.device
+        self.folder = checkpoint_dir()
         self.dtype = precision(args.precision, self.device)
         self.model = DistributedDataParallel(
             model.to(self.device),
@@ -298,12 +299,12 @@ class Training:
                 "progress": (self.epoch, self.steps_done, self.best),
             }
             for name in names:
-                save(checkpoint_dir() / f"{name}.pt", state)
+                save(self.folder / f"{name}.pt", state)
         dist.barrier()  # nobody reads, or ends the job, before it is written
 
     def resume(self) -> None:
         """Go on from the last checkpoint, if there is one: every rank reads it, so all nodes must see it."""
-        path = checkpoint_dir() / "last.pt"
+        path = self.folder / "last.pt"
         if not path.exists():
             return
         state = torch.load(path, map_location=self.device, weights_only=True)  # tensors and numbers alone
