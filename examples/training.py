@@ -93,8 +93,8 @@ def share_of(batch_size: int) -> int:
     """Return each rank's part of the batch; the uneven division of a batch would train another model on more GPUs."""
     size = int(os.environ["WORLD_SIZE"])
     if batch_size < size or batch_size % size:
-        lower, upper = batch_size // size * size, (batch_size // size + 1) * size
-        near = f"{lower} or {upper}" if lower else str(upper)
+        lower = batch_size // size * size
+        near = f"{lower} or {lower + size}" if lower > 0 else str(size)
         raise SystemExit(f"--batch-size {batch_size} cannot be shared evenly by {size} ranks: take {near}")
     return batch_size // size
 
