@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
 from hpcrun.runs.lineage import CODE
-from hpcrun.runs.studies import Study, StudyPoint, StudyStore, Unit
-from hpcrun.scaling.sizes import Size, Workload, in_order, point_name
+from hpcrun.runs.studies import Study, StudyPoint, StudyStore
+from hpcrun.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 
 SubmitPoint = Callable[[Prepared, Lineage, str], SubmitResult]
 
@@ -51,28 +51,61 @@ class Submitted:
     error: HpcrunError | None = None
 
 
-def on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
+def new_study(
+    template: JobRequest, design: Design, cluster: Profile, *, new_id: Callable[[str], str], **said: Any
+) -> tuple[Study, JobRequest]:
+    """Return a study of which nothing is submitted, and the request of all its runs.
+
+    Args:
+        template: the request as typed, with its places for the values of each run.
+        new_id: name → an id that begins now.
+        said: the other fields of the study.
+
+    Raises:
+        UsageError, PlanError: a size cannot be shared out, or is more than the profile's nodes have.
+    """
+    unit, name = design.unit, name_of(template)
+    template = _on_ranks(template, cluster) if unit == "ranks" else template
+    sizes = _placed(template, design, cluster)
+    times = Counter(size.gpus for size in sizes)
+
+    def point(size: Size, number: int) -> StudyPoint:
+        named = point_name(name, size, number, unit, with_nodes=times[size.gpus] > 1)
+        return StudyPoint(size.gpus, size.nodes or 1, number, new_id(named), design.workload.global_batch(size.gpus))
+
+    study = Study(
+        study_id=new_id(name),
+        name=name,
+        unit=unit,
+        gpu_type=design.gpu_type,
+        warmup=design.warmup,
+        request=request_record(template),
+        points=tuple(point(size, number) for size, number in in_order(sizes, design.repeat)),
+        **asdict(design.workload),
+        **said,
+    )
+    return study, template
+
+
+def _on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
     """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing else is said."""
     launcher = template.launcher or profile.launcher or "torchrun"
     return template.model_copy(update={"gpus": GpuCount(count=0), "launcher": launcher})
 
 
-def placed(template: JobRequest, sizes: Iterable[Size], unit: Unit, gpu_type: str | None, profile: Profile
-           ) -> list[Size]:  # fmt: skip
-    """Return the sizes, each with its number of nodes.
-
-    Raises:
-        UsageError, PlanError: a size cannot be shared out, or is more than the profile's nodes have.
-    """
-    if unit == "GPUs" and profile.scheduler == "slurm" and not (profile.gpu.per_node or profile.gpu.types):
+def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size]:
+    """Return the sizes, each with its number of nodes."""
+    if design.unit == "GPUs" and profile.scheduler == "slurm" and not (profile.gpu.per_node or profile.gpu.types):
         raise PlanError(
             f"the nodes of profile {profile.name!r} have no GPUs",
             hint="--ranks 1,2,4 is a study of CPU ranks, or choose a profile with GPUs: hpcrun profile list",
         )
     found = []
-    for size in sizes:
-        request = _sized(template, size, unit, gpu_type)
+    for size in design.sizes:
+        request = _sized(template, size, design.unit, design.gpu_type)
         found.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
+    if twice := [size for size in found if found.count(size) > 1]:
+        raise UsageError(f"{twice[0].gpus} {design.unit} are said twice", hint="--repeat N runs each size N times")
     return found
 
 
@@ -86,39 +119,6 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
         raise UsageError(f"{size.gpus} ranks do not divide by {nodes} nodes", hint="say --nodes for each size: 1,2,2")
     each = size.gpus // nodes
     return template.model_copy(update={"nodes": nodes, "nproc_per_node": None if one_each and each == 1 else each})
-
-
-def new_study(
-    template: JobRequest,
-    sizes: Sequence[Size],
-    workload: Workload,
-    *,
-    unit: Unit,
-    repeat: int,
-    new_id: Callable[[str], str],
-    **said: Any,
-) -> Study:
-    """Return a study of which nothing is submitted.
-
-    Args:
-        template: the request of every run, with its places for the values of each.
-        sizes: with their nodes.
-        new_id: name → an id that begins now.
-        said: the other fields of the study.
-
-    Raises:
-        UsageError: there are no runs, or too many.
-    """
-    name = name_of(template)
-    times = Counter(size.gpus for size in sizes)
-
-    def point(size: Size, number: int) -> StudyPoint:
-        named = point_name(name, size, number, unit, with_nodes=times[size.gpus] > 1)
-        return StudyPoint(size.gpus, size.nodes or 1, number, new_id(named), workload.global_batch(size.gpus))
-
-    points = tuple(point(size, number) for size, number in in_order(sizes, repeat))
-    return Study(new_id(name), name, unit=unit, request=request_record(template), points=points, **asdict(workload),
-                 **said)  # fmt: skip
 
 
 def prepare_points(
@@ -163,7 +163,9 @@ def submit_points(
         InterruptedByUser: Ctrl-C; the record says what was submitted.
     """
     for job in jobs:
-        point, result, problem = job.point, None, None
+        point = job.point
+        result: SubmitResult | None = None
+        problem: HpcrunError | None = None
         if folder(point.run_id).exists():
             study = _noted(study, replace(point, submitted=True), studies)
             continue

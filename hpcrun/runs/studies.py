@@ -14,7 +14,6 @@ from hpcrun.runs.rights import check_private
 from hpcrun.runs.store import STUDIES, replace_file, writing
 
 SCHEMA = 1
-Unit = Literal["GPUs", "ranks"]
 RECORD, CACHE = "study.json", "points.json"
 
 
@@ -68,7 +67,7 @@ class Study:
     created_s: float
     profile: str
     cwd: str
-    unit: Unit = "GPUs"
+    unit: Literal["GPUs", "ranks"] = "GPUs"
     gpu_type: str | None = None
     scaling: Literal["strong", "weak"] = "strong"
     batch_size: int | None = None
@@ -123,7 +122,7 @@ class StudyStore:
         """
         check_private(self.runs)
         check_private(self.runs / STUDIES)
-        with suppress(FileNotFoundError), writing(self.runs):
+        with writing(self.runs), suppress(FileNotFoundError):
             return sorted(name for name in os.listdir(self.runs / STUDIES) if not name.startswith("."))
         return []
 

@@ -14,6 +14,7 @@ from hpcrun.job.parameters import fill_places
 MOST = 1000
 """How many runs a study may have: more are a mistake."""
 
+Unit = Literal["GPUs", "ranks"]
 _NUMBERS = re.compile(r"\d{1,6}(,\d{1,6})*", re.ASCII)
 _SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>\d{1,6}(,\d{1,6})*)", re.ASCII)
 
@@ -36,7 +37,7 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
         The type of the GPUs, None where none is named, and the sizes in their order.
 
     Raises:
-        UsageError: they cannot be read, do not belong together, or one stands there twice.
+        UsageError: they cannot be read, or do not belong together.
     """
     match = _SIZES.fullmatch(text.replace(" ", ""))
     if match is None or (match["type"] and option != "--gpus"):
@@ -45,11 +46,7 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
     if 0 in numbers:
         hint = "--ranks 1,2,4 is a study of CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
         raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
-    sizes = tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
-    for size in sizes:
-        if sizes.count(size) > 1:
-            raise UsageError(f"{option} {text}: {size.gpus} is said twice", hint="--repeat N runs each size N times")
-    return match["type"], sizes
+    return match["type"], tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
 
 
 def _nodes(text: str | None, numbers: list[int], option: str) -> list[int | None]:
@@ -74,19 +71,12 @@ def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:
     """Return the runs of a study, size and repeat (from 1): each size once, then each once more.
 
     So that what changes on a cluster over hours touches all sizes alike.
-
-    Raises:
-        UsageError: there are none, or too many.
     """
-    if repeat < 1:
-        raise UsageError(f"--repeat {repeat}: each size runs at least once")
-    runs = [(size, number) for number in range(1, repeat + 1) for size in sizes]
-    if len(runs) > MOST:
-        raise UsageError(f"--repeat {repeat}: {len(runs)} runs are more than a study may have, {MOST}")
-    return runs
+    listed = list(sizes)
+    return [(size, number) for number in range(1, repeat + 1) for size in listed]
 
 
-def point_name(name: str, size: Size, repeat: int, unit: str, *, with_nodes: bool) -> str:
+def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bool) -> str:
     """Return the name of one run: ``train-g4-r2``, with ranks ``train-p4-r2``; or ``train-g4-n2-r2``."""
     on = f"-n{size.nodes}" if with_nodes else ""
     ending = f"-{'g' if unit == 'GPUs' else 'p'}{size.gpus}{on}-r{repeat}"
@@ -179,6 +169,49 @@ class Workload:
             if close
             else f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A study as it was asked for.
+
+    Attributes:
+        unit: what its sizes count.
+        gpu_type: where it was named.
+        repeat: how often each size is run.
+        warmup: how many epochs of each run do not count.
+    """
+
+    unit: Unit
+    gpu_type: str | None
+    sizes: tuple[Size, ...]
+    workload: Workload
+    repeat: int = 1
+    warmup: int = 1
+
+
+def read_design(
+    workload: Workload, *, gpus: str | None, ranks: str | None, nodes: str | None, repeat: int, warmup: int
+) -> tuple[Design, str | None]:
+    """Read a study as it was typed.
+
+    Returns:
+        The study, and what a person should know of it.
+
+    Raises:
+        UsageError: an option cannot be read, or they contradict each other.
+    """
+    if (gpus is None) == (ranks is None):
+        raise UsageError("say the sizes, one way: --gpus or --ranks", hint="hpcrun scale --gpus 1,2,4 train.py")
+    if warmup < 0:
+        raise UsageError(f"--warmup {warmup}: epochs cannot be fewer than none")
+    if repeat < 1:
+        raise UsageError(f"--repeat {repeat}: each size runs at least once")
+    gpu_type, sizes = parse_sizes(gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus")
+    if len(sizes) * repeat > MOST:
+        raise UsageError(f"--repeat {repeat}: {len(sizes) * repeat} runs are more than a study may have, {MOST}")
+    design = Design("ranks" if gpus is None else "GPUs", gpu_type, sizes, workload, repeat, warmup)
+    return design, workload.check(sizes)
 
 
 _OPTION_OF = {"batch_size": "--batch-size", "per_gpu_batch_size": "--batch-size", "lr": "--lr", "dataset": "--dataset"}

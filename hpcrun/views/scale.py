@@ -32,7 +32,7 @@ def study_lines(study: Study) -> list[str]:
 def _sizes(study: Study) -> str:
     sizes = dict.fromkeys((point.gpus, point.nodes) for point in study.points)
     several = {gpus for gpus, _ in sizes if sum(other == gpus for other, _ in sizes) > 1}
-    words = [f"{gpus} on {count(nodes, 'node')}" if gpus in several else str(gpus) for gpus, nodes in sizes]
+    words = [f"{gpus} ({count(nodes, 'node')})" if gpus in several else str(gpus) for gpus, nodes in sizes]
     return f"{', '.join(words)} {study.unit}"
 
 
