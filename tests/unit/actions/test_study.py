@@ -77,8 +77,8 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
         (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def measure(store: RunStore, studies: StudyStore, study: Study = STUDY, **patterns: str) -> Measured:
-    return read_points([study], place=studies, store=store, schedulers=lambda name: Ended(), host="here",  # type: ignore[arg-type,return-value]
+def measure(store: RunStore, studies: StudyStore, **patterns: str) -> Measured:
+    return read_points([STUDY], place=studies, store=store, schedulers=lambda name: Ended(), host="here",  # type: ignore[arg-type,return-value]
                        now_s=3000.0, patterns=lambda profile: patterns)  # fmt: skip
 
 
