@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),
     "metrics": ("hpcrun.cli.metrics", {}),
+    "report": ("hpcrun.cli.report", {}),
     "gpu": ("hpcrun.cli.gpu", {}),
     "shell": ("hpcrun.cli.shell", {}),
     "cancel": ("hpcrun.cli.cancel", {}),

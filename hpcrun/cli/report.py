@@ -1,31 +1,74 @@
-"""What is said at the end of a run that was waited for."""
+"""hpcrun report."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from hpcrun.cli.output import tell
-from hpcrun.views.text import harmless, one_line, time_text
+import typer
 
-if TYPE_CHECKING:
-    from hpcrun.actions.first_line import Rules
-    from hpcrun.actions.status import RunStatus
+from hpcrun.cli.output import JsonOption, show, show_json, tell
+from hpcrun.errors import UsageError
+
+_SHOWN = 8
 
 
-def report_end(item: RunStatus, folder: Path, *, quiet: bool, rules: Rules) -> None:
-    """Say how a run ended, and for a failed one which rank failed first, its last words, and what explain says."""
-    from hpcrun.actions.first_line import EXPLAINED, first_line
-    from hpcrun.actions.wait import find_failure
+def report(
+    from_csv: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from-csv",
+            metavar="FILE",
+            help="Runs from a table. Repeatable; docs/report.md has its columns.",
+            show_default=False,
+        ),
+    ] = None,
+    weak: Annotated[
+        bool, typer.Option("--weak/--strong", help="The work grew with the GPUs, or stayed the same.")
+    ] = False,
+    warmup: Annotated[int, typer.Option("--warmup", metavar="N", help="First epochs of a run that do not count.")] = 1,
+    min_efficiency: Annotated[
+        str,
+        typer.Option(
+            "--min-efficiency", metavar="PERCENT", help="What added GPUs must bring to be worth asking for: 70, 70%."
+        ),
+    ] = "70",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder to write; by default report-NAME.", show_default=False),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write into a folder that has other files too; they stay.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how a training scales, why, and how many GPUs to ask for: as text, tables and figures in a folder."""
+    from hpcrun.actions.report import ReportOptions, make_report, read_tables
+    from hpcrun.actions.report_folder import check_folder, save_report
+    from hpcrun.views.report.document import report_json
+    from hpcrun.views.report.files import report_files
+    from hpcrun.views.report.text import report_text
 
-    status = item.status
-    failure = None if status.state == "COMPLETED" else find_failure(folder)
-    if failure:
-        rank = failure.rank
-        tell([f"hpcrun: rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}; it said:"])
-        tell(f"  {line}" for line in harmless(failure.last_lines).splitlines())
-    if not quiet:
-        reason = f" ({status.reason})" if status.reason else ""
-        tell([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
-    if status.state in EXPLAINED and (line := first_line(item, rules(), known=True)):
-        tell([one_line(f"hpcrun: {line}")])
+    if not from_csv:
+        raise UsageError("nothing to report on", hint="hpcrun report --from-csv FILE")
+    name = from_csv[0].stem
+    folder = out or Path(f"report-{name}")
+    check_folder(folder, force=force)
+    table = read_tables(from_csv)
+    options = ReportOptions(name, weak=weak, warmup=warmup, min_efficiency=_share(min_efficiency))
+    result = make_report(table.points, options, claims=table.claims, remarks=table.remarks)
+    files = report_files(result)
+    save_report(folder, files.contents)
+    if as_json:
+        show_json({**report_json(result), "folder": str(folder), "files": sorted(files.contents)})
+        return
+    show([*report_text(result, missing=files.missing, most=_SHOWN)])
+    tell([f"written  {folder}: {', '.join(sorted(files.contents))}"])
+
+
+def _share(text: str) -> float:
+    """Read per cent as a part of 1."""
+    try:
+        return float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise UsageError(f"--min-efficiency {text!r} is not a number of per cent", hint="--min-efficiency 70") from None

@@ -188,7 +188,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
     from hpcrun.actions.logs import LogChoice, follow_logs
     from hpcrun.actions.rules import load_rules
     from hpcrun.cli.log_output import print_finished, print_stream
-    from hpcrun.cli.report import report_end
+    from hpcrun.cli.run_end import report_end
     from hpcrun.views.plan import submitted_json
 
     run = result.run
