@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.scaling.batches import BatchChange, batch_changes
 from hpcrun.scaling.causes import Diagnosis, diagnose_series
 from hpcrun.scaling.claims import Contradiction, contradictions
+from hpcrun.scaling.command import Command
 from hpcrun.scaling.fit import Fit, best_fit, fit_series
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.series import Series, build_series
@@ -26,14 +27,14 @@ class ReportOptions:
         weak: the work grew with the number of GPUs.
         warmup: first epochs of each run that do not count.
         min_efficiency: what added GPUs must at least bring to be worth their price, 0 to 1.
-        script: the training script with its arguments, quoted for a shell, for the commands that are proposed.
+        command: the study's own, for those that are proposed.
     """
 
     name: str
     weak: bool = False
     warmup: int = 1
     min_efficiency: float = MIN_EFFICIENCY
-    script: str = "SCRIPT"
+    command: Command = field(default_factory=Command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def _part(series: Series, options: ReportOptions) -> Part:
         fits,
         expected=best_fit([fit for fit in fits if fit.describes]),
         advice=advice,
-        diagnosis=diagnose_series(series, advice, options.script) if advice else None,
+        diagnosis=diagnose_series(series, advice, options.command) if advice else None,
     )
 
 

@@ -64,7 +64,9 @@ def read_points(
                          explained=explained)  # fmt: skip
         away = away or status.away
         found = [known.get(item.run_id) or _point(study, item, wanted) for item in status.runs]
-        points += found
+        points += [
+            point if point.dataset == study.dataset else replace(point, dataset=study.dataset) for point in found
+        ]
         over = {item.run_id: point for item, point in zip(status.runs, found, strict=True) if _is_over(item, known)}
         if over.keys() != known.keys():
             place.save_measured(study.study_id, _record(over, wanted))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.prepare import Prepared
     from hpcrun.actions.scale import Job
+    from hpcrun.actions.status import StatusResult
     from hpcrun.actions.study import StudyStatus
     from hpcrun.actions.submit import SubmitResult
     from hpcrun.job.after import Dependency
@@ -159,8 +161,6 @@ def _jobs_again(study: Study, known: set[str], context: Context) -> tuple[list[J
 
 
 def _look(study: Study, context: Context) -> StudyStatus:
-    from hpcrun.actions.first_line import with_first_lines
-    from hpcrun.actions.rules import load_rules
     from hpcrun.actions.study import look_at, newest_runs
 
     return look_at(
@@ -170,8 +170,20 @@ def _look(study: Study, context: Context) -> StudyStatus:
         schedulers=context.scheduler,
         host=context.host,
         now_s=context.now_s(),
-        explained=lambda result: with_first_lines(result, context.store, lambda: load_rules(context.layers.values())),
+        explained=explained(context),
     )
+
+
+def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
+    """Return what adds to runs that failed the first line of their explanation."""
+
+    def explain(result: StatusResult) -> StatusResult:
+        from hpcrun.actions.first_line import with_first_lines
+        from hpcrun.actions.rules import load_rules  # ruamel is imported only where a run has failed
+
+        return with_first_lines(result, context.store, lambda: load_rules(context.layers.values()))
+
+    return explain
 
 
 def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) -> None:

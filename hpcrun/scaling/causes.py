@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from hpcrun.scaling.command import Command
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import EXCELLENT, Advice
 
@@ -49,22 +50,22 @@ class Diagnosis:
     unknown: tuple[str, ...]
 
 
-def diagnose_series(series: Series, advice: Advice, script: str = "SCRIPT") -> Diagnosis | None:
+def diagnose_series(series: Series, advice: Advice, command: Command) -> Diagnosis | None:
     """Return why the first size that is not worth its GPUs is not, or else the largest; None where that is excellent.
 
     Args:
-        script: the training script and its arguments, quoted for a shell, for the commands.
+        command: the study's own, for those that are proposed.
     """
     base, row = series.rows[0], advice.next_step.row if advice.next_step else series.sizes[-1]
     if row is base or row.efficiency >= EXCELLENT:
         return None
-    found = [judge(row, base, script) for judge in _JUDGES]
+    found = [judge(row, base, command) for judge in _JUDGES]
     causes = [cause for cause in found if isinstance(cause, Cause) and cause.share >= NOTABLE]
     unknown = tuple(cause for cause in found if isinstance(cause, str))
     return Diagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
 
 
-def _batch(row: Row, base: Row, script: str) -> Cause | str | None:
+def _batch(row: Row, base: Row, command: Command) -> Cause | str | None:
     """Judge the batch of a GPU: what it loses is all that waiting for data and for other ranks does not explain.
 
     A fixed batch that is divided among more GPUs gives each less to do in a step, while what a step costs besides, its
@@ -84,24 +85,23 @@ def _batch(row: Row, base: Row, script: str) -> Cause | str | None:
         lost,
         f"the batch of {row.batch_size} is {_number(each)} for each of {row.gpus} GPUs{shrunk}",
         "give each GPU more to do in a step, and raise the learning rate with the batch",
-        _scale(row, base, script, f"--batch-size {batch}"),
+        command.scale((base.gpus, row.gpus), batch_size=batch),
     )
 
 
-def _sync(row: Row, _base: Row, _script: str) -> Cause | str | None:
+def _sync(row: Row, _base: Row, command: Command) -> Cause | str | None:
     if row.shares.sync is None:
         return "communication (sync_s of an epoch)"
-    spread = f" --nodes {row.nodes}" if row.nodes > 1 else ""
     return Cause(
         "sync",
         row.shares.sync,
         f"synchronising the ranks takes {_percent(row.shares.sync)} of an epoch",
         "synchronise less often (accumulate gradients), use fewer nodes, and check the fabric",
-        f"hpcrun preflight --gpus {row.gpus}{spread}",
+        command.preflight(row.gpus, row.nodes),
     )
 
 
-def _data(row: Row, base: Row, script: str) -> Cause | str | None:
+def _data(row: Row, base: Row, command: Command) -> Cause | str | None:
     if row.shares.data is None:
         return "data loading (data_s of an epoch)"
     return Cause(
@@ -109,11 +109,11 @@ def _data(row: Row, base: Row, script: str) -> Cause | str | None:
         row.shares.data,
         f"waiting for data takes {_percent(row.shares.data)} of an epoch",
         "load with more workers that stay (num_workers, persistent_workers), on more CPUs",
-        _scale(row, base, script, "--num-workers 8", options=" --cpus-per-gpu 8"),
+        command.scale((base.gpus, row.gpus), options="--cpus-per-gpu 8", args="--num-workers 8"),
     )
 
 
-def _startup(row: Row, base: Row, script: str) -> Cause | str | None:
+def _startup(row: Row, base: Row, command: Command) -> Cause | str | None:
     if row.shares.startup is None:
         return "launch overhead (startup_s and total_s)"
     return Cause(
@@ -121,11 +121,11 @@ def _startup(row: Row, base: Row, script: str) -> Cause | str | None:
         row.shares.startup,
         f"{_percent(row.shares.startup)} of the run is over before the first epoch begins",
         "train longer in one job, or with fewer GPUs",
-        _scale(row, base, script, "--epochs 20"),
+        command.scale((base.gpus, row.gpus), args="--epochs 20"),
     )
 
 
-def _uneven(row: Row, base: Row, script: str) -> Cause | str | None:
+def _uneven(row: Row, base: Row, command: Command) -> Cause | str | None:
     counts = row.points[0].rank_samples
     batch = row.batch_size
     if batch is not None and batch % row.gpus and not counts:
@@ -142,15 +142,11 @@ def _uneven(row: Row, base: Row, script: str) -> Cause | str | None:
         share,
         evidence,
         "give all ranks as many samples: a batch that divides by the GPUs, a DistributedSampler, drop_last",
-        _scale(row, base, script, f"--batch-size {even}"),
+        command.scale((base.gpus, row.gpus), batch_size=even),
     )
 
 
-_JUDGES: tuple[Callable[[Row, Row, str], Cause | str | None], ...] = (_batch, _sync, _data, _startup, _uneven)
-
-
-def _scale(row: Row, base: Row, script: str, args: str, options: str = "") -> str:
-    return f"hpcrun scale --gpus {base.gpus},{row.gpus}{options} {script} {args}"
+_JUDGES: tuple[Callable[[Row, Row, Command], Cause | str | None], ...] = (_batch, _sync, _data, _startup, _uneven)
 
 
 def _percent(share: float) -> str:

@@ -14,6 +14,7 @@ from hpcrun.job.parameters import fill_places
 MOST = 1000
 """How many runs a study may have: more are a mistake."""
 
+BATCH_PLACES = ("{batch_size}", "{per_gpu_batch_size}")
 Unit = Literal["GPUs", "ranks"]
 _NUMBERS = re.compile(r"\d{1,6}(,\d{1,6})*", re.ASCII)
 _SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>\d{1,6}(,\d{1,6})*)", re.ASCII)
@@ -147,10 +148,15 @@ class Workload:
         """Return the script's arguments at one size.
 
         Raises:
-            UsageError: they name something that has no value.
+            UsageError: they name something that has no value, or nothing that was said for them.
         """
         values = self.values(gpus, nodes, repeat)
-        return fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))[0]
+        placed, used = fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))
+        if self.batch_size is not None and not used & {"batch_size", "per_gpu_batch_size"}:
+            raise _unused("--batch-size", "batch_size")
+        if self.lr is not None and "lr" not in used:
+            raise _unused("--lr", "lr")
+        return placed
 
     def _unknown(self, name: str, gpus: int, values: dict[str, str]) -> UsageError:
         option = _OPTION_OF.get(name)
@@ -215,6 +221,13 @@ def read_design(
 
 
 _OPTION_OF = {"batch_size": "--batch-size", "per_gpu_batch_size": "--batch-size", "lr": "--lr", "dataset": "--dataset"}
+
+
+def _unused(option: str, name: str) -> UsageError:
+    return UsageError(
+        f"{option} is given, and the script is not told: no argument has {{{name}}}",
+        hint=f"train.py {option} {{{name}}}",
+    )
 
 
 def _is_positive(text: str) -> bool:

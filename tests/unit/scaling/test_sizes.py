@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hpcrun.errors import UsageError
@@ -83,9 +85,9 @@ def test_strong_scaling_keeps_the_batch_and_the_rate() -> None:
 
 
 def test_weak_scaling_keeps_the_batch_of_each_and_the_rate_follows_the_whole() -> None:
-    work = Workload("weak", 32, "1e-3")
-    assert work.arguments(["{batch_size}", "{per_gpu_batch_size}", "{lr}"], 8, 1, 1) == ("256", "32", "0.008")
-    assert work.arguments(["{lr}"], 1, 1, 1) == ("1e-3",)
+    work, words = Workload("weak", 32, "1e-3"), ["{batch_size}", "{per_gpu_batch_size}", "{lr}"]
+    assert work.arguments(words, 8, 1, 1) == ("256", "32", "0.008")
+    assert work.arguments(words, 1, 1, 1) == ("32", "32", "1e-3")
 
 
 def test_other_braces_are_the_script_s_own() -> None:
@@ -113,6 +115,12 @@ def test_a_place_without_a_value_is_an_error(word: str, message: str, hint: str)
         Workload("strong", 100).arguments([word], 3, 1, 1)
     assert message in refused.value.message
     assert (refused.value.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(("said", "option"), [({"batch_size": 64}, "--batch-size"), ({"lr": "0.1"}, "--lr")])
+def test_a_value_of_which_the_script_is_not_told_is_an_error(said: dict[str, Any], option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} is given, and the script is not told"):
+        Workload(**said).arguments(["--epochs", "3", "{{batch_size}}", "{gpus}"], 2, 1, 1)
 
 
 def test_a_batch_that_does_not_divide_is_said_and_one_that_is_too_small_refused() -> None:
