@@ -11,6 +11,7 @@ from hpcrun.actions.insight import Insight, advice, cpu_efficiency, last_line, l
 from hpcrun.actions.status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.schedulers.limits import ACCOUNTS
 from hpcrun.schedulers.queue import Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
 from hpcrun.views.text import clock_text, harmless
@@ -53,8 +54,8 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         rows += [("waits", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
     if waiting:
         rows += [
-            ("limit", f"QOS {waiting.qos}: {limit.used} of {limit.allowed} {limit.what} in use by you")
-            for limit in insight.limits.get(waiting.qos, ())
+            ("limit", f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by {limit.whose}")
+            for limit in insight.limits.get(ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ())
         ]
         rows.append(("queue", place_text(waiting)))
         rows.append(("start", start_text(waiting, now_s)))

@@ -47,7 +47,12 @@ def test_as_many_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:
 def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
     said = "echo lr is $1; sleep 60"
     hpcrun(*LOCAL, "--sweep", "lr=1,2", "bash", "-c", said, "bash", "{lr}", check=True)
-    closer = wait_for(lambda: out if "says" in (out := hpcrun("status", "-v", "last/0").stdout) else None, 30, "its line")
+
+    def look() -> str | None:
+        out = hpcrun("status", "-v", "last/0").stdout
+        return out if "says" in out else None
+
+    closer = wait_for(look, 30, "its line")
     assert "/0\n" in closer
     assert "  says         lr is 1\n" in closer
     assert "says" not in hpcrun("status", "-v", "last/1").stdout
