@@ -10,7 +10,9 @@ from hpcrun.actions.report import ReportOptions
 from hpcrun.actions.study_report import command_of, side_by_side, study_options, study_remarks
 from hpcrun.errors import UsageError
 from hpcrun.runs.studies import Study
+from hpcrun.scaling.sizes import Size
 
+SIZES = (Size(1), Size(4))
 STRONG = Study("20260101-000000-train-aaaa", "train", 0.0, "a100", "/", request={"script": "train.py"}, warmup=2)
 WEAK = replace(STRONG, study_id="20260102-000000-big-bbbb", name="big", scaling="weak", warmup=3)
 
@@ -50,9 +52,9 @@ def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
     request = {"script": "my train.py", "args": ["--b={batch_size}", "a;b"], "launcher": "srun"}
     study = replace(WEAK, request=request, unit="ranks", dataset="$(x)", batch_size=8, profile="my p.yaml")
     assert (
-        command_of(study).scale((1, 2))
-        == "hpcrun scale -P 'my p.yaml' --ranks 1,2 --dataset '$(x)' --launcher srun --weak --batch-size 8 "
+        command_of(study).scale(SIZES)
+        == "hpcrun scale -P 'my p.yaml' --ranks 1,4 --dataset '$(x)' --launcher srun --weak --batch-size 8 "
         "'my train.py' '--b={batch_size}' 'a;b'"
     )
     module = replace(STRONG, request={"script": "pkg.train", "module": True})
-    assert command_of(module).scale((1, 2)) == "hpcrun scale -P a100 --gpus 1,2 --module pkg.train"
+    assert command_of(module).scale(SIZES) == "hpcrun scale -P a100 --gpus 1,4 --module pkg.train"
