@@ -165,7 +165,7 @@ def _look(study: Study, context: Context) -> StudyStatus:
 
     return look_at(
         study,
-        newest_runs(study, context.store),
+        newest_runs([study], context.store),
         store=context.store,
         schedulers=context.scheduler,
         host=context.host,
