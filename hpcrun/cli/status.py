@@ -174,7 +174,7 @@ def _show_result(
 
         # these questions are not shared: --watch would ask them again and again
         asks = not (known_only or result.away or shape.watch)
-        insight = look_closer(result.runs, context.queue()) if asks else Insight()
+        insight = look_closer(result.runs, context.queue(), context.env, inside=rows) if asks else Insight()
     listed = with_element_rows(result) if rows else result
     if shape.json:
         show_json(status_json(result, insight))
