@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcrun.errors import NotFoundError, UsageError, nearest
@@ -51,22 +52,37 @@ def find_run(word: str, store: RunStore) -> Found:
     found = _by_job_id(word, ids, store) if _JOB_ID.fullmatch(word) else None
     if found:
         return found
-    named = [run_id for run_id in ids if run_name(run_id) == word]
+    run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
+    return Found(store.load(run_id), note)
+
+
+def choose_id(word: str, ids: Sequence[str], nouns: tuple[str, str], listing: str) -> tuple[str, str | None]:
+    """Choose the id that a word means: a name (the newest wins, said so), the id's beginning, or its end.
+
+    Args:
+        ids: oldest first.
+        nouns: what they are ids of, one and several.
+        listing: a hint that says how all of them are listed.
+
+    Raises:
+        NotFoundError: none is meant; the nearest name is shown.
+        UsageError: several could be meant; they are listed.
+    """
+    noun, plural = nouns
+    named = [item for item in ids if run_name(item) == word]
     if named:
-        older = len(named) - 1
-        note = f"{word}: the newest of {len(named)} runs of that name, {named[-1]}" if older else None
-        return Found(store.load(named[-1]), note)
-    begun = [run_id for run_id in ids if run_id.startswith(word) or run_id.endswith(f"-{word}")]
+        note = f"{word}: the newest of {len(named)} {plural} of that name, {named[-1]}" if len(named) > 1 else None
+        return named[-1], note
+    begun = [item for item in ids if item.startswith(word) or item.endswith(f"-{word}")]
     if len(begun) == 1:
-        return Found(store.load(begun[0]))
+        return begun[0], None
     if begun:
         listed = "\n".join(f"  {item}" for item in begun[-10:])
-        raise UsageError(f"{word!r} could be any of {len(begun)} runs:\n{listed}", hint="write more of the run's id")
-    close = nearest(word, sorted({run_name(run_id) for run_id in ids}))
-    raise NotFoundError(
-        f"there is no run {word!r}",
-        hint=f"did you mean {close!r}?" if close else "hpcrun status --all lists them",
-    )
+        raise UsageError(
+            f"{word!r} could be any of {len(begun)} {plural}:\n{listed}", hint=f"write more of the {noun}'s id"
+        )
+    close = nearest(word, sorted({run_name(item) for item in ids}))
+    raise NotFoundError(f"there is no {noun} {word!r}", hint=f"did you mean {close!r}?" if close else listing)
 
 
 def _by_job_id(word: str, ids: list[str], store: RunStore) -> Found | None:

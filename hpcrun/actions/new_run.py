@@ -14,6 +14,7 @@ from hpcrun.actions.snapshot import Code, find_tree, list_code
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
+from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.elements import BATCH_LOGS
@@ -58,7 +59,7 @@ def new_run(
     code = _code(prepared, lineage, surroundings, store.root, output_dir)
     said: dict[str, Any] = {
         "cwd": str(surroundings.cwd),
-        "profile_file": _profile_file(prepared.profile, surroundings),
+        "profile_file": profile_file(prepared.profile, surroundings),
         "code": code.record() if code else None,
     }
     cluster = scheduler.cluster()
@@ -93,7 +94,8 @@ def _code(
     return list_code(tree, snapshot, limit_mb=request.snapshot_limit_mb, leaving_out=leaving_out)
 
 
-def _profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
+def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
+    """Return the profile's file where it was named by that; None where the name finds it."""
     named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
     return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
 
@@ -123,9 +125,6 @@ def preflight_programs() -> dict[str, str]:
 
 def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
     plan = prepared.plan
-    request = prepared.request.model_dump(exclude_defaults=True)
-    if "env" in request:
-        request["env"] = [[name, MASK if is_secret(name) else value] for name, value in request["env"]]
     return Run(
         run_id=run_id,
         name=plan.name,
@@ -139,9 +138,17 @@ def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, 
         gpus_per_node=plan.shape.gpus_per_node,
         world_size=plan.shape.world_size,
         walltime_s=plan.walltime_s,
-        request=request,
+        request=request_record(prepared.request),
         plan=_plan_record(plan),
     )
+
+
+def request_record(request: JobRequest) -> dict[str, Any]:
+    """Return a request as JSON, with what was said alone; secrets are masked."""
+    record = request.model_dump(exclude_defaults=True)
+    if "env" in record:
+        record["env"] = [[name, MASK if is_secret(name) else value] for name, value in record["env"]]
+    return record
 
 
 def _plan_record(plan: Plan) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,20 @@ def repeated(run: Run, asked: Mapping[str, Any], env: Mapping[str, str]) -> dict
     if "script" in asked:
         said.pop("name")
     anew = {item.partition("=")[0] for item in asked.get("env", ()) if isinstance(item, str)}
-    kept = [(name, value) for name, value in said.get("env", ()) if name not in anew]
-    said["env"] = [(name, _secret(name, env) if _is_masked(name, value) else value) for name, value in kept]
+    said["env"] = unmasked(((name, value) for name, value in said.get("env", ()) if name not in anew), env)
     for name in _ADDED:
         if name in asked:
             said[name] = [*said.get(name, ()), *asked[name]]
     return {**said, **{name: value for name, value in asked.items() if name not in _ADDED}}
+
+
+def unmasked(recorded: Iterable[tuple[str, str]], env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return a request's variables from their record, the secrets with their values from the environment.
+
+    Raises:
+        UsageError: a secret is not set.
+    """
+    return [(name, _secret(name, env) if _is_masked(name, value) else value) for name, value in recorded]
 
 
 def _is_masked(name: str, value: str) -> bool:
@@ -100,24 +108,27 @@ def _secret(name: str, env: Mapping[str, str]) -> str:
     )
 
 
-def same_python(run: Run, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the virtual or conda environment that the run had, and no other."""
+def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the virtual or conda environment of an earlier run, and no other.
+
+    Args:
+        python: as the run's plan has it.
+    """
     kept = {name: value for name, value in env.items() if name not in _ENVIRONMENTS}
-    python = run.plan.get("python") or {}
     if python.get("prefix"):
         kept[python["variable"]] = python["prefix"]
     return kept
 
 
-def folder_of(run: Run) -> Path:
-    """Return the folder that the run was submitted from.
+def folder_of(cwd: str | None, whose: str) -> Path:
+    """Return the folder that a run was submitted from.
 
     Raises:
         PlanError: it is gone, or was not recorded.
     """
-    if run.cwd is not None and Path(run.cwd).is_dir():
-        return Path(run.cwd)
-    raise PlanError(f"the folder that {run.run_id} was submitted from is gone: {run.cwd}",
+    if cwd is not None and Path(cwd).is_dir():
+        return Path(cwd)
+    raise PlanError(f"the folder that {whose} was submitted from is gone: {cwd}",
                     hint="hpcrun submit submits it from another one")  # fmt: skip
 
 

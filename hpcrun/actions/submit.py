@@ -65,10 +65,7 @@ def submit(
         SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
         HpcrunError: refused; no run is left.
     """
-    reason = scheduler.unavailable()
-    if reason:
-        raise PlanError(f"profile {prepared.plan.profile!r} cannot run here: {reason}",
-                        hint="use --profile local to run on this machine, or --dry-run to see the script")  # fmt: skip
+    check_available(prepared.plan, scheduler)
     made = new_run(
         prepared,
         store=store,
@@ -103,6 +100,17 @@ def submit(
         note = f"{error.message}; the job runs, and hpcrun status will find it by its folder"
         notes = (*notes, note)
     return SubmitResult(run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
+
+
+def check_available(plan: Plan, scheduler: Scheduler) -> None:
+    """Refuse a job whose scheduler is not here.
+
+    Raises:
+        PlanError: it is not.
+    """
+    if reason := scheduler.unavailable():
+        raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
+                        hint="use --profile local to run on this machine, or --dry-run to see the script")  # fmt: skip
 
 
 def _submission(prepared: Prepared, folder: Path, surroundings: Surroundings, lineage: Lineage) -> Submission:

@@ -43,6 +43,15 @@ def run_name(_: str) -> list[str]:
 
 
 @_quiet
+def study_name(_: str) -> list[str]:
+    """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
+    from hpcrun.actions.find import LAST, run_name
+
+    newest = make_context().studies.study_ids()[: -_MOST_RUNS - 1 : -1]
+    return [*dict.fromkeys([LAST, *(run_name(study_id) for study_id in newest)]), *newest]
+
+
+@_quiet
 def partition(incomplete: str) -> list[str]:
     """Complete a partition; of several, ``gpu,long``, the last."""
     from hpcrun.schedulers.partition_names import partition_names

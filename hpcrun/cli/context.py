@@ -22,6 +22,7 @@ from hpcrun.schedulers.protocol import Scheduler
 
 if TYPE_CHECKING:
     from hpcrun.actions.wait import Waiter
+    from hpcrun.runs.studies import StudyStore
     from hpcrun.schedulers.queue import SlurmQueue
 
 PROJECT_FOLDER = ".hpcrun"
@@ -101,6 +102,13 @@ class Context:
         said = self.env.get("HPCRUN_RUNS")
         root = Path(said).expanduser() if said else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
         return RunStore(self.cwd / root)
+
+    @cached_property
+    def studies(self) -> StudyStore:
+        """The studies, which lie in the runs folder."""
+        from hpcrun.runs.studies import StudyStore
+
+        return StudyStore(self.store.root)
 
     def scheduler(self, name: str) -> Scheduler:
         """Return the scheduler of that name, which is asked afresh each time."""

@@ -20,11 +20,13 @@ _SCRIPT_LAST = {"allow_interspersed_args": False}
 _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
+    "scale": ("hpcrun.cli.scale", _SCRIPT_LAST),
     "where": ("hpcrun.cli.where", {}),
     "status": ("hpcrun.cli.status", {}),
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),
     "metrics": ("hpcrun.cli.metrics", {}),
+    "report": ("hpcrun.cli.report", {}),
     "gpu": ("hpcrun.cli.gpu", {}),
     "shell": ("hpcrun.cli.shell", {}),
     "cancel": ("hpcrun.cli.cancel", {}),

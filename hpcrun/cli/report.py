@@ -1,31 +1,150 @@
-"""What is said at the end of a run that was waited for."""
+"""hpcrun report."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from hpcrun.cli.output import tell
-from hpcrun.views.text import harmless, one_line, time_text
+import typer
+
+from hpcrun.cli.complete import study_name
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.output import JsonOption, show, show_json, tell
+from hpcrun.cli.study import explained, list_studies
+from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.first_line import Rules
-    from hpcrun.actions.status import RunStatus
+    from hpcrun.runs.studies import Study
+    from hpcrun.scaling.points import Point
+
+_SHOWN = 8
 
 
-def report_end(item: RunStatus, folder: Path, *, quiet: bool, rules: Rules) -> None:
-    """Say how a run ended, and for a failed one which rank failed first, its last words, and what explain says."""
-    from hpcrun.actions.first_line import EXPLAINED, first_line
-    from hpcrun.actions.wait import find_failure
+def report(
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="STUDY",
+            help="Studies by id, name or 'last'; without any, they are listed.",
+            show_default=False,
+            autocompletion=study_name,
+        ),
+    ] = None,
+    from_csv: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from-csv",
+            metavar="FILE",
+            help="Runs from a table. Repeatable; docs/report.md has its columns.",
+            show_default=False,
+        ),
+    ] = None,
+    weak: Annotated[
+        bool | None,
+        typer.Option(
+            "--weak/--strong",
+            help="The work grew with the GPUs, or stayed the same; by default as the study says.",
+            show_default=False,
+        ),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        typer.Option(
+            "--warmup",
+            metavar="N",
+            help="First epochs of a run that do not count; by default as the study says, or 1.",
+            show_default=False,
+        ),
+    ] = None,
+    min_efficiency: Annotated[
+        str,
+        typer.Option(
+            "--min-efficiency", metavar="PERCENT", help="What added GPUs must bring to be worth asking for: 70, 70%."
+        ),
+    ] = "70",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder to write; by default report-NAME.", show_default=False),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write into a folder that has other files too; they stay.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how a training scales, why, and how many GPUs to ask for: as text, tables and figures in a folder."""
+    from hpcrun.actions.report import make_report, read_tables
+    from hpcrun.actions.report_folder import check_folder, save_report
+    from hpcrun.actions.study_report import study_options, study_remarks
+    from hpcrun.views.report.document import report_json
+    from hpcrun.views.report.files import report_files
+    from hpcrun.views.report.text import report_text
 
-    status = item.status
-    failure = None if status.state == "COMPLETED" else find_failure(folder)
-    if failure:
-        rank = failure.rank
-        tell([f"hpcrun: rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}; it said:"])
-        tell(f"  {line}" for line in harmless(failure.last_lines).splitlines())
-    if not quiet:
-        reason = f" ({status.reason})" if status.reason else ""
-        tell([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
-    if status.state in EXPLAINED and (line := first_line(item, rules(), known=True)):
-        tell([one_line(f"hpcrun: {line}")])
+    context = make_context()
+    if not (studies or from_csv):
+        list_studies(context, as_json=as_json)
+        tell(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
+        return
+    named = _find(studies or [], context)
+    name = "-".join(dict.fromkeys([*(study.name for study in named), *(path.stem for path in from_csv or ())]))
+    folder = out or Path(f"report-{name}")
+    check_folder(folder, force=force)
+    share = _share(min_efficiency)
+    options = study_options(named, name=name, weak=weak, warmup=warmup, min_efficiency=share)
+    table = read_tables(from_csv or [])
+    points = (*_measured(named, context), *table.points)
+    result = make_report(points, options, claims=table.claims, remarks=(*study_remarks(named), *table.remarks))
+    files = report_files(result)
+    save_report(folder, files.contents)
+    if as_json:
+        show_json({**report_json(result), "folder": str(folder), "files": sorted(files.contents)})
+        return
+    show([*report_text(result, missing=files.missing, most=_SHOWN)])
+    tell([f"written  {folder}: {', '.join(sorted(files.contents))}"])
+
+
+def _find(words: list[str], context: Context) -> list[Study]:
+    from hpcrun.actions.study import find_study
+    from hpcrun.actions.study_report import side_by_side
+
+    found = [find_study(word, context.studies) for word in dict.fromkeys(words)]
+    tell(item.note for item in found if item.note)
+    return side_by_side([item.study for item in found])
+
+
+def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:
+    """Return what the runs of studies measured.
+
+    Where the scheduler does not answer, that is said, and runs are as they were last known.
+    """
+    if not studies:
+        return ()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from hpcrun.actions.metrics import profile_patterns
+    from hpcrun.actions.study_points import read_points
+
+    def patterns(profile: str) -> dict[str, str]:
+        of_profile, remark = profile_patterns(profile, tuple(context.profile_layers.values()))
+        tell([remark] if remark else [])
+        return {**of_profile, **context.config.metrics}
+
+    measured = read_points(
+        studies,
+        place=context.studies,
+        store=context.store,
+        schedulers=context.scheduler,
+        host=context.host,
+        now_s=context.now_s(),
+        patterns=patterns,
+        explained=explained(context),
+    )
+    tell([f"hpcrun: {measured.away.message}"] if measured.away else [])
+    return measured.points
+
+
+def _share(text: str) -> float:
+    """Read per cent as a part of 1."""
+    try:
+        return float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise UsageError(f"--min-efficiency {text!r} is not a number of per cent", hint="--min-efficiency 70") from None

@@ -108,7 +108,7 @@ def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepare
         given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
     profile = given.pop("profile", None) or run.profile_file or run.profile
     # the runs folder stays the one that the run was found in
-    env = {**same_python(run, context.env), "HPCRUN_RUNS": str(context.store.root)}
-    there = Context(env, folder_of(run))
+    env = {**same_python(run.plan.get("python") or {}, context.env), "HPCRUN_RUNS": str(context.store.root)}
+    there = Context(env, folder_of(run.cwd, run.run_id))
     request = {**repeated(run, given, context.env), "profile": profile}
     return prepare_job(request, there), there

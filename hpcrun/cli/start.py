@@ -93,8 +93,10 @@ def show_dry_run(prepared: Prepared, *, as_json: bool) -> None:
         write(prepared.script.text)
 
 
-def submit_one(prepared: Prepared, context: Context, lineage: Lineage, output_dir: Path | None) -> SubmitResult:
-    """Submit one job."""
+def submit_one(
+    prepared: Prepared, context: Context, lineage: Lineage, output_dir: Path | None, run_id: str | None = None
+) -> SubmitResult:
+    """Submit one job, under a new id where it has none."""
     from hpcrun.actions.submit import submit
 
     return submit(
@@ -102,7 +104,7 @@ def submit_one(prepared: Prepared, context: Context, lineage: Lineage, output_di
         store=context.store,
         scheduler=context.scheduler(prepared.plan.scheduler),
         surroundings=context.surroundings,
-        run_id=context.new_run_id(prepared.plan.name),
+        run_id=run_id or context.new_run_id(prepared.plan.name),
         now_s=context.now_s(),
         output_dir=None if output_dir is None else context.cwd / output_dir.expanduser(),
         lineage=lineage,

@@ -18,6 +18,7 @@ from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 if TYPE_CHECKING:
     from hpcrun.actions.prepare import Prepared
     from hpcrun.actions.submit import SubmitResult
+    from hpcrun.job.request import JobRequest
 
 _NOW = "What happens now"
 
@@ -137,11 +138,20 @@ def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
     Raises:
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
+    request, profile = read_job(asked, context)
+    return prepare_request(request, profile, context)
+
+
+def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
+    """Return the request that was typed, and the name of its profile.
+
+    Raises:
+        UsageError: a value cannot be read, or nothing says which profile.
+    """
     # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.prepare import choose_profile, prepare
+    from hpcrun.actions.prepare import choose_profile
     from hpcrun.job.request import read_request
-    from hpcrun.schedulers.machine import this_machine
 
     profile = asked.pop("profile")
     # a list that was not given is None from typer, and empty in the request
@@ -153,7 +163,19 @@ def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
     surroundings = context.surroundings
     tell(surroundings.warnings)
     name = choose_profile(profile, surroundings, context.scheduler("slurm").unavailable())
-    return prepare(read_request(said), name, surroundings, lambda: this_machine(context.env))
+    return read_request(said), name
+
+
+def prepare_request(request: JobRequest, profile: str, context: Context) -> Prepared:
+    """Decide everything about a job.
+
+    Raises:
+        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+    """
+    from hpcrun.actions.prepare import prepare
+    from hpcrun.schedulers.machine import this_machine
+
+    return prepare(request, profile, context.surroundings, lambda: this_machine(context.env))
 
 
 def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow: bool, as_json: bool) -> None:
@@ -166,7 +188,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
     from hpcrun.actions.logs import LogChoice, follow_logs
     from hpcrun.actions.rules import load_rules
     from hpcrun.cli.log_output import print_finished, print_stream
-    from hpcrun.cli.report import report_end
+    from hpcrun.cli.run_end import report_end
     from hpcrun.views.plan import submitted_json
 
     run = result.run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -14,6 +14,8 @@ Parameters = tuple[tuple[str, str], ...]
 """The parameters of one element: name and value, in the order in which they are handed to the script."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+# {{name}} is {name} untouched; anything else in braces, such as JSON, is the script's own
+_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _INDICES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 
 
@@ -131,3 +133,33 @@ def index_ranges(indices: Iterable[int]) -> str:
 def parameters_text(row: Parameters) -> str:
     """Return the parameters of an element for a person: ``lr=1e-3 model=small``."""
     return " ".join(f"{name}={value}" for name, value in row)
+
+
+def has_place(word: str) -> bool:
+    """Return whether an argument has a ``{name}`` or a ``{{name}}``."""
+    return _PLACE.search(word) is not None
+
+
+def fill_places(
+    words: Sequence[str], values: Mapping[str, str], unknown: Callable[[str], Exception]
+) -> tuple[tuple[str, ...], set[str]]:
+    """Put values where arguments have ``{name}``; ``{{name}}`` becomes ``{name}``.
+
+    Args:
+        unknown: what to raise for a name that has no value.
+
+    Returns:
+        The arguments, and the names that stood in them.
+    """
+    used: set[str] = set()
+
+    def value(match: re.Match[str]) -> str:
+        literal, name = match.groups()
+        if literal:
+            return f"{{{literal}}}"
+        if name not in values:
+            raise unknown(name)
+        used.add(name)
+        return values[name]
+
+    return tuple(_PLACE.sub(value, word) for word in words), used

@@ -121,7 +121,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     local_gpus, gpu_note = share_gpus(profile, shape, machine)
     check_gpus(sweep, local_gpus)
     requeue = None if request.preflight == "only" else decide_requeue(request, profile)
-    name = check_job_name(request.name) if request.name else job_name_from(_stem(request))
+    name = name_of(request)
     directives: Directives = {}
     if profile.scheduler == "slurm":
         directives = {"job-name": name, **_profile_directives(profile, shape, cpus, memory_mb, walltime_s)}
@@ -173,8 +173,11 @@ def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
     return tuple((name, rate) for name, rate in rates.items() if rate)
 
 
-def _stem(request: JobRequest) -> str:
-    return request.script.rpartition(".")[2] if request.module else PurePath(request.script).stem
+def name_of(request: JobRequest) -> str:
+    """Return the name of a job: the one that was asked for, else its script's."""
+    if request.name:
+        return check_job_name(request.name)
+    return job_name_from(request.script.rpartition(".")[2] if request.module else PurePath(request.script).stem)
 
 
 def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:

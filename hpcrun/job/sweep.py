@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.errors import PlanError, UsageError, nearest
-from hpcrun.job.parameters import Parameters, index_ranges
+from hpcrun.job.parameters import Parameters, fill_places, has_place, index_ranges
 from hpcrun.job.request import JobRequest
 
-# {{name}} is {name} untouched; anything else in braces, such as JSON, is the script's own
-_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.quoting
 
 
@@ -60,7 +57,7 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
             raise UsageError(
                 f"--elements: there is no element {index}", hint=f"the elements are 0 to {len(request.sweep) - 1}"
             )
-    placed = [bool(_PLACE.search(argument)) for argument in request.args]
+    placed = [has_place(argument) for argument in request.args]
     fixed = placed.index(True) if any(placed) else len(placed)
     common, rest = request.args[:fixed], request.args[fixed:]
     arguments = tuple(_arguments(rest, index, dict(row)) for index, row in enumerate(request.sweep))
@@ -72,20 +69,8 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
 
 
 def _arguments(rest: Sequence[str], index: int, row: Mapping[str, str]) -> tuple[str, ...]:
-    used: set[str] = set()
-
-    def value(match: re.Match[str]) -> str:
-        literal, name = match.groups()
-        if literal:
-            return f"{{{literal}}}"
-        if name == "element":
-            return str(index)
-        if name not in row:
-            raise _unknown(name, index, row)
-        used.add(name)
-        return row[name]
-
-    placed = [_PLACE.sub(value, argument) for argument in rest]
+    values = {**row, "element": str(index)}
+    placed, used = fill_places(rest, values, lambda name: _unknown(name, index, row))
     added = [word for name, text in row.items() if name not in used for word in (f"--{name}", text)]
     return (*placed, *added)
 

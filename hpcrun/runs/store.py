@@ -21,6 +21,7 @@ from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, salv
 from hpcrun.runs.rights import ELSEWHERE, check_parent, check_private, danger_in, private_hint
 
 ACTIVE = "active"
+STUDIES = "studies"
 SCRIPT = "script.sh"
 BATCH_LOG = "batch.log"
 SBATCH_ERR = "sbatch.err"
@@ -59,7 +60,7 @@ class RunStore:
             UnsafeFolderError: another user could have changed them.
         """
         check_private(self.root)
-        return [name for name in _names(self.root) if name != ACTIVE and not name.startswith(".")]
+        return [name for name in _names(self.root) if name not in (ACTIVE, STUDIES) and not name.startswith(".")]
 
     def active_ids(self) -> list[str]:
         """Return the ids of the runs that are not over, oldest first."""
@@ -88,7 +89,7 @@ class RunStore:
         parent = elsewhere or self.root
         folder, aside = parent / run.run_id, parent / f".{run.run_id}"
         link, marker = self.folder(run.run_id), self.root / ACTIVE / run.run_id
-        with _writing(parent), ExitStack() as undo:
+        with writing(parent), ExitStack() as undo:
             for needed in (self.root, parent, marker.parent):  # each by itself: mkdir makes parents by the umask
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_private(self.root)
@@ -139,7 +140,7 @@ class RunStore:
 
     def save(self, run: Run) -> None:
         """Replace a run's record."""
-        with _writing(self.root):
+        with writing(self.root):
             replace_file(self.folder(run.run_id) / "run.json", run_to_json(run))
 
     def is_own_folder(self, run_id: str) -> bool:
@@ -162,7 +163,7 @@ class RunStore:
         folder = self.folder(run_id)
         real = folder.resolve()
         aside = real.with_name(f".{run_id}.gone")
-        with _writing(real.parent):
+        with writing(real.parent):
             if folder.is_symlink():  # first: a link to nothing would be a run that cannot be read
                 folder.unlink()
             with suppress(FileNotFoundError):
@@ -233,7 +234,12 @@ def _names(folder: Path) -> list[str]:
 
 
 @contextmanager
-def _writing(root: Path) -> Iterator[None]:
+def writing(root: Path) -> Iterator[None]:
+    """Turn what the disk refuses into a message.
+
+    Raises:
+        PlanError: it refused.
+    """
     try:
         yield
     except OSError as error:

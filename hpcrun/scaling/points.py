@@ -50,6 +50,7 @@ class Point:
         rank_samples: how many each rank had in one epoch, in order of rank.
         parameters: of the model.
         problem: in one line, what keeps it out of the table; "" for nothing.
+        speedup: over the smallest size, where a published table says no more than that.
     """
 
     gpus: int
@@ -67,3 +68,4 @@ class Point:
     rank_samples: tuple[int, ...] = ()
     parameters: int | None = None
     problem: str = ""
+    speedup: float | None = None

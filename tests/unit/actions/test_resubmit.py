@@ -63,5 +63,5 @@ def test_a_secret_comes_from_here() -> None:
 def test_the_python_environment_is_the_runs() -> None:
     python = {"executable": "/v/bin/python", "prefix": "/v", "variable": "VIRTUAL_ENV"}
     env = {"CONDA_PREFIX": "/c", "VIRTUAL_ENV": "/other", "A": "1"}
-    assert same_python(run(plan={"python": python}), env) == {"A": "1", "VIRTUAL_ENV": "/v"}
-    assert same_python(run(plan={"python": {**python, "prefix": None}}), env) == {"A": "1"}
+    assert same_python(python, env) == {"A": "1", "VIRTUAL_ENV": "/v"}
+    assert same_python({**python, "prefix": None}, env) == {"A": "1"}

@@ -1,0 +1,80 @@
+"""Saving a report's files: all of them or none, and never over what somebody else wrote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpcrun.errors import PlanError
+
+MARK = ".hpcrun-report"
+"""Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder with files that no report wrote, before any work is done.
+
+    Raises:
+        PlanError: it has such files and ``force`` was not given, or it is no folder.
+    """
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise PlanError(f"{folder} is not a folder", hint="choose another one with --out DIR")
+    others = _others(folder)
+    if others and not force:
+        raise PlanError(
+            f"{folder} has files that no report wrote: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
+            hint="choose another folder with --out DIR, or write beside them with --force",
+        )
+
+
+def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a report.
+
+    A new folder, or one that a report wrote, is put in its place whole. In one with other files the report's are
+    replaced one by one, and the others stay.
+
+    Raises:
+        PlanError: they cannot be written.
+    """
+    folder = folder.resolve()
+    marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+            fresh, old = Path(name, "new"), Path(name, "old")
+            fresh.mkdir()
+            for each, content in marked.items():
+                (fresh / each).write_bytes(content)
+            if folder.exists() and _others(folder):
+                for each in marked:
+                    os.replace(fresh / each, folder / each)
+            else:
+                _swap(fresh, folder, old)
+    except OSError as error:
+        raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
+
+
+def _swap(fresh: Path, folder: Path, old: Path) -> None:
+    if folder.exists():
+        shutil.copymode(folder, fresh)
+        folder.rename(old)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
+
+
+def _others(folder: Path) -> list[str]:
+    """Return what lies in a folder and no report wrote."""
+    try:
+        own = {MARK, *(folder / MARK).read_text("utf-8").splitlines()}
+    except (OSError, UnicodeDecodeError):
+        own = set()
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in own)

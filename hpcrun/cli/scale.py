@@ -1,0 +1,198 @@
+"""hpcrun scale."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hpcrun.cli.complete import study_name
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.options import takes_job_options
+from hpcrun.cli.output import JsonOption, tell
+from hpcrun.cli.study import list_studies, resume_study, show_plan, submit_study
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.scale import Job
+    from hpcrun.runs.studies import Study
+    from hpcrun.scaling.sizes import Design
+
+_STUDY, _NOW = "The study", "What happens now"
+_SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
+_OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
+
+
+@takes_job_options(without=(*_SET_BY_SIZE, *_OF_SWEEPS))
+def scale(
+    asked: dict[str, Any],
+    script: Annotated[
+        str | None,
+        typer.Argument(metavar="SCRIPT", help="A .py file, a module with -m, or any program.", show_default=False),
+    ] = None,
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS",
+            help="The script's own; {batch_size}, {gpus} and others stand for each run's values.",
+            show_default=False,
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            "--gpus",
+            "-G",
+            metavar="[TYPE:]1,2,4",
+            help="GPUs of each run, all its nodes together.",
+            rich_help_panel=_STUDY,
+            show_default=False,
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="1,2,4",
+            help="Without GPUs: the ranks of each run, on CPUs.",
+            rich_help_panel=_STUDY,
+            show_default=False,
+        ),
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            "--nodes",
+            "-N",
+            metavar="1,1,2",
+            help="Nodes of each run, or one number for all; by default as few as hold the GPUs.",
+            rich_help_panel=_STUDY,
+            show_default=False,
+        ),
+    ] = None,
+    weak: Annotated[
+        bool,
+        typer.Option(
+            "--weak/--strong",
+            help="Keep the batch of each GPU, or that of all GPUs together.",
+            rich_help_panel=_STUDY,
+        ),
+    ] = False,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size",
+            metavar="N",
+            help="What {batch_size} is: of all GPUs, with --weak of each.",
+            rich_help_panel=_STUDY,
+            show_default=False,
+        ),
+    ] = None,
+    lr: Annotated[
+        str | None,
+        typer.Option(
+            "--lr",
+            metavar="RATE",
+            help="What {lr} is for that batch; it grows as the batch does.",
+            rich_help_panel=_STUDY,
+            show_default=False,
+        ),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option("--repeat", metavar="N", help="Runs of each size.", rich_help_panel=_STUDY)
+    ] = 1,
+    warmup: Annotated[
+        int,
+        typer.Option(
+            "--warmup", metavar="N", help="Epochs at the beginning that do not count.", rich_help_panel=_STUDY
+        ),
+    ] = 1,
+    dataset: Annotated[
+        str,
+        typer.Option("--dataset", metavar="NAME", help="What {dataset} is, for a report.", rich_help_panel=_STUDY),
+    ] = "",
+    chain: Annotated[
+        bool | None,
+        typer.Option(
+            "--chain/--parallel",
+            help="Start each run when the one before is over, so that they do not disturb each other; "
+            "by default only where there is no Slurm.",
+            rich_help_panel=_STUDY,
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="STUDY",
+            help="Submit what is missing of a study, and show its runs.",
+            rich_help_panel=_NOW,
+            show_default=False,
+            autocompletion=study_name,
+        ),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies.", rich_help_panel=_NOW)] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show all runs and one script, submit nothing.", rich_help_panel=_NOW),
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Stay until all are over; exit with 0, or 7 if one failed.", rich_help_panel=_NOW),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a training at several sizes, to measure what more GPUs bring; hpcrun report shows it.
+
+    hpcrun's options stand before SCRIPT; all that follows is the script's own.
+    """
+    context = make_context()
+    if listing:
+        list_studies(context, as_json=as_json)
+        return
+    if resume is not None:
+        if script is not None or gpus or ranks:
+            raise UsageError("--resume takes no SCRIPT and no sizes: the study has them", hint="hpcrun scale --list")
+        resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
+        return
+    if script is None:
+        raise UsageError("there is no SCRIPT", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
+    from hpcrun.scaling.sizes import Workload, read_design
+
+    workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
+    design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
+    tell([f"note: {remark}"] if remark else [])
+    study, jobs = _plan({**asked, "script": script, "args": args or []}, design, context, chain=chain)
+    if dry_run:
+        show_plan(study, jobs, as_json=as_json)
+    else:
+        submit_study(study, jobs, context, None, wait=wait, as_json=as_json)
+
+
+def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None) -> tuple[Study, list[Job]]:
+    """Decide everything about a study, before anything is recorded.
+
+    Raises:
+        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+    """
+    from hpcrun.actions.new_run import profile_file
+    from hpcrun.actions.scale import new_study, prepare_points
+    from hpcrun.cli.submit import prepare_request, read_job
+    from hpcrun.profiles.load import load_profile
+
+    request, name = read_job(asked, context)
+    loaded = load_profile(name, context.surroundings.profile_folders)
+    study, template = new_study(
+        request,
+        design,
+        loaded.profile,
+        new_id=context.new_run_id,
+        created_s=context.now_s(),
+        profile=profile_file(loaded, context.surroundings) or name,
+        cwd=str(context.cwd),
+        one_by_one=loaded.profile.scheduler == "local" if chain is None else chain,
+    )
+    jobs = prepare_points(study, template, study.points, lambda request: prepare_request(request, name, context))
+    return replace(study, python=asdict(jobs[0].prepared.plan.python)), jobs

@@ -1,0 +1,175 @@
+"""The record of a scaling study: which runs it is made of. Below the runs folder, in ``studies/<id>/study.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcrun.errors import HpcrunError, NotFoundError
+from hpcrun.runs.rights import check_private
+from hpcrun.runs.store import STUDIES, replace_file, writing
+
+SCHEMA = 1
+RECORD, CACHE = "study.json", "points.json"
+
+
+class DamagedStudyError(HpcrunError):
+    """A study whose record cannot be read; its runs are as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPoint:
+    """One run of a study.
+
+    Attributes:
+        gpus: of the whole job; its ranks where the study counts those.
+        repeat: from 1.
+        run_id: chosen before the run is made, so that one which was made and not noted is found.
+        batch_size: of all ranks together; None where the study knows none.
+        submitted: the run was made.
+        problem: why it was not, in one line; empty where nothing was tried or nothing was wrong.
+    """
+
+    gpus: int
+    nodes: int
+    repeat: int
+    run_id: str
+    batch_size: int | None = None
+    submitted: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study as it was asked for, and its runs.
+
+    Attributes:
+        study_id: as a run's id: ``YYYYMMDD-HHMMSS-name-xxxx``.
+        created_s: seconds since the epoch.
+        unit: what its sizes count.
+        gpu_type: of all its runs, where it was named.
+        scaling: strong keeps the global batch, weak the batch of each GPU.
+        batch_size, lr: as they were asked for, the learning rate as it was typed.
+        warmup: how many epochs of each run a report leaves out.
+        one_by_one: a run starts when the one before is over.
+        profile: name or path.
+        cwd: the folder it was submitted from.
+        python: the environment its runs have, as in a run's plan.
+        request: of every run, as typed, with its places for the values of each; secrets are masked.
+    """
+
+    study_id: str
+    name: str
+    created_s: float
+    profile: str
+    cwd: str
+    unit: Literal["GPUs", "ranks"] = "GPUs"
+    gpu_type: str | None = None
+    scaling: Literal["strong", "weak"] = "strong"
+    batch_size: int | None = None
+    lr: str | None = None
+    dataset: str = ""
+    warmup: int = 1
+    one_by_one: bool = False
+    python: dict[str, Any] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
+    points: tuple[StudyPoint, ...] = ()
+
+
+def study_to_json(study: Study) -> str:
+    """Return the text of ``study.json``."""
+    return json.dumps({"schema": SCHEMA, **asdict(study)}, indent=1) + "\n"
+
+
+def study_from_json(text: str) -> Study:
+    """Read ``study.json``.
+
+    Raises:
+        ValueError: it is damaged, or was written by a later hpcrun.
+    """
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
+        raise ValueError("not a study, or written by another version of hpcrun")
+    try:
+        return Study(**{**data, "points": tuple(StudyPoint(**point) for point in data["points"])})
+    except (KeyError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyStore:
+    """The studies below one runs folder.
+
+    Attributes:
+        runs: the runs folder.
+    """
+
+    runs: Path
+
+    def folder(self, study_id: str) -> Path:
+        """Return the folder of a study."""
+        return self.runs / STUDIES / study_id
+
+    def study_ids(self) -> list[str]:
+        """Return the ids of all studies, oldest first.
+
+        Raises:
+            UnsafeFolderError: another user could have changed them.
+        """
+        check_private(self.runs)
+        check_private(self.runs / STUDIES)
+        with writing(self.runs), suppress(FileNotFoundError):
+            return sorted(name for name in os.listdir(self.runs / STUDIES) if not name.startswith("."))
+        return []
+
+    def load(self, study_id: str) -> Study:
+        """Read a study's record.
+
+        Raises:
+            NotFoundError: there is no such study.
+            DamagedStudyError: its record cannot be read.
+            UnsafeFolderError: another user could have written it.
+        """
+        folder = self.folder(study_id)
+        check_private(folder)
+        try:
+            study = study_from_json((folder / RECORD).read_text("utf-8"))
+            if study.study_id != study_id:  # a copied folder: what is done to it would be done to the other
+                raise ValueError(f"it is the record of {study.study_id}")
+            return study
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no study {study_id!r}", hint="hpcrun scale --list lists them") from None
+        except (OSError, ValueError) as error:
+            raise DamagedStudyError(
+                f"{folder / RECORD} cannot be read: {error}", hint="its runs are as they are: hpcrun status"
+            ) from None
+
+    def save(self, study: Study) -> None:
+        """Write a study's record, whole: a process that is killed leaves the old one or the new one.
+
+        Raises:
+            PlanError: the runs folder cannot be written to.
+        """
+        folder = self.folder(study.study_id)
+        with writing(self.runs):
+            for needed in (self.runs, folder.parent, folder):  # each by itself: mkdir makes parents by the umask
+                needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_private(self.runs)
+            replace_file(folder / RECORD, study_to_json(study))
+
+    def load_measured(self, study_id: str) -> dict[str, Any]:
+        """Return what was kept of the runs that are over; nothing where it cannot be read."""
+        try:
+            data = json.loads((self.folder(study_id) / CACHE).read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def save_measured(self, study_id: str, measured: dict[str, Any]) -> None:
+        """Keep what was measured in the runs that are over; a full disk only means that they are read again."""
+        with suppress(OSError):
+            replace_file(self.folder(study_id) / CACHE, json.dumps(measured) + "\n", durable=False)

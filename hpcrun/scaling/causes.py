@@ -1,0 +1,157 @@
+"""Why a size falls short of the ideal: causes that were measured, the largest first, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcrun.scaling.command import Command
+from hpcrun.scaling.series import Row, Series
+from hpcrun.scaling.verdict import EXCELLENT, Advice
+
+Kind = Literal["batch", "sync", "data", "startup", "uneven"]
+NOTABLE = 0.05
+"""The least part of the time that is worth a word."""
+SMALL_BATCH = 32
+"""Samples for each GPU below which few models keep a card busy, whatever the card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A part of the time that a size loses.
+
+    Attributes:
+        share: of the time of that size, 0 to 1.
+        evidence: the number that was measured, in words.
+        advice: what to do, in words.
+        command: what to type to try it; SCRIPT is the training script with its arguments.
+    """
+
+    kind: Kind
+    share: float
+    evidence: str
+    advice: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why one size falls short.
+
+    Attributes:
+        row: the size.
+        causes: the largest share first.
+        unknown: what was not measured, and what would have to be noted for it.
+    """
+
+    row: Row
+    causes: tuple[Cause, ...]
+    unknown: tuple[str, ...]
+
+
+def diagnose_series(series: Series, advice: Advice, command: Command) -> Diagnosis | None:
+    """Return why the first size that is not worth its GPUs is not, or else the largest; None where that is excellent.
+
+    Args:
+        command: the study's own, for those that are proposed.
+    """
+    base, row = series.rows[0], advice.next_step.row if advice.next_step else series.sizes[-1]
+    if row is base or row.efficiency >= EXCELLENT:
+        return None
+    found = [judge(row, base, command) for judge in _JUDGES]
+    causes = [cause for cause in found if isinstance(cause, Cause) and cause.share >= NOTABLE]
+    unknown = tuple(cause for cause in found if isinstance(cause, str))
+    return Diagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
+
+
+def _batch(row: Row, base: Row, command: Command) -> Cause | str | None:
+    """Judge the batch of a GPU: what it loses is all that waiting for data and for other ranks does not explain.
+
+    A fixed batch that is divided among more GPUs gives each less to do in a step, while what a step costs besides, its
+    kernel launches and its synchronisation, stays.
+    """
+    if row.batch_size is None:
+        return "the batch per GPU (batch_size)"
+    each = row.batch_size / row.gpus
+    before = base.batch_size / base.gpus if base.batch_size else each
+    if each >= before and each >= SMALL_BATCH:
+        return None
+    lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
+    batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
+    shrunk = f", {_number(before)} at {base.gpus}" if before != each else ""
+    return Cause(
+        "batch",
+        lost,
+        f"the batch of {row.batch_size} is {_number(each)} for each of {row.gpus} GPUs{shrunk}",
+        "give each GPU more to do in a step, and raise the learning rate with the batch",
+        command.scale((base.gpus, row.gpus), batch_size=batch),
+    )
+
+
+def _sync(row: Row, _base: Row, command: Command) -> Cause | str | None:
+    if row.shares.sync is None:
+        return "communication (sync_s of an epoch)"
+    return Cause(
+        "sync",
+        row.shares.sync,
+        f"synchronising the ranks takes {_percent(row.shares.sync)} of an epoch",
+        "synchronise less often (accumulate gradients), use fewer nodes, and check the fabric",
+        command.preflight(row.gpus, row.nodes),
+    )
+
+
+def _data(row: Row, base: Row, command: Command) -> Cause | str | None:
+    if row.shares.data is None:
+        return "data loading (data_s of an epoch)"
+    return Cause(
+        "data",
+        row.shares.data,
+        f"waiting for data takes {_percent(row.shares.data)} of an epoch",
+        "load with more workers that stay (num_workers, persistent_workers), on more CPUs",
+        command.scale((base.gpus, row.gpus), options="--cpus-per-gpu 8", args="--num-workers 8"),
+    )
+
+
+def _startup(row: Row, base: Row, command: Command) -> Cause | str | None:
+    if row.shares.startup is None:
+        return "launch overhead (startup_s and total_s)"
+    return Cause(
+        "startup",
+        row.shares.startup,
+        f"{_percent(row.shares.startup)} of the run is over before the first epoch begins",
+        "train longer in one job, or with fewer GPUs",
+        command.scale((base.gpus, row.gpus), args="--epochs 20"),
+    )
+
+
+def _uneven(row: Row, base: Row, command: Command) -> Cause | str | None:
+    counts = row.points[0].rank_samples
+    batch = row.batch_size
+    if batch is not None and batch % row.gpus and not counts:
+        rank = -(-batch // row.gpus)
+        share, evidence = 1 - batch / (rank * row.gpus), f"a batch of {batch} does not divide by {row.gpus} GPUs"
+    elif row.shares.idle is None:
+        return None if batch is not None else "uneven batches (rank_samples)"
+    else:
+        share = row.shares.idle
+        evidence = f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
+    even = max(1, round((batch or row.gpus) / row.gpus)) * row.gpus
+    return Cause(
+        "uneven",
+        share,
+        evidence,
+        "give all ranks as many samples: a batch that divides by the GPUs, a DistributedSampler, drop_last",
+        command.scale((base.gpus, row.gpus), batch_size=even),
+    )
+
+
+_JUDGES: tuple[Callable[[Row, Row, Command], Cause | str | None], ...] = (_batch, _sync, _data, _startup, _uneven)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,53 @@
+"""The commands that a report proposes: the study again, with one thing different."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hpcrun.scaling.sizes import BATCH_PLACES
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """``hpcrun scale`` as it would be typed again.
+
+    Attributes:
+        script: with its arguments, quoted for a shell.
+        sizes: the option that names the sizes.
+        profile: the option that names the profile, quoted; "" where none is known.
+        options: its other options, quoted, without the batch size.
+        batch_size: which it was given, for the places that the arguments have for it.
+        weak: that is the batch of each GPU.
+    """
+
+    script: str = "SCRIPT"
+    sizes: str = "--gpus"
+    profile: str = ""
+    options: str = ""
+    batch_size: int | None = None
+    weak: bool = False
+
+    def scale(self, gpus: Iterable[int], *, batch_size: int | None = None, options: str = "", args: str = "") -> str:
+        """Return the command for some sizes.
+
+        Args:
+            batch_size: of all GPUs of the last size together, where it is to be another.
+            options, args: what is added for hpcrun, and for the script.
+        """
+        sizes = list(gpus)
+        batch = self.batch_size
+        if batch_size is not None:
+            batch = max(1, batch_size // sizes[-1]) if self.weak else batch_size
+        if any(place in self.script for place in BATCH_PLACES):
+            options = f"{options} --batch-size {batch}"
+        elif batch_size is not None:
+            args = f"--batch-size {batch} {args}"
+        listed = ",".join(map(str, sizes))
+        words = ("hpcrun scale", self.profile, self.sizes, listed, self.options, options.strip(), self.script, args)
+        return " ".join(word.strip() for word in words if word)
+
+    def preflight(self, gpus: int, nodes: int) -> str:
+        """Return the command that checks the nodes and GPUs of such a run."""
+        spread = f"--nodes {nodes}" if nodes > 1 else ""
+        return " ".join(word for word in ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread) if word)

@@ -1,0 +1,251 @@
+"""Laws of scaling fitted to a series: the serial fraction, what communication costs, and the next two doublings.
+
+All three laws are linear in coefficients that cannot be negative, so a fit is least squares over the few choices of
+which of them are zero. With N GPUs, and times and throughputs over those of the smallest size:
+
+* Amdahl (1967), strong scaling: ``time = a + b/N``, so that ``S(N) = 1/(s + (1−s)/N)`` with ``s = a/(a+b)``.
+* Gustafson (1988), weak scaling: ``throughput = a + b·N``, so that ``S(N) = N − s(N−1)`` with ``s = a/(a+b)``.
+* Communication (Gunther's universal scalability law, 1993): Amdahl's time, and ``c·(N−1)``: what each further GPU adds,
+  as the 2(N−1) latencies of a ring all-reduce do (Patarasuk & Yuan 2009). The ring's other part, ``2(N−1)/N`` of the
+  bytes, is a constant minus a multiple of 1/N, which no fit can tell from Amdahl's two terms. In a weak study the time
+  per unit of work of a GPU is ``a + c·(N−1)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from hpcrun.scaling.series import Row, Series
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+Law = Literal["amdahl", "gustafson", "communication"]
+FEWEST_SIZES = 3
+"""With fewer sizes a law goes through all of them, and how far off it is cannot be known."""
+FAR_OFF = 0.15
+"""A law whose sizes lie further off than this, relative, says nothing about the next ones."""
+_DRAWS = 1000
+_LEVEL = (2.5, 97.5)
+_SEED = 20_260_101  # any: the same numbers must give the same report
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its 95 % interval; None where there are too few sizes for one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a law expects of a size that was not run."""
+
+    gpus: int
+    speedup: Estimate
+    efficiency: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A law fitted to a series.
+
+    Attributes:
+        serial: fraction of the work of one GPU that does not become faster; None where the law has none.
+        communication: what each further GPU adds, as a fraction of the time of one; None where the law has no such
+            term.
+        error: root mean square of the relative differences between the law and the sizes.
+        sizes: how many numbers of GPUs it was fitted to.
+        predictions: of the next two doublings.
+        peak: the number of GPUs with which the law is fastest; None where more are always faster.
+    """
+
+    law: Law
+    serial: Estimate | None
+    communication: Estimate | None
+    error: float
+    sizes: int
+    predictions: tuple[Prediction, ...]
+    peak: int | None = None
+
+    @property
+    def describes(self) -> bool:
+        """Whether the sizes follow the law."""
+        return self.error <= FAR_OFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a law reads: its terms at so many GPUs, and what they add up to for a speed-up."""
+
+    terms: Callable[[Array], list[Array]]
+    total: Callable[[Array, Array], Array]
+    """(speed-up, N over the smallest) → what the terms add up to; it is its own inverse in the first argument."""
+    serial: bool
+    communication: bool
+
+
+_STRONG: dict[Law, _Shape] = {
+    "amdahl": _Shape(lambda n: [n**0, 1 / n], lambda speedup, _: 1 / speedup, serial=True, communication=False),
+    "communication": _Shape(
+        lambda n: [n**0, 1 / n, n - 1], lambda speedup, _: 1 / speedup, serial=True, communication=True
+    ),
+}
+_WEAK: dict[Law, _Shape] = {
+    "gustafson": _Shape(lambda n: [n**0, n], lambda speedup, _: speedup, serial=True, communication=False),
+    "communication": _Shape(
+        lambda n: [n**0, n - 1], lambda speedup, growth: growth / speedup, serial=False, communication=True
+    ),
+}
+
+
+def fit_series(series: Series) -> tuple[Fit, ...]:
+    """Return the laws that the series has sizes enough for: two of them for two coefficients, three for three."""
+    rows = series.sizes
+    shapes = _WEAK if series.weak else _STRONG
+    return tuple(_fit(law, shape, rows) for law, shape in shapes.items() if len(rows) >= _coefficients(shape))
+
+
+def best_fit(fits: Sequence[Fit]) -> Fit | None:
+    """Return the law to predict by: the one with communication where that is surely there, else the simple one."""
+    found = {fit.law: fit for fit in fits}
+    simple = found.get("amdahl") or found.get("gustafson")
+    full = found.get("communication")
+    surely = full and full.communication and (full.communication.low or 0) > 0
+    return full if surely or simple is None else simple
+
+
+def _coefficients(shape: _Shape) -> int:
+    import numpy as np
+
+    return len(shape.terms(np.ones(1)))
+
+
+def _fit(law: Law, shape: _Shape, rows: Sequence[Row]) -> Fit:
+    import numpy as np
+
+    gpus = np.array([row.gpus for row in rows], dtype=float)
+    target = shape.total(np.array([row.speedup.mean for row in rows]), gpus / gpus[0])
+    design = np.stack(shape.terms(gpus), axis=1)
+    # every size counts the same, whatever its time: relative differences are what is squared
+    found = _least_squares(design / target[:, None], np.ones((len(rows), 1)))
+    residual = (design @ found)[:, 0] / target - 1
+    noise = _noise(rows, residual, design.shape[1])
+    draws = None if noise is None else _least_squares(design / target[:, None], 1 + residual[:, None] + noise.draw())
+    one = np.stack(shape.terms(np.ones(1)), axis=1)
+
+    def part(term: int) -> Estimate:
+        """What one term is of the whole at one GPU."""
+        return _estimate(_share(found, one, term)[0], None if draws is None else _share(draws, one, term))
+
+    return Fit(
+        law,
+        part(0) if shape.serial else None,
+        part(-1) if shape.communication else None,
+        float(np.sqrt(np.mean(residual**2))),
+        len(rows),
+        tuple(_prediction(shape, gpus[-1] * factor, gpus[0], found, draws) for factor in (2, 4)),
+        _peak(found[:, 0]) if shape.serial and shape.communication else None,
+    )
+
+
+def _peak(coefficients: Array) -> int | None:
+    """Return where ``a + b/N + c·(N−1)`` is least."""
+    _, parallel, communication = map(float, coefficients)
+    return max(1, round((parallel / communication) ** 0.5)) if communication > 0 else None
+
+
+def _least_squares(design: Array, targets: Array) -> Array:
+    """Return for each column of targets the coefficients, none negative, that come nearest to it."""
+    import numpy as np
+
+    terms = design.shape[1]
+    best = np.zeros((terms, targets.shape[1]))
+    error = np.sum(targets**2, axis=0)
+    for number in range(1, terms + 1):
+        for chosen in map(list, combinations(range(terms), number)):
+            found = np.linalg.pinv(design[:, chosen]) @ targets
+            error_here = np.sum((design[:, chosen] @ found - targets) ** 2, axis=0)
+            better = (found >= 0).all(axis=0) & (error_here < error)
+            best[:, better] = 0.0
+            best[np.ix_(chosen, better)] = found[:, better]
+            error = np.where(better, error_here, error)
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """How far sizes lie from a law by chance, relative, and from how many independent differences that is known."""
+
+    sigma: Array
+    freedom: int
+
+    def draw(self) -> Array:
+        """Return sizes × draws of it: normal, widened as Student's t is, for sigma is itself an estimate."""
+        import numpy as np
+
+        random = np.random.default_rng(_SEED)
+        widened = np.sqrt(self.freedom / random.chisquare(self.freedom, _DRAWS))
+        return self.sigma[:, None] * random.standard_normal((len(self.sigma), _DRAWS)) * widened
+
+
+def _noise(rows: Sequence[Row], residual: Array, terms: int) -> _Noise | None:
+    """Return the noise of the sizes' means: from the repeats or from the law's misfit, whichever is the larger.
+
+    Thousands of repeats do not make a law true that the sizes do not follow.
+    """
+    import numpy as np
+
+    if len(rows) < FEWEST_SIZES:
+        return None
+    runs = np.array([row.speedup.n for row in rows])
+    again = int(np.sum(runs - 1))
+    squares = float(np.sum([(row.speedup.n - 1) * row.speedup.deviation**2 for row in rows]))
+    repeats = _Noise(np.sqrt(squares / again / runs), again) if again else None
+    left = len(rows) - terms
+    misfit = _Noise(np.full(len(rows), np.sqrt(np.sum(residual**2) / left)), left) if left else None
+    known = [noise for noise in (misfit, repeats) if noise is not None]
+    return max(known, key=lambda noise: float(np.mean(noise.sigma)), default=None)
+
+
+def _share(coefficients: Array, one: Array, term: int) -> Array:
+    import numpy as np
+
+    whole: Array = (one @ coefficients)[0]
+    return np.divide(coefficients[term], whole, out=np.zeros_like(whole), where=whole > 0)
+
+
+def _prediction(shape: _Shape, gpus: float, smallest: float, found: Array, draws: Array | None) -> Prediction:
+    import numpy as np
+
+    terms = np.stack(shape.terms(np.array([gpus])), axis=1)
+    growth = np.array([gpus / smallest])
+
+    def speedup(coefficients: Array) -> Array:
+        return shape.total(np.maximum((terms @ coefficients)[0], 1e-9), growth)
+
+    expected = _estimate(speedup(found)[0], None if draws is None else speedup(draws))
+    return Prediction(int(gpus), expected, _scaled(expected, float(smallest / gpus)))
+
+
+def _estimate(value: float, draws: Array | None) -> Estimate:
+    import numpy as np
+
+    if draws is None:
+        return Estimate(float(value))
+    low, high = np.percentile(draws, _LEVEL)
+    # the draws lie around the law, whose own value a bound of zero can leave at their edge
+    return Estimate(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    low, high = (None if bound is None else bound * factor for bound in (estimate.low, estimate.high))
+    return Estimate(estimate.value * factor, low, high)

@@ -1,0 +1,114 @@
+"""What one run says once its warm-up is dropped, and the spread over runs of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from hpcrun.scaling.points import Epoch, Point
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A mean over repeats, with the smallest and the largest of them.
+
+    Attributes:
+        deviation: the repeats' standard deviation over their mean; 0 for a single one.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int = 1
+    deviation: float = 0.0
+
+    def scaled(self, factor: float) -> Spread:
+        """Return it in another unit."""
+        return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
+
+    def under(self, whole: float) -> Spread:
+        """Return how often each goes into a whole: the speeds that belong to times."""
+        return replace(self, mean=whole / self.mean, low=whole / self.high, high=whole / self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Where time goes, each from 0 to 1, and None where it was not measured.
+
+    Attributes:
+        data: of an epoch, waiting for data on the first rank.
+        sync: of an epoch, what the ranks' synchronisation added.
+        startup: of the run, before its first epoch began.
+        idle: of an epoch, what a rank of average size waits for the one with the most samples.
+    """
+
+    data: float | None = None
+    sync: float | None = None
+    startup: float | None = None
+    idle: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run in numbers, each None where it did not say: means over its epochs, but the last accuracy."""
+
+    point: Point
+    epoch_s: float | None
+    samples_per_s: float | None
+    accuracy: float | None
+    shares: Shares
+
+
+def measure(point: Point, warmup: int) -> Measured:
+    """Return the means of a run over its epochs, without the first ``warmup``; the last epoch always counts."""
+    epochs = point.epochs[min(warmup, max(0, len(point.epochs) - 1)) :]
+    epoch_s = mean(epoch.time_s for epoch in epochs)
+    rate = mean(epoch.samples_per_s for epoch in epochs)
+    if rate is None and epoch_s and point.samples:
+        rate = point.samples / epoch_s
+    accuracies = [epoch.accuracy for epoch in point.epochs if epoch.accuracy is not None]
+    return Measured(point, epoch_s, rate, accuracies[-1] if accuracies else None, _shares(point, epochs))
+
+
+def _shares(point: Point, epochs: Sequence[Epoch]) -> Shares:
+    timed = [epoch for epoch in epochs if epoch.time_s]
+    startup = point.startup_s / point.total_s if point.startup_s is not None and point.total_s else None
+    most = max(point.rank_samples, default=0)
+    idle = 1 - fmean(point.rank_samples) / most if most else None
+    return Shares(
+        data=mean(_part(epoch.data_s, epoch.time_s) for epoch in timed),
+        sync=mean(_part(epoch.sync_s, epoch.time_s) for epoch in timed),
+        startup=startup,
+        idle=idle,
+    )
+
+
+def _part(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those that are there."""
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Return the spread of those that are there."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return None
+    middle = fmean(there)
+    deviation = stdev(there) / middle if len(there) > 1 and middle else 0.0
+    return Spread(middle, min(there), max(there), len(there), deviation)
+
+
+def mean_shares(shares: Sequence[Shares]) -> Shares:
+    """Return the means over runs."""
+    return Shares(
+        data=mean(each.data for each in shares),
+        sync=mean(each.sync for each in shares),
+        startup=mean(each.startup for each in shares),
+        idle=mean(each.idle for each in shares),
+    )

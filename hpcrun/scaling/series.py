@@ -1,0 +1,239 @@
+"""From points to the rows of a table: a series for each data set, in it a row for each size with the repeats' range."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hpcrun.scaling.measure import Measured, Shares, Spread, mean_shares, measure, spread
+from hpcrun.scaling.points import Point, Source
+
+Basis = Literal["epoch", "throughput", "run", "published"]
+"""What speed-up is measured by: the mean time of an epoch, samples per second, the time of the whole run, or a published
+speed-up where there is nothing else."""
+
+BASIS_WORDS: dict[Basis, str] = {
+    "epoch": "time of an epoch",
+    "throughput": "samples per second",
+    "run": "time of the run",
+    "published": "published speed-up",
+}
+# With the work growing, samples per second compare as they are; times only where the work of each GPU is the same.
+_STRONG: tuple[Basis, ...] = ("epoch", "throughput", "run", "published")
+_WEAK: tuple[Basis, ...] = ("throughput", "epoch", "run", "published")
+# A table says which time it means; the time of a run that hpcrun saw has its start-up in it.
+_STRONG_TABLE: tuple[Basis, ...] = ("epoch", "run", "throughput", "published")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All runs of one size.
+
+    Attributes:
+        speedup: over the baseline; in a weak study of the samples per second.
+        efficiency: speed-up over the ideal one, from 0 to 1 or a little more.
+        time_s: of an epoch, or of the run where the series has no epochs.
+        time_derived: it was computed from a published speed-up.
+        accuracy: the last of each run.
+    """
+
+    gpus: int
+    nodes: int
+    speedup: Spread
+    efficiency: float
+    time_s: Spread | None
+    samples_per_s: Spread | None
+    accuracy: Spread | None
+    shares: Shares
+    points: tuple[Point, ...]
+    time_derived: bool = False
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """GPU-hours of ``time_s``."""
+        return None if self.time_s is None else self.gpus * self.time_s.mean / 3600
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch of all ranks together."""
+        return self.points[0].batch_size
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of one epoch, the last one perhaps of a smaller batch."""
+        samples, batch = self.points[0].samples, self.batch_size
+        return -(-samples // batch) if samples and batch else None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One data set over the sizes, the smallest first; of one size the fastest first.
+
+    Attributes:
+        name: the data set, with the batch size where one size was run with several; "" for the only one.
+        dataset: the data set alone.
+        rows: none where no run is of use.
+        left_out: runs of no use, each with its problem.
+        remarks: what a reader must know about the numbers.
+    """
+
+    name: str
+    dataset: str
+    basis: Basis
+    weak: bool
+    rows: tuple[Row, ...]
+    sources: tuple[Source, ...]
+    left_out: tuple[tuple[Point, str], ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def sizes(self) -> tuple[Row, ...]:
+        """One row for each number of GPUs: the fastest, where it was spread over nodes in several ways."""
+        best: dict[int, Row] = {}
+        for row in self.rows:
+            best.setdefault(row.gpus, row)
+        return tuple(best.values())
+
+
+def build_series(points: Iterable[Point], *, warmup: int = 1, weak: bool = False) -> tuple[Series, ...]:
+    """Sort runs by data set and size, and compare the sizes with the smallest.
+
+    Args:
+        warmup: first epochs of each run that do not count; its last one always does.
+        weak: the work grew with the number of GPUs.
+    """
+    return tuple(
+        _series(name, [measure(point, warmup) for point in group], weak) for name, group in _groups(points).items()
+    )
+
+
+def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """Return runs by the name of their series: runs of one size with other batch sizes are no repeats of each other."""
+    datasets: dict[str, list[Point]] = defaultdict(list)
+    batches: dict[tuple[str, int, int], set[int | None]] = defaultdict(set)
+    for point in points:
+        datasets[point.dataset].append(point)
+        batches[point.dataset, point.gpus, point.nodes].add(point.batch_size)
+    mixed = {dataset for (dataset, _, _), sizes in batches.items() if len(sizes) > 1}
+    found: dict[str, list[Point]] = {}
+    for dataset, group in datasets.items():
+        for point in group:
+            batch = f"batch {point.batch_size or 'unknown'}" if dataset in mixed else ""
+            found.setdefault(", ".join(filter(None, (dataset, batch))), []).append(point)
+    return found
+
+
+def _series(name: str, runs: Sequence[Measured], weak: bool) -> Series:
+    completed = [run for run in runs if not _problem(run.point)]
+    of_table = all(run.point.source == "csv" for run in completed)
+    basis = _basis(completed, _WEAK if weak else _STRONG_TABLE if of_table else _STRONG)
+    useful = [run for run in completed if _value(run, basis) is not None]
+    left_out = [(run.point, _problem(run.point)) for run in runs if _problem(run.point)]
+    missing = f"it has no {BASIS_WORDS[basis]}, by which the others are compared"
+    left_out += [(run.point, missing) for run in completed if _value(run, basis) is None]
+    rows = _with_derived_times(_rows(useful, basis, weak), basis)
+    return Series(
+        name,
+        runs[0].point.dataset,
+        basis,
+        weak,
+        rows,
+        tuple(dict.fromkeys(run.point.source for run in useful)),
+        tuple(left_out),
+        tuple(_remarks(rows, weak)),
+    )
+
+
+def _problem(point: Point) -> str:
+    return point.problem or ("" if point.state == "COMPLETED" else point.state)
+
+
+def _basis(runs: Sequence[Measured], order: Sequence[Basis]) -> Basis:
+    """Return the first basis that all runs have; where there is none, the one that most have."""
+    counts = {basis: sum(_value(run, basis) is not None for run in runs) for basis in order}
+    return max(order, key=lambda basis: counts[basis])
+
+
+def _value(run: Measured, basis: Basis) -> float | None:
+    """Return what a run is compared by: positive, or None."""
+    values: dict[Basis, float | None] = {
+        "epoch": run.epoch_s,
+        "throughput": run.samples_per_s,
+        "run": run.point.total_s,
+        "published": run.point.speedup,
+    }
+    return values[basis] or None
+
+
+def _rows(runs: Sequence[Measured], basis: Basis, weak: bool) -> tuple[Row, ...]:
+    sizes: dict[tuple[int, int], list[Measured]] = defaultdict(list)
+    for run in runs:
+        sizes[run.point.gpus, run.point.nodes].append(run)
+    if not sizes:
+        return ()
+    smallest = min(gpus for gpus, _ in sizes)
+    values = {size: spread(_value(run, basis) for run in group) for size, group in sizes.items()}
+    speeds = {size: _speed(value, size[0] / smallest, basis, weak) for size, value in values.items() if value}
+    base = max(speed.mean for (gpus, _), speed in speeds.items() if gpus == smallest)
+    rows = [_row(sizes[size], speed.scaled(1 / base), smallest, basis) for size, speed in speeds.items()]
+    return tuple(sorted(rows, key=lambda row: (row.gpus, -row.speedup.mean)))
+
+
+def _speed(value: Spread, growth: float, basis: Basis, weak: bool) -> Spread:
+    """Return what is done per second, up to a factor that is the same for all sizes.
+
+    Args:
+        growth: the number of GPUs over the smallest: of the work as well, in a weak study.
+    """
+    if basis in ("throughput", "published"):
+        return value
+    return value.under(growth if weak else 1.0)
+
+
+def _row(runs: Sequence[Measured], speedup: Spread, smallest: int, basis: Basis) -> Row:
+    first = runs[0].point
+    return Row(
+        gpus=first.gpus,
+        nodes=first.nodes,
+        speedup=speedup,
+        efficiency=speedup.mean * smallest / first.gpus,
+        time_s=spread(run.point.total_s if basis == "run" else run.epoch_s for run in runs),
+        samples_per_s=spread(run.samples_per_s for run in runs),
+        accuracy=spread(run.accuracy for run in runs),
+        shares=mean_shares([run.shares for run in runs]),
+        points=tuple(run.point for run in runs),
+    )
+
+
+def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
+    """Return rows of a published table with the times that its speed-ups and one of its times imply."""
+    timed = next((row for row in rows if row.time_s), None)
+    if basis != "published" or timed is None or timed.time_s is None:
+        return rows
+    work = timed.speedup.mean * timed.time_s.mean
+    return tuple(row if row.time_s else replace(row, time_s=row.speedup.under(work), time_derived=True) for row in rows)
+
+
+def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
+    if not rows:
+        return
+    smallest = rows[0].gpus
+    if smallest != 1 and rows[-1].gpus != smallest:
+        yield f"the smallest size is {smallest} GPUs: speed-up and efficiency are over that, not over 1 GPU"
+    for gpus in dict.fromkeys(row.gpus for row in rows):
+        ways = [row for row in rows if row.gpus == gpus]
+        if len(ways) > 1:
+            nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
+            yield f"{gpus} GPUs were run on several numbers of nodes: {nodes}; fits and figures have the fastest"
+    samples = {point.samples for row in rows for point in row.points if point.samples}
+    if not weak and len(samples) > 1:
+        yield (
+            f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "
+            "where the work grows with the GPUs, --weak compares the right numbers"
+        )
+    derived = [row for row in rows if row.time_derived and row.time_s]
+    if derived:
+        sizes = ", ".join(str(row.gpus) for row in derived)
+        yield f"the time with {sizes} {'GPU' if sizes == '1' else 'GPUs'} was computed from the published speed-up"

@@ -1,0 +1,238 @@
+"""The sizes of a study, and what the script is told at each of them. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.parameters import fill_places
+
+MOST = 1000
+"""How many runs a study may have: more are a mistake."""
+
+BATCH_PLACES = ("{batch_size}", "{per_gpu_batch_size}")
+Unit = Literal["GPUs", "ranks"]
+_NUMBERS = re.compile(r"\d{1,6}(,\d{1,6})*", re.ASCII)
+_SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>\d{1,6}(,\d{1,6})*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large one run is: GPUs (or ranks) of the whole job, and nodes where that was said."""
+
+    gpus: int
+    nodes: int | None = None
+
+
+def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, tuple[Size, ...]]:
+    """Read ``[TYPE:]1,2,4`` and the nodes of each, or one number of nodes for all.
+
+    Args:
+        option: ``--gpus`` or ``--ranks``, for the message.
+
+    Returns:
+        The type of the GPUs, None where none is named, and the sizes in their order.
+
+    Raises:
+        UsageError: they cannot be read, or do not belong together.
+    """
+    match = _SIZES.fullmatch(text.replace(" ", ""))
+    if match is None or (match["type"] and option != "--gpus"):
+        raise UsageError(f"{option} {text}: not a list of sizes", hint=f"write {option} 1,2,4,8")
+    numbers = [int(number) for number in match["numbers"].split(",")]
+    if 0 in numbers:
+        hint = "--ranks 1,2,4 is a study of CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
+        raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
+    return match["type"], tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
+
+
+def _nodes(text: str | None, numbers: list[int], option: str) -> list[int | None]:
+    if text is None:
+        return [None] * len(numbers)
+    if _NUMBERS.fullmatch(text.replace(" ", "")) is None:
+        raise UsageError(f"--nodes {text}: not a list of numbers of nodes", hint="write --nodes 1,1,2")
+    nodes = [int(number) for number in text.split(",")]
+    if 0 in nodes:
+        raise UsageError(f"--nodes {text}: a job has one node or more")
+    if len(nodes) == 1:
+        nodes *= len(numbers)
+    if len(nodes) != len(numbers):
+        raise UsageError(
+            f"--nodes names {len(nodes)} numbers, and {option} {len(numbers)} sizes",
+            hint="one number of nodes for each size, or one for all",
+        )
+    return list(nodes)
+
+
+def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:
+    """Return the runs of a study, size and repeat (from 1): each size once, then each once more.
+
+    So that what changes on a cluster over hours touches all sizes alike.
+    """
+    listed = list(sizes)
+    return [(size, number) for number in range(1, repeat + 1) for size in listed]
+
+
+def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bool) -> str:
+    """Return the name of one run: ``train-g4-r2``, with ranks ``train-p4-r2``; or ``train-g4-n2-r2``."""
+    on = f"-n{size.nodes}" if with_nodes else ""
+    ending = f"-{'g' if unit == 'GPUs' else 'p'}{size.gpus}{on}-r{repeat}"
+    return name[: 100 - len(ending)] + ending
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a study gives the script to do.
+
+    The learning rate follows the global batch (the linear scaling rule of Goyal et al., "Accurate, Large Minibatch
+    SGD", arXiv:1706.02677): it stays where that does.
+
+    Attributes:
+        batch_size: of all GPUs together in strong scaling, of each in weak scaling.
+        lr: for that batch, as typed.
+    """
+
+    scaling: Literal["strong", "weak"] = "strong"
+    batch_size: int | None = None
+    lr: str | None = None
+    dataset: str = ""
+
+    def check(self, sizes: Iterable[Size]) -> str | None:
+        """Return what a person should know of the batch, None where it divides.
+
+        Raises:
+            UsageError: a number is none, or not positive, or a GPU would get no sample at all.
+        """
+        if self.lr is not None and not _is_positive(self.lr):
+            raise UsageError(f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3")
+        if self.batch_size is None:
+            return None
+        if self.batch_size < 1:
+            raise UsageError(f"--batch-size {self.batch_size}: a batch has one sample or more")
+        if self.scaling == "weak":
+            return None
+        gpus = [size.gpus for size in sizes]
+        if max(gpus) > self.batch_size:
+            raise UsageError(
+                f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)}",
+                hint="--weak keeps the batch of each one instead",
+            )
+        uneven = [number for number in gpus if self.batch_size % number]
+        return f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}" if uneven else None
+
+    def global_batch(self, gpus: int) -> int | None:
+        """Return the batch of all GPUs together, None where none was said."""
+        if self.batch_size is None:
+            return None
+        return self.batch_size * gpus if self.scaling == "weak" else self.batch_size
+
+    def values(self, gpus: int, nodes: int, repeat: int) -> dict[str, str]:
+        """Return what the script's arguments may name in braces; what does not divide has no value."""
+        found = {"gpus": str(gpus), "nodes": str(nodes), "repeat": str(repeat)}
+        batch = self.global_batch(gpus)
+        if batch is not None:
+            found["batch_size"] = str(batch)
+            if batch % gpus == 0:
+                found["per_gpu_batch_size"] = str(batch // gpus)
+        if self.lr is not None:
+            found["lr"] = f"{float(self.lr) * gpus:.6g}" if self.scaling == "weak" and gpus > 1 else self.lr
+        if self.dataset:
+            found["dataset"] = self.dataset
+        return found
+
+    def arguments(self, words: Iterable[str], gpus: int, nodes: int, repeat: int) -> tuple[str, ...]:
+        """Return the script's arguments at one size.
+
+        Raises:
+            UsageError: they name something that has no value, or nothing that was said for them.
+        """
+        values = self.values(gpus, nodes, repeat)
+        placed, used = fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))
+        if self.batch_size is not None and not used & {"batch_size", "per_gpu_batch_size"}:
+            raise _unused("--batch-size", "batch_size")
+        if self.lr is not None and "lr" not in used:
+            raise _unused("--lr", "lr")
+        return placed
+
+    def _unknown(self, name: str, gpus: int, values: dict[str, str]) -> UsageError:
+        option = _OPTION_OF.get(name)
+        if name == "per_gpu_batch_size" and self.batch_size is not None:
+            return UsageError(
+                f"{{{name}}}: a batch of {self.batch_size} does not divide by {gpus}: "
+                f"{self.batch_size} / {gpus} = {self.batch_size / gpus:.2f}",
+                hint=f"--batch-size {-(-self.batch_size // gpus) * gpus}, or --weak",
+            )
+        if option:
+            return UsageError(f"the arguments have {{{name}}}, and {option} is not given", hint=f"add {option} VALUE")
+        close = nearest(name, [*values, *_OPTION_OF])
+        return UsageError(
+            f"the arguments have {{{name}}}, which a study does not know",
+            hint=f"did you mean {{{close}}}?"
+            if close
+            else f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A study as it was asked for.
+
+    Attributes:
+        unit: what its sizes count.
+        gpu_type: where it was named.
+        repeat: how often each size is run.
+        warmup: how many epochs of each run do not count.
+    """
+
+    unit: Unit
+    gpu_type: str | None
+    sizes: tuple[Size, ...]
+    workload: Workload
+    repeat: int = 1
+    warmup: int = 1
+
+
+def read_design(
+    workload: Workload, *, gpus: str | None, ranks: str | None, nodes: str | None, repeat: int, warmup: int
+) -> tuple[Design, str | None]:
+    """Read a study as it was typed.
+
+    Returns:
+        The study, and what a person should know of it.
+
+    Raises:
+        UsageError: an option cannot be read, or they contradict each other.
+    """
+    if (gpus is None) == (ranks is None):
+        raise UsageError("say the sizes, one way: --gpus or --ranks", hint="hpcrun scale --gpus 1,2,4 train.py")
+    if warmup < 0:
+        raise UsageError(f"--warmup {warmup}: epochs cannot be fewer than none")
+    if repeat < 1:
+        raise UsageError(f"--repeat {repeat}: each size runs at least once")
+    gpu_type, sizes = parse_sizes(gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus")
+    if len(sizes) * repeat > MOST:
+        raise UsageError(f"--repeat {repeat}: {len(sizes) * repeat} runs are more than a study may have, {MOST}")
+    design = Design("ranks" if gpus is None else "GPUs", gpu_type, sizes, workload, repeat, warmup)
+    return design, workload.check(sizes)
+
+
+_OPTION_OF = {"batch_size": "--batch-size", "per_gpu_batch_size": "--batch-size", "lr": "--lr", "dataset": "--dataset"}
+
+
+def _unused(option: str, name: str) -> UsageError:
+    return UsageError(
+        f"{option} is given, and the script is not told: no argument has {{{name}}}",
+        hint=f"train.py {option} {{{name}}}",
+    )
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(number) and number > 0

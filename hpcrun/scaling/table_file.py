@@ -1,0 +1,288 @@
+"""Reading runs from CSV: a row for each run or for each epoch, in columns whose names say their units."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.scaling.points import Epoch, Point
+
+_MAX_BYTES = 100_000_000
+_MAX_COUNT = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A number that a table gives and that follows from its others.
+
+    Attributes:
+        place: file and line.
+        point: the run of that line.
+        what: the column.
+        text: the number as it was written, for its precision.
+    """
+
+    place: str
+    point: Point
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a CSV file says.
+
+    Attributes:
+        remarks: what of it was not used.
+    """
+
+    points: tuple[Point, ...]
+    claims: tuple[Claim, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= _MAX_COUNT:
+        raise ValueError("is not a whole number from 1 on")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+    if not math.isfinite(value) or abs(value) > _MAX_COUNT:
+        raise ValueError("is not a number that can be used")
+    return value
+
+
+def _not_negative(text: str) -> float:
+    value = _number(text)
+    if value < 0:
+        raise ValueError("is less than 0")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        raise ValueError("is not more than 0")
+    return value
+
+
+def _wholes(text: str) -> tuple[int, ...]:
+    return tuple(_whole(part.strip()) for part in text.split(";"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    part: Literal["point", "epoch", "claim"]
+    field: str
+    read: Callable[[str], Any]
+    factor: float = 1.0
+
+
+COLUMNS: dict[str, _Column] = {
+    "dataset": _Column("point", "dataset", _text),
+    "gpus": _Column("point", "gpus", _whole),
+    "nodes": _Column("point", "nodes", _whole),
+    "repeat": _Column("point", "repeat", _whole),
+    "run": _Column("point", "run", _text),
+    "state": _Column("point", "state", _text),
+    "problem": _Column("point", "problem", _text),
+    "time_s": _Column("point", "total_s", _positive),
+    "time_min": _Column("point", "total_s", _positive, 60),
+    "time_h": _Column("point", "total_s", _positive, 3600),
+    "startup_s": _Column("point", "startup_s", _not_negative),
+    "batch_size": _Column("point", "batch_size", _whole),
+    "samples": _Column("point", "samples", _whole),
+    "rank_samples": _Column("point", "rank_samples", _wholes),
+    "parameters": _Column("point", "parameters", _whole),
+    "speedup": _Column("point", "speedup", _positive),
+    "epoch": _Column("epoch", "number", _whole),
+    "epoch_time_s": _Column("epoch", "time_s", _positive),
+    "epoch_time_min": _Column("epoch", "time_s", _positive, 60),
+    "epoch_time_h": _Column("epoch", "time_s", _positive, 3600),
+    "samples_per_s": _Column("epoch", "samples_per_s", _positive),
+    "accuracy": _Column("epoch", "accuracy", _number),
+    "loss": _Column("epoch", "loss", _number),
+    "data_s": _Column("epoch", "data_s", _not_negative),
+    "sync_s": _Column("epoch", "sync_s", _not_negative),
+    "efficiency_percent": _Column("claim", "efficiency_percent", _positive),
+    "gpu_hours": _Column("claim", "gpu_hours", _positive),
+    "steps": _Column("claim", "steps", _whole),
+}
+"""Every column that is read, where its value goes, and the factor to seconds."""
+CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
+"""Columns that can contradict the others."""
+
+
+def load_table(path: Path) -> Table:
+    """Read runs from a CSV file.
+
+    Raises:
+        UsageError: it cannot be read, or a line of it; the message names file and line.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"--from-csv: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--from-csv: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
+    if len(raw) > _MAX_BYTES:
+        raise UsageError(f"--from-csv: {path} is larger than {_MAX_BYTES // 1_000_000} MB")
+    return parse_table(text, path.name)
+
+
+def parse_table(text: str, name: str) -> Table:
+    """Read runs from the text of a CSV file; lines that begin with # are comments.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    lines = _lines(text, name)
+    try:
+        _, header = next(lines)
+    except StopIteration:
+        raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}") from None
+    columns, remarks = _columns(header, name)
+    rows = [_row(columns, cells, f"{name}:{line}") for line, cells in lines]
+    if not rows:
+        raise UsageError(f"{name}: it has a header and no rows")
+    return Table(*(_by_epoch(rows) if "epoch" in columns else _by_run(rows, "repeat" in columns)), tuple(remarks))
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of a line and its cells, without comments and empty lines."""
+    header = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
+    delimiter = max(",;\t", key=header.count)
+    # a comment may have quotes that csv would take for its own
+    uncommented = "\n".join("" if line.startswith("#") else line for line in text.splitlines())
+    reader = csv.reader(io.StringIO(uncommented), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise UsageError(f"{name}:{reader.line_num}: {error}") from None
+
+
+def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
+    """Return the names of the columns, and what to say of those that are not read."""
+    names = [cell.lower() for cell in header]
+    for column in names:
+        if names.count(column) > 1:
+            raise UsageError(f"{name}: column {column!r} stands twice in the header")
+    unknown = [column for column in names if column not in COLUMNS]
+    for column in unknown:
+        if close := nearest(column, list(COLUMNS)):
+            raise UsageError(
+                f"{name}: column {column!r} is not known",
+                hint=f"did you mean {close}? Columns that are like none of these are left alone: {', '.join(COLUMNS)}",
+            )
+    if "gpus" not in names:
+        raise UsageError(f"{name}: there is no column gpus", hint=f"columns: {', '.join(COLUMNS)}")
+    fields = [COLUMNS[column].field for column in names if column in COLUMNS]
+    for column in names:
+        if column in COLUMNS and fields.count(COLUMNS[column].field) > 1:
+            raise UsageError(f"{name}: column {column} says the same as another, in another unit")
+    return names, [f"{name}: not read: {', '.join(unknown)}"] if unknown else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    place: str
+    point: dict[str, Any]
+    epoch: dict[str, Any]
+    claims: dict[str, str]
+
+
+def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
+    if len(cells) != len(columns):
+        raise UsageError(f"{place}: the line has {len(cells)} values, the header {len(columns)}")
+    parts: dict[str, dict[str, Any]] = {"point": {"source": "csv"}, "epoch": {}, "claim": {}}
+    claims: dict[str, str] = {}
+    for name, cell in zip(columns, cells, strict=True):
+        column = COLUMNS.get(name)
+        if column is None or not cell:
+            continue
+        try:
+            value = column.read(cell)
+        except ValueError as error:
+            raise UsageError(f"{place}: column {name}: {cell[:40]!r} {error}") from None
+        parts[column.part][column.field] = value if column.factor == 1 else value * column.factor
+        if name in CLAIMS:
+            claims[name] = cell
+    if "gpus" not in parts["point"]:
+        raise UsageError(f"{place}: column gpus is empty")
+    point, steps = parts["point"], parts["claim"].get("steps")
+    if steps and "batch_size" in point:
+        point.setdefault("samples", steps * point["batch_size"])
+    return _Row(place, point, parts["epoch"], claims)
+
+
+def _by_run(rows: Sequence[_Row], numbered: bool) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
+    """Return a point for each row; rows of the same size are repeats, numbered where the table does not do so."""
+    points, claims = [], []
+    numbers: dict[tuple[Any, ...], count[int]] = {}
+    for row in rows:
+        given = dict(row.point)
+        if not numbered:
+            given["repeat"] = next(numbers.setdefault(_size(given), count(1)))
+        epochs = (Epoch(**{"number": 1, **row.epoch}),) if row.epoch else ()
+        point = Point(epochs=epochs, **given)
+        points.append(point)
+        claims += [Claim(row.place, point, what, text) for what, text in row.claims.items()]
+    return tuple(points), tuple(claims)
+
+
+def _by_epoch(rows: Sequence[_Row]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
+    """Return a point for the rows of each run, whose epochs they are; what an epoch claims is not checked."""
+    runs: dict[tuple[Any, ...], list[_Row]] = {}
+    for row in rows:
+        key = (*_size(row.point), row.point.get("repeat"), row.point.get("run"))
+        runs.setdefault(key, []).append(row)
+    return tuple(_joined(group) for group in runs.values()), ()
+
+
+def _joined(rows: Sequence[_Row]) -> Point:
+    given: dict[str, Any] = {}
+    numbers: dict[int, str] = {}
+    for row in rows:
+        for field, value in row.point.items():
+            if given.setdefault(field, value) != value:
+                column = next(name for name, each in COLUMNS.items() if each.field == field)
+                raise UsageError(
+                    f"{row.place}: column {column}: it differs from an earlier line of the same run",
+                    hint="what is said of a whole run is the same in all its lines, or stands in one of them",
+                )
+        number = row.epoch.setdefault("number", len(numbers) + 1)
+        if number in numbers:
+            raise UsageError(
+                f"{row.place}: epoch {number} of this run stands in {numbers[number]} too",
+                hint="a column repeat or run tells runs of the same size apart",
+            )
+        numbers[number] = row.place
+    epochs = sorted((Epoch(**row.epoch) for row in rows), key=lambda epoch: epoch.number)
+    return Point(epochs=tuple(epochs), **given)
+
+
+def _size(given: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(given.get(name) for name in ("dataset", "gpus", "nodes", "batch_size"))

@@ -1,0 +1,203 @@
+"""What a report says in sentences, each with a label, for text, Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from hpcrun.actions.report import Part, Report
+from hpcrun.scaling.batches import BatchChange
+from hpcrun.scaling.causes import Diagnosis
+from hpcrun.scaling.claims import Contradiction
+from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction
+from hpcrun.scaling.points import Point, Source
+from hpcrun.scaling.series import BASIS_WORDS, Row, Series
+from hpcrun.scaling.verdict import Advice, verdict
+from hpcrun.views.report.numbers import interval_text, number_text, percent_text, size_text, time_unit, times_text
+from hpcrun.views.text import count, one_line
+
+SOURCES: dict[Source, str] = {
+    "metrics": "what the runs noted",
+    "log": "patterns in the logs",
+    "elapsed": "the elapsed time that Slurm counted, start-up included",
+    "csv": "a table",
+}
+LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "communication": "communication"}
+_MOST_LEFT_OUT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence, with what it is about, and a command to type where there is one."""
+
+    label: str
+    text: str
+    command: str = ""
+
+
+def heading(series: Series, report: Report) -> str:
+    """Return the title of a series."""
+    return one_line(series.name or report.options.name)
+
+
+def caption(series: Series) -> str:
+    """Return by what its sizes are compared, and where the numbers come from."""
+    kind = "weak scaling" if series.weak else "strong scaling"
+    sources = ", ".join(SOURCES[source] for source in series.sources)
+    of = "the run" if series.basis == "run" else "one epoch"
+    times = f"; time and GPU-hours of {of}" if any(row.time_s for row in series.rows) else ""
+    return f"{kind} by the {BASIS_WORDS[series.basis]}, from {sources or 'nothing'}{times}"
+
+
+def part_lines(part: Part) -> list[Line]:
+    """Return all that is said about one series."""
+    lines = [
+        *_verdicts(part.series),
+        *(_advice(part.advice, part.series) if part.advice and len(part.series.sizes) > 1 else ()),
+        *_fits(part),
+        *(_causes(part.diagnosis) if part.diagnosis else ()),
+        *_left_out(part.series),
+        *(Line("note", remark) for remark in part.series.remarks),
+    ]
+    return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
+
+
+def report_lines(report: Report) -> list[Line]:
+    """Return what is said about all series together."""
+    lines = [
+        *(_change(change) for change in report.changes),
+        *(_contradiction(each) for each in report.contradictions),
+        *(Line("note", remark) for remark in report.remarks),
+        *_warmup(report),
+    ]
+    return [Line(line.label, one_line(line.text)) for line in lines]
+
+
+def _verdicts(series: Series) -> Iterator[Line]:
+    """Yield a line for each stretch of sizes with the same verdict, with the numbers of its last one."""
+    if not series.rows:
+        yield Line("no verdict", "no run is of use")
+    elif len(series.sizes) == 1:
+        yield Line("no verdict", f"there is one size, {size_text(series.rows[0])}, and nothing to compare it with")
+    for word, rows in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
+        first, *_, last = [*rows] * 2
+        upto = f"{first.gpus} to {size_text(last)}" if first is not last else size_text(last)
+        yield Line(word, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
+
+
+def _advice(advice: Advice, series: Series) -> Iterator[Line]:
+    yield Line("fastest", _priced(advice.fastest, series))
+    yield Line("fewest GPU-hours", _priced(advice.cheapest, series))
+    yield Line("best value", _priced(advice.value, series))
+    yield Line("why", _why_value(advice))
+
+
+def _why_value(advice: Advice) -> str:
+    """Say what the choice rests on: the GPUs of the last step taken, of the next one, and all together."""
+    added = [(advice.value, advice.step)] if advice.step else []
+    added += [(advice.next_step.row, advice.next_step)] if advice.next_step else []
+    words = ", ".join(f"those added up to {row.gpus} at {_whole(step.added)}" for row, step in added if step)
+    least = f"{100 * advice.min_efficiency:g} %"
+    return (
+        f"GPUs that are added must work at {least} of the speed of the first: {words}; all together they do so "
+        f"up to {count(advice.overall.gpus, 'GPU')} ({percent_text(advice.overall.efficiency)})"
+    )
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _priced(row: Row, series: Series) -> str:
+    if row.time_s is None or row.gpu_hours is None:
+        return size_text(row)
+    unit = time_unit(series)
+    time = f"{number_text(row.time_s.mean / unit.seconds)} {unit.name}"
+    return f"{size_text(row)}: {time}, {number_text(row.gpu_hours)} GPU-hours"
+
+
+def _fits(part: Part) -> Iterator[Line]:
+    sizes = len(part.series.sizes)
+    if 1 < sizes < FEWEST_SIZES:
+        yield Line("laws", f"{sizes} sizes give no interval, for a law goes through any {sizes}: measure a third")
+    for fit in part.fits:
+        yield Line(LAWS[fit.law], _fit(fit))
+    if part.expected:
+        words = "; ".join(map(_prediction, part.expected.predictions))
+        yield Line("next", f"{words}, by {LAWS[part.expected.law]}{_peak(part.expected)}")
+    elif part.fits:
+        yield Line("next", "no law describes these sizes, so none says what the next would bring")
+
+
+def _fit(fit: Fit) -> str:
+    if not fit.describes:
+        return f"does not describe these sizes, which lie {_whole(fit.error)} off"
+    words = []
+    if fit.serial:
+        words.append(f"serial fraction {interval_text(fit.serial, 100, ' %')} of the work of one GPU")
+    if fit.communication:
+        words.append(f"each further GPU adds {interval_text(fit.communication, 100, ' %')} of its time")
+    off = f"; the sizes lie {100 * fit.error:.1f} % off" if fit.sizes >= FEWEST_SIZES else ""
+    return ", ".join(words) + off
+
+
+def _peak(fit: Fit) -> str:
+    return f", which is fastest with {count(fit.peak, 'GPU')}" if fit.peak else ""
+
+
+def _prediction(prediction: Prediction) -> str:
+    speedup = interval_text(prediction.speedup, 1, "×")
+    return f"{count(prediction.gpus, 'GPU')} {speedup} = {percent_text(prediction.efficiency.value)}"
+
+
+def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
+    at = f"at {count(diagnosis.row.gpus, 'GPU')} "
+    for number, cause in enumerate(diagnosis.causes, 1):
+        yield Line(f"cause {number}", f"{at}{cause.evidence}: {cause.advice}", cause.command)
+    if diagnosis.unknown:
+        yield Line("not measured", "; ".join(diagnosis.unknown))
+
+
+def _left_out(series: Series) -> Iterator[Line]:
+    for point, problem in series.left_out[:_MOST_LEFT_OUT]:
+        yield Line("left out", f"{_point(point)}: {problem}")
+    if len(series.left_out) > _MOST_LEFT_OUT:
+        yield Line("left out", f"{len(series.left_out) - _MOST_LEFT_OUT} more runs, which --json lists")
+
+
+def _point(point: Point) -> str:
+    return f"{count(point.gpus, 'GPU')}, repeat {point.repeat}" + (f", run {point.run}" if point.run else "")
+
+
+def _change(change: BatchChange) -> Line:
+    before, after = change.before, change.after
+    steps = f", {before.steps} to {after.steps} steps an epoch" if before.steps and after.steps else ""
+    at = f"{change.dataset}, {size_text(after)}" if change.dataset else size_text(after)
+    batches = f"a batch of {after.batch_size} rather than {before.batch_size}"
+    assert before.time_s is not None  # batch_changes takes rows that have one
+    assert after.time_s is not None
+    minutes = f"{_clock(before.time_s.mean)} to {_clock(after.time_s.mean)}"
+    return Line("batch", f"{at}, {batches}: {minutes} ({before.time_s.mean / after.time_s.mean:.2f}× as fast){steps}")
+
+
+def _clock(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{number_text(seconds / length)} {unit}"
+    return f"{number_text(seconds)} s"
+
+
+def _contradiction(each: Contradiction) -> Line:
+    follows = number_text(each.follows) if each.what != "speedup" else f"{each.follows:.2f}"
+    return Line(
+        "contradiction",
+        f"{each.place}: {count(each.gpus, 'GPU')}, {each.what} {each.written}, but {each.because} gives {follows}",
+    )
+
+
+def _warmup(report: Report) -> Iterator[Line]:
+    several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
+    if report.options.warmup and several:
+        first = "first epoch" if report.options.warmup == 1 else f"first {report.options.warmup} epochs"
+        yield Line("note", f"the {first} of each run warm the caches and do not count")

@@ -1,0 +1,174 @@
+"""hpcrun scale on this machine, where nothing but the command itself lets one run wait for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+
+ON_CPUS = ("scale", "-P", "local", "--ranks", "1,2", "--nodes", "1,2", "--launcher", "python")
+TRAIN = """
+import os, sys
+from hpcrun_runtime import log_metrics
+print(*sys.argv[1:], flush=True)
+for epoch in (1, 2):
+    log_metrics(step=epoch, epoch_time=2.0 / epoch, samples=50)
+sys.exit(int(sys.argv[1]) if sys.argv[1:2] and sys.argv[2] == "2" else 0)
+"""
+WAIT = """
+import os, pathlib, time
+print(os.environ["API_TOKEN"], flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.05)
+"""
+
+
+def record(hpcrun: Hpcrun) -> dict[str, Any]:
+    """The record of the only study."""
+    (path,) = hpcrun.runs.glob("studies/*/study.json")
+    return dict(json.loads(path.read_text()))
+
+
+def times(hpcrun: Hpcrun, point: dict[str, Any]) -> tuple[float, float]:
+    """When a run began and when it ended."""
+    attempt = hpcrun.runs / point["run_id"] / "elements/0/attempts/0"
+    start, end = (json.loads((attempt / name).read_text()) for name in ("start", "exit"))
+    return start["started"], end["ended"]
+
+
+def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(TRAIN)
+    done = hpcrun(*ON_CPUS, "--repeat", "2", "--batch-size", "64", "train.py", "3", "{gpus}", "{batch_size}")
+    assert done.returncode == 7
+    assert "hpcrun: 2 of 4 runs did not complete" in done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("train-p")][-4:]
+    assert [(*row[:4], row[5]) for row in rows] == [
+        ("train-p1-r1", "1", "1", "64", "COMPLETED"),
+        ("train-p2-r1", "2", "2", "64", "FAILED"),
+        ("train-p1-r2", "1", "1", "64", "COMPLETED"),
+        ("train-p2-r2", "2", "2", "64", "FAILED"),
+    ]
+    spans = [times(hpcrun, point) for point in record(hpcrun)["points"]]
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "3 2 64\n"
+    assert json.loads(hpcrun("metrics", "train-p1-r1", "--json").stdout)["rows"][1]["values"]["epoch_time"] == 1.0
+    listed = hpcrun("scale", "--list", check=True).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["STUDY", record(hpcrun)["study_id"]]
+    again = json.loads(hpcrun("scale", "--resume", "train", "--json", check=True).stdout)
+    assert [point["state"] for point in again["points"]] == ["COMPLETED", "FAILED"] * 2
+
+
+def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(WAIT)
+    secret = {"API_TOKEN": "s3cret"}
+    argv = hpcrun.argv(*ON_CPUS, "--env", "API_TOKEN=s3cret", "train.py")
+    scale = subprocess.Popen(argv, cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL)
+    wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run")
+    scale.kill()
+    scale.wait()
+    before = record(hpcrun)
+    assert [point["submitted"] for point in before["points"]] == [True, False]
+    assert not [path for path in hpcrun.runs.glob("**/*.json") if "s3cret" in path.read_text()]
+    unset = hpcrun("scale", "--resume", "last")
+    assert (unset.returncode, "API_TOKEN is a secret" in unset.stderr) == (2, True)
+    planned = hpcrun("scale", "--resume", "last", "--dry-run", env=secret, check=True)
+    assert "train-p2-r1  2 ranks on 2 nodes: train.py" in planned.stderr
+    assert record(hpcrun) == before
+    (hpcrun.folder / "go").touch()
+    done = hpcrun("scale", "--resume", "last", "--json", env=secret, cwd=hpcrun.home, check=True)
+    points = json.loads(done.stdout)["points"]
+    assert [point["state"] for point in points] == ["COMPLETED", "COMPLETED"]
+    assert points[0]["run_id"] == before["points"][0]["run_id"]
+    assert times(hpcrun, points[0])[1] <= times(hpcrun, points[1])[0]
+    assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "s3cret\n"
+
+
+def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(WAIT.replace('os.environ["API_TOKEN"]', '"begun"'))
+    scale = subprocess.Popen(
+        hpcrun.argv(*ON_CPUS, "train.py"), cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run")
+    os.kill(scale.pid, signal.SIGINT)
+    said = scale.communicate(timeout=20)[1]
+    study = record(hpcrun)["study_id"]
+    assert scale.returncode == 130
+    assert f"study {study}: 1 of 2 runs are not submitted yet" in said
+    assert f"hint: hpcrun scale --resume {study} --wait comes back to it" in said
+    (hpcrun.folder / "go").touch()
+    wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/exit")), 20, "the end of the first run")
+
+
+def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").touch()
+    asked = (
+        "scale",
+        "-P",
+        "a100",
+        "--gpus",
+        "1,2,8",
+        "--weak",
+        "--batch-size",
+        "32",
+        "--lr",
+        "1e-3",
+        "--dataset",
+        "imdb",
+    )
+    args = ("train.py", "{dataset}", "{batch_size}", "{lr}", "{nodes}")
+    shown = hpcrun(*asked, "--dry-run", *args, check=True)
+    assert "train-g1-r1  1 GPU on 1 node: train.py imdb 32 1e-3 1" in shown.stderr
+    assert "train-g8-r1  8 GPUs on 2 nodes: train.py imdb 256 0.008 2" in shown.stderr
+    assert shown.stdout.startswith("#!/bin/bash")
+    document = json.loads(hpcrun(*asked, "--dry-run", "--json", *args, check=True).stdout)
+    assert document["points"][0]["script"] == shown.stdout
+    assert [point["plan"]["shape"]["nodes"] for point in document["points"]] == [1, 1, 2]
+    assert list(hpcrun.runs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "words"),
+    [
+        (("train.py",), 2, "--gpus or --ranks"),
+        (("--gpus", "1,2"), 2, "there is no SCRIPT"),
+        (("--gpus", "2,2", "train.py"), 2, "2 GPUs are said twice"),
+        (("--gpus", "1,2", "-P", "cpu", "train.py"), 4, "--ranks 1,2,4 is a study of CPU ranks"),
+        (("--gpus", "1,2", "--nodes", "2", "-P", "a100", "train.py"), 2, "1 GPUs do not divide by 2 nodes"),
+        (("--ranks", "3", "--nodes", "2", "train.py"), 2, "3 ranks do not divide by 2 nodes"),
+        (("--gpus", "1,2", "--chain", "train.py", "{x}"), 2, "which a study does not know"),
+        (("--resume", "last", "train.py"), 2, "--resume takes no SCRIPT"),
+        (("--resume", "trian"), 6, "there are no studies"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    hpcrun: Hpcrun, args: tuple[str, ...], status: int, words: str
+) -> None:
+    (hpcrun.folder / "train.py").touch()
+    refused = hpcrun("scale", *args, env={"HPCRUN_PROFILE": "local"})
+    assert (refused.returncode, refused.stdout) == (status, "")
+    assert words in refused.stderr
+    assert list(hpcrun.runs.iterdir()) == []
+
+
+def test_studies_are_completed_as_a_person_types(hpcrun: Hpcrun) -> None:
+    folder = hpcrun.runs / "studies" / "20260101-000000-trial-aaaa"
+    folder.mkdir(parents=True)
+    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": "hpcrun scale --resume tri", "COMP_CWORD": "3"}
+    start = "import sys; sys.argv = ['hpcrun']; from hpcrun.cli.main import main; main()"
+    done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", start, env=env, check=False)
+    assert done.stdout.split() == ["trial"]
+
+
+def test_studies_are_no_runs_to_any_other_command(hpcrun: Hpcrun) -> None:
+    Path(hpcrun.runs / "studies").mkdir(mode=0o700)
+    assert "no runs" in hpcrun("status", check=True).stderr
+    assert "nothing to remove" in hpcrun("clean", "--older-than", "1d", check=True).stderr

@@ -1,0 +1,43 @@
+"""A scaling study on real Slurm, by an ordinary user: real training on one node and on two, one after the other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+
+CONFIG = r"""
+metrics:
+  step: 'epoch (\d+):'
+  samples_per_s: '(\d+) samples/s'
+"""
+SMALL = ("-P", "a100", "-p", "gpu", "--cpus", "1", "--mem", "1G", "--time", "5")
+
+
+def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
+    project = as_researcher.folder / ".hpcrun"
+    project.mkdir()
+    (project / "config.yaml").write_text(CONFIG)
+    digits = str(as_researcher.checkout / "examples/digits_ddp.py")
+    sizes = ("--gpus", "1,2,12", "--nodes", "1,2,3", "--chain", "--batch-size", "120")
+    begun = as_researcher(
+        "scale", *SMALL, *sizes, "-J", "digits", digits, "--batch-size", "{batch_size}", "--epochs", "2"
+    )
+    assert begun.returncode == 5
+    assert "refused    digits-g12-r1  12 GPUs on 3 nodes: sbatch refused the job" in begun.stdout
+    assert "hpcrun: 1 of 3 runs could not be submitted" in begun.stderr
+    first, second = json.loads(as_researcher("status", "--json", "digits-g1-r1", "digits-g2-r1").stdout)["runs"]
+    assert [(after["run_id"], after["condition"]) for after in second["after"]] == [(first["run_id"], "any")]
+
+    done = as_researcher("scale", "--resume", "digits", "--wait", "--json")
+    assert done.returncode == 7  # the third was tried once more, in vain
+    one, two, twelve = json.loads(done.stdout)["points"]
+    assert [(point["state"], point["nodes"]) for point in (one, two)] == [("COMPLETED", 1), ("COMPLETED", 2)]
+    assert (twelve["state"], "configuration is not available" in twelve["problem"]) == ("NOT_SUBMITTED", True)
+    assert "2 ranks, backend gloo" in as_researcher("logs", "digits-g2-r1", check=True).stdout

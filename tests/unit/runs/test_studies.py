@@ -1,0 +1,83 @@
+"""The record of a study on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.errors import NotFoundError
+from hpcrun.runs.rights import UnsafeFolderError
+from hpcrun.runs.store import RunStore
+from hpcrun.runs.studies import DamagedStudyError, Study, StudyPoint, StudyStore
+from tests.unit.given import run
+
+POINT = StudyPoint(4, 2, 1, "20260101-000000-train-g4-r1-aaaa", batch_size=64)
+STUDY = Study(
+    "20260101-000000-train-bbbb", "train", 7.5, "a100", "/home/me", request={"script": "t.py"}, points=(POINT,)
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StudyStore:
+    return StudyStore(tmp_path / "runs")
+
+
+def test_what_was_saved_is_loaded(store: StudyStore) -> None:
+    store.save(STUDY)
+    changed = replace(STUDY, points=(replace(POINT, submitted=True),))
+    store.save(changed)
+    assert store.study_ids() == [STUDY.study_id]
+    assert store.load(STUDY.study_id) == changed
+    assert [path.name for path in store.folder(STUDY.study_id).iterdir()] == ["study.json"]
+
+
+def test_studies_are_no_runs(store: StudyStore) -> None:
+    runs = RunStore(store.runs)
+    runs.create(run(), "")
+    store.save(STUDY)
+    assert runs.run_ids() == [run().run_id]
+
+
+def test_there_are_none_before_the_first(store: StudyStore) -> None:
+    assert store.study_ids() == []
+    with pytest.raises(NotFoundError, match="there is no study"):
+        store.load("20260101-000000-train-bbbb")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "points": []}', '{"schema": 1'])
+def test_a_record_that_cannot_be_read_is_named(store: StudyStore, text: str) -> None:
+    store.save(STUDY)
+    path = store.folder(STUDY.study_id) / "study.json"
+    path.write_text(text)
+    with pytest.raises(DamagedStudyError, match=str(path)):
+        store.load(STUDY.study_id)
+
+
+def test_a_copied_folder_is_not_taken_for_the_study(store: StudyStore) -> None:
+    store.save(STUDY)
+    copy = store.folder("20260102-000000-train-cccc")
+    copy.mkdir(mode=0o700)
+    (copy / "study.json").write_text((store.folder(STUDY.study_id) / "study.json").read_text())
+    with pytest.raises(DamagedStudyError, match="it is the record of"):
+        store.load(copy.name)
+
+
+def test_a_study_that_others_could_have_written_is_not_used(store: StudyStore) -> None:
+    store.save(STUDY)
+    store.folder(STUDY.study_id).chmod(0o777)
+    with pytest.raises(UnsafeFolderError):
+        store.load(STUDY.study_id)
+
+
+def test_what_was_measured_is_kept_and_damage_means_that_it_is_read_again(store: StudyStore) -> None:
+    assert store.load_measured(STUDY.study_id) == {}
+    store.save(STUDY)
+    store.save_measured(STUDY.study_id, {"points": {"a": 1}})
+    assert store.load_measured(STUDY.study_id) == {"points": {"a": 1}}
+    kept = store.folder(STUDY.study_id) / "points.json"
+    for text in ("{", json.dumps([1])):
+        kept.write_text(text)
+        assert store.load_measured(STUDY.study_id) == {}

@@ -1,0 +1,138 @@
+"""The sizes of a study, and what the script is told at each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.errors import UsageError
+from hpcrun.scaling.sizes import Size, Workload, in_order, parse_sizes, point_name, read_design
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "type_", "sizes"),
+    [
+        ("1,2,4", None, None, [(1, None), (2, None), (4, None)]),
+        ("8", None, None, [(8, None)]),
+        ("h100:4, 8", "1,2", "h100", [(4, 1), (8, 2)]),
+        ("2,4", "2", None, [(2, 2), (4, 2)]),
+    ],
+)
+def test_sizes_are_read_with_their_nodes(
+    text: str, nodes: str | None, type_: str | None, sizes: list[tuple[int, int | None]]
+) -> None:
+    assert parse_sizes(text, nodes, "--gpus") == (type_, tuple(Size(*size) for size in sizes))
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "option", "words"),
+    [
+        ("1,,2", None, "--gpus", "not a list of sizes"),
+        ("-1", None, "--gpus", "not a list of sizes"),
+        ("1.5", None, "--gpus", "not a list of sizes"),
+        ("٣", None, "--gpus", "not a list of sizes"),
+        ("a100:2", None, "--ranks", "not a list of sizes"),
+        ("0,2", None, "--gpus", "a size of 0"),
+        ("1,2", "1,1,2", "--gpus", "--nodes names 3 numbers, and --gpus 2 sizes"),
+        ("1,2", "0", "--gpus", "one node or more"),
+        ("1,2", "one", "--gpus", "not a list of numbers of nodes"),
+    ],
+)
+def test_what_is_no_list_of_sizes_is_refused(text: str, nodes: str | None, option: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_sizes(text, nodes, option)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"gpus": None}, "--gpus or --ranks"),
+        ({"ranks": "2"}, "--gpus or --ranks"),
+        ({"repeat": 0}, "at least once"),
+        ({"warmup": -1}, "fewer than none"),
+        ({"repeat": 501}, "1002 runs are more"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused(said: dict[str, str | int | None], words: str) -> None:
+    typed = {"gpus": "1,2", "ranks": None, "nodes": None, "repeat": 1, "warmup": 1}
+    with pytest.raises(UsageError, match=words):
+        read_design(Workload(), **{**typed, **said})  # type: ignore[arg-type]
+
+
+def test_repeats_are_interleaved() -> None:
+    one, two = Size(1), Size(2)
+    assert in_order([one, two], 2) == [(one, 1), (two, 1), (one, 2), (two, 2)]
+
+
+def test_names_tell_sizes_repeats_and_where_needed_nodes() -> None:
+    assert point_name("train", Size(4, 2), 3, "GPUs", with_nodes=False) == "train-g4-r3"
+    assert point_name("train", Size(4, 2), 3, "ranks", with_nodes=True) == "train-p4-n2-r3"
+    assert len(point_name("x" * 100, Size(1024, 128), 12, "GPUs", with_nodes=True)) == 100
+
+
+def test_strong_scaling_keeps_the_batch_and_the_rate() -> None:
+    work = Workload("strong", 256, "1e-3", "imdb")
+    words = [
+        "--batch-size",
+        "{batch_size}",
+        "--own={per_gpu_batch_size}",
+        "{lr}",
+        "{gpus}x{nodes}#{repeat}",
+        "{dataset}",
+    ]
+    assert work.arguments(words, 4, 2, 3) == ("--batch-size", "256", "--own=64", "1e-3", "4x2#3", "imdb")
+
+
+def test_weak_scaling_keeps_the_batch_of_each_and_the_rate_follows_the_whole() -> None:
+    work, words = Workload("weak", 32, "1e-3"), ["{batch_size}", "{per_gpu_batch_size}", "{lr}"]
+    assert work.arguments(words, 8, 1, 1) == ("256", "32", "0.008")
+    assert work.arguments(words, 1, 1, 1) == ("32", "32", "1e-3")
+
+
+def test_other_braces_are_the_script_s_own() -> None:
+    words = ('{"lr": 1}', "{}", "${HOME}x", "{{batch_size}}")
+    with pytest.raises(UsageError, match="HOME"):
+        Workload().arguments(words, 1, 1, 1)
+    assert Workload().arguments((*words[:2], words[3]), 1, 1, 1) == ('{"lr": 1}', "{}", "{batch_size}")
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "hint"),
+    [
+        ("{bath_size}", "which a study does not know", "did you mean {batch_size}?"),
+        ("{lr}", "--lr is not given", "add --lr VALUE"),
+        (
+            "{zzz}",
+            "which a study does not know",
+            "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for the text",
+        ),
+        ("{per_gpu_batch_size}", "100 / 3 = 33.33", "--batch-size 102, or --weak"),
+    ],
+)
+def test_a_place_without_a_value_is_an_error(word: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Workload("strong", 100).arguments([word], 3, 1, 1)
+    assert message in refused.value.message
+    assert (refused.value.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(("said", "option"), [({"batch_size": 64}, "--batch-size"), ({"lr": "0.1"}, "--lr")])
+def test_a_value_of_which_the_script_is_not_told_is_an_error(said: dict[str, Any], option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} is given, and the script is not told"):
+        Workload(**said).arguments(["--epochs", "3", "{{batch_size}}", "{gpus}"], 2, 1, 1)
+
+
+def test_a_batch_that_does_not_divide_is_said_and_one_that_is_too_small_refused() -> None:
+    sizes = [Size(1), Size(3), Size(4), Size(7)]
+    assert Workload("strong", 100).check(sizes) == "a batch of 100 does not divide by 3 or 7"
+    assert Workload("strong", 84).check(sizes) is None
+    assert Workload("weak", 5).check(sizes) is None
+    with pytest.raises(UsageError, match="less than one sample for each of 7"):
+        Workload("strong", 6).check(sizes)
+
+
+@pytest.mark.parametrize("lr", ["0", "-1e-3", "nan", "inf", "fast", ""])
+def test_a_learning_rate_is_a_positive_number(lr: str) -> None:
+    with pytest.raises(UsageError, match="not a positive number"):
+        Workload(lr=lr).check([])
