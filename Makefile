@@ -73,5 +73,6 @@ $(VENV)/installed-demo: $(INSTALLED_FROM)
 
 $(VENV)/installed-dev: $(INSTALLED_FROM)
 	@echo "installing into $(VENV), with what the tests need ..."
-	@$(INSTALL) --editable '.[torch,examples,dev]'
+	@$(INSTALL) --editable '.[torch,plot,examples,dev]'
+	@$(INSTALL) --no-deps recbole
 	@touch $@ $(VENV)/installed-demo

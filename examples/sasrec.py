@@ -1,0 +1,220 @@
+"""Train a self-attentive recommender: from the films that a person has seen, which one comes next?
+
+    hpcrun submit --gpus 4 --nodes 2 --requeue 3 examples/sasrec.py --epochs 50 --batch-size 256
+
+SASRec (Kang and McAuley, 2018), trained against sampled negatives. With ``--time-aware``, how long ago a film was seen
+counts as well, as in TiSASRec (Li, Wang and McAuley, 2020). The data is MovieLens-100k; see movielens.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import torch
+from movielens import Rating, films_by_user, ratings
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+from training import Ranks, Training, add_arguments, join, make_loader, sum_over_ranks
+
+FILMS = 1682
+PADDING = 0  # films are counted from 1 here
+TOP = 10
+INTERVALS = 32
+"""Lengths of time that are told apart: each is twice the one before, from a second to years."""
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, batch_size=128, lr=2e-3)
+    parser.add_argument("--seq-len", type=int, default=50, help="films of a person that are looked back at")
+    parser.add_argument("--d-model", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=2)
+    parser.add_argument("--negatives", type=int, default=128, help="films drawn for each batch as wrong answers")
+    parser.add_argument("--time-aware", action="store_true")
+    args = parser.parse_args()
+    if args.d_model % args.heads:
+        parser.error(f"--d-model {args.d_model} cannot be divided by --heads {args.heads}")
+    return args
+
+
+# --- the data -----------------------------------------------------------------------------------------------------
+
+
+class Histories(Dataset[tuple[torch.Tensor, ...]]):
+    """Pieces of what people saw: films, when they were seen, and after each of them the film that came next.
+
+    The ends are padded. A film looks only back, so that no other one ever sees the padding.
+    """
+
+    def __init__(self, pieces: list[list[Rating]], length: int) -> None:
+        self.films = torch.full((len(pieces), length + 1), PADDING)
+        self.times = torch.zeros(len(pieces), length + 1, dtype=torch.long)
+        for row, piece in enumerate(pieces):
+            self.films[row, : len(piece)] = torch.tensor([rating.film + 1 for rating in piece])
+            self.times[row, : len(piece)] = torch.tensor([rating.time_s for rating in piece])
+
+    def __len__(self) -> int:
+        return len(self.films)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, ...]:
+        films, times = self.films[number], self.times[number]
+        return films[:-1], times[:-1], films[1:]
+
+
+def training_pieces(histories: list[list[Rating]], length: int) -> list[list[Rating]]:
+    """Leave out everybody's last two films, and cut the rest so that every step to a next film is in one piece."""
+    kept = [history[:-2] for history in histories]
+    return [seen[first : first + length + 1] for seen in kept for first in range(0, len(seen) - 1, length)]
+
+
+# --- the model ----------------------------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__()
+        self.heads, self.dropout = args.heads, 0.2
+        self.queries_keys_values = nn.Linear(args.d_model, 3 * args.d_model)
+        self.out = nn.Linear(args.d_model, args.d_model)
+        self.intervals = nn.Embedding(INTERVALS, args.d_model // args.heads) if args.time_aware else None
+
+    def forward(self, hidden: torch.Tensor, ago: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = hidden.shape
+        parts = self.queries_keys_values(hidden).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys, values = parts
+        mask = None
+        if self.intervals is not None:
+            # query · interval, for each interval once, then looked up: a key for each pair would not fit in memory.
+            scores = queries @ self.intervals.weight.T.to(queries.dtype) / math.sqrt(queries.shape[-1])
+            mask = scores.gather(3, ago[:, None].expand(-1, self.heads, -1, -1))
+            later = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
+            mask = mask.masked_fill(later, float("-inf"))
+        mixed = functional.scaled_dot_product_attention(
+            queries, keys, values, mask, self.dropout if self.training else 0.0, is_causal=mask is None
+        )
+        out: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(hidden.shape))
+        return out
+
+
+class Block(nn.Module):
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__()
+        width = args.d_model
+        self.attention, self.dropout = Attention(args), nn.Dropout(0.2)
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, hidden: torch.Tensor, ago: torch.Tensor) -> torch.Tensor:
+        hidden = hidden + self.dropout(self.attention(self.before(hidden), ago))
+        wider: torch.Tensor = hidden + self.dropout(self.feed_forward(self.between(hidden)))
+        return wider
+
+
+class SASRec(nn.Module):
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__()
+        self.negatives = args.negatives
+        self.films = nn.Embedding(FILMS + 1, args.d_model, padding_idx=PADDING)
+        self.places = nn.Parameter(torch.randn(args.seq_len, args.d_model) * 0.02)
+        self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
+        self.norm, self.dropout = nn.LayerNorm(args.d_model), nn.Dropout(0.2)
+        nn.init.normal_(self.films.weight, std=args.d_model**-0.5)
+
+    def wishes(self, films: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+        """Return after each film the vector that the next one's should be like."""
+        ago = (times[:, :, None] - times[:, None, :]).clamp(min=0)
+        ago = torch.log2(ago + 1.0).long().clamp(max=INTERVALS - 1)
+        hidden = self.dropout(self.films(films) + self.places)
+        for block in self.blocks:
+            hidden = block(hidden, ago)
+        wishes: torch.Tensor = self.norm(hidden)
+        return wishes
+
+    def forward(self, films: torch.Tensor, times: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        """Return the loss: the film that followed is to be told from those drawn."""
+        seen = following != PADDING
+        wishes, right = self.wishes(films, times)[seen], following[seen]
+        drawn = torch.randint(1, FILMS + 1, (self.negatives,), device=films.device)
+        right_scores = (wishes * self.films(right)).sum(1, keepdim=True)
+        wrong_scores = wishes @ self.films(drawn).T.to(wishes.dtype)
+        wrong_scores = wrong_scores.masked_fill(drawn == right[:, None], float("-inf"))
+        scores = torch.cat([right_scores, wrong_scores], 1).float()
+        return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=films.device))
+
+
+@torch.no_grad()
+def hits(training: Training, histories: list[list[Rating]], length: int) -> tuple[float, float]:
+    """Return HR@10 and NDCG@10 of the last film of each history, among all films not seen before.
+
+    Among a hundred films drawn, as papers do, a model looks better than it is (Krichene and Rendle, 2020).
+    """
+    training.model.eval()
+    ranks, model = training.ranks, training.model.module
+    own = histories[ranks.rank :: ranks.size]
+    found, gain = 0.0, 0.0
+    for first in range(0, len(own), 256):
+        some = own[first : first + 256]
+        data = Histories([history[-length - 1 :] for history in some], length)
+        films, times = data.films.to(ranks.device), data.times.to(ranks.device)
+        last = (films != PADDING).sum(1) - 1  # the place of the film to be found
+        rows = torch.arange(len(some), device=ranks.device)
+        answers = films[rows, last]
+        films[rows, last] = PADDING
+        with training.autocast():
+            wishes = model.wishes(films[:, :-1], times[:, :-1])[rows, last - 1]
+            scores = (wishes @ model.films.weight.T.to(wishes.dtype)).float()
+        scores[:, PADDING] = float("-inf")
+        for row, history in enumerate(some):
+            scores[row, [rating.film + 1 for rating in history[:-1]]] = float("-inf")
+        place = (scores > scores[rows, answers, None]).sum(1)
+        found += float((place < TOP).sum())
+        gain += float((1 / torch.log2(place + 2.0))[place < TOP].sum())
+    all_found, all_gain = sum_over_ranks(ranks.device, found, gain)
+    return all_found / len(histories), all_gain / len(histories)
+
+
+def tensorboard(training: Training) -> Any:
+    """Return a writer on the first rank, where tensorboard is installed; else None."""
+    if training.ranks.rank:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(training.folder / "tensorboard")
+
+
+def train(args: argparse.Namespace, ranks: Ranks) -> None:
+    histories = films_by_user(ratings())
+    loader = make_loader(Histories(training_pieces(histories, args.seq_len), args.seq_len), args, ranks.device)
+    training = Training(SASRec(args), args, ranks)
+    board = tensorboard(training)
+
+    training.say(f"{ranks.size} ranks, {ranks.device.type}, {training.parameters:,} parameters, {training.dtype}")
+    training.resume()
+    while training.goes_on():
+        epoch = training.train_epoch(loader, training.model)
+        if epoch:
+            hit_rate, gain = hits(training, [history[:-1] for history in histories], args.seq_len)
+            if board:
+                board.add_scalar("loss", epoch.loss, training.epoch)
+                board.add_scalar("HR@10", hit_rate, training.epoch)
+                board.flush()
+            training.end_epoch(epoch, hit_rate, "HR@10", ndcg=gain)
+    if not training.stopping:
+        hit_rate, gain = hits(training, histories, args.seq_len)
+        training.say(f"everybody's last film: HR@10 {hit_rate:.1%}, NDCG@10 {gain:.4f}")
+    training.leave()
+
+
+def main() -> None:
+    args = parse_args()
+    train(args, join(args))
+
+
+if __name__ == "__main__":
+    main()

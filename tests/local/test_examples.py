@@ -1,0 +1,134 @@
+"""The training examples on this machine: that they learn, stop, go on, and say what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests.harness import REPO, Hpcrun
+
+EXAMPLES = REPO / "examples"
+PAGES = ("examples.md", "recbole.md")
+
+
+def metrics(path: Path) -> list[dict[str, Any]]:
+    """What one rank has noted, epoch by epoch."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_text_classification_learns(hpcrun: Hpcrun) -> None:
+    size = ("--samples", "1024", "--seq-len", "32", "--d-model", "32", "--layers", "1", "--batch-size", "32")
+    example = str(EXAMPLES / "text_classification.py")
+    where = ("-P", "local", "--gpus", "2", "--nodes", "2", "--wait", "--json")
+    done = hpcrun("submit", *where, example, "--epochs", "3", "--lr", "5e-3", *size, check=True)
+    folder = Path(json.loads(done.stdout)["folder"])
+    epochs, others = (metrics(folder / f"elements/0/attempts/0/rank-{rank}.metrics") for rank in (0, 1))
+    assert [epoch["step"] for epoch in epochs] == [1, 2, 3]
+    assert epochs[-1]["loss"] < 0.95 * epochs[0]["loss"]
+    assert epochs[-1]["accuracy"] > 0.2  # chance: 0.1
+    for epoch, other in zip(epochs, others, strict=True):
+        assert (epoch["batch_size"], epoch["samples"], other["samples"]) == (32, 512, 512)
+        assert epoch["accuracy"] == other["accuracy"]
+        assert epoch["samples_per_s"] == pytest.approx(1024 / epoch["epoch_time"])
+        assert 0 < epoch["data_time"] < epoch["epoch_time"]
+        assert epoch["parameters"] == other["parameters"] > 100_000
+    checkpoints = folder / "elements/0/checkpoints"
+    assert {path.name for path in checkpoints.iterdir()} == {"last.pt", "best.pt", "final.pt"}
+    assert torch.load(checkpoints / "best.pt", weights_only=True)["progress"][2] == max(e["accuracy"] for e in epochs)
+
+
+def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> None:
+    notes = tmp_path / "attempt"
+    (notes / "stop").mkdir(parents=True)
+    (notes / "stop" / "told").touch()
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    args = ("--epochs", "1", "--seq-len", "20", "--d-model", "16", "--layers", "1", "--time-aware")
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(REPO / "hpcrun"),  # as in a job, hpcrun_runtime.py is found and hpcrun need not be
+        "HPCRUN_ATTEMPT_DIR": str(notes),
+        "HPCRUN_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
+    }
+
+    def train() -> str:
+        command = [*torchrun, str(EXAMPLES / "sasrec.py"), *args]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=True)
+        return done.stdout
+
+    assert "stopped in epoch 1, after step 20 of it" in train()
+    assert not (notes / "rank-0.metrics").exists()
+    (notes / "stop" / "told").unlink()
+    said = train()
+    assert "goes on in epoch 1, after step 20 of it" in said
+    assert "everybody's last film: HR@10" in said
+    (epoch,) = metrics(notes / "rank-0.metrics")
+    saved = torch.load(tmp_path / "checkpoints/final.pt", weights_only=True)
+    steps = {int(state["step"]) for state in saved["optimizer"]["state"].values()}
+    assert steps == {20 + epoch["samples"] // 64}
+    assert list((tmp_path / "checkpoints/tensorboard").iterdir())
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What the examples share, in a rank of two; its GPUs are too few, however many this machine has."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "99"}.items():
+        monkeypatch.setenv(name, value)
+    return importlib.import_module("training")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--batch-size", "33"), "--batch-size 33 cannot be shared evenly by 2 ranks: take 32 or 34"),
+        (("--batch-size", "1"), "--batch-size 1 cannot be shared evenly by 2 ranks: take 2"),
+        (("--batch-size", "-2"), "--batch-size -2 cannot be shared evenly by 2 ranks: take 2"),
+        (("--backend", "nccl"), r"--backend nccl needs a GPU for each rank: this node has \d+ for 99 ranks"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anybody_waits(
+    training: ModuleType, args: tuple[str, ...], said: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    training.add_arguments(parser, batch_size=64, lr=0.1)
+    with pytest.raises(SystemExit, match=f"^{said}$"):
+        training.join(parser.parse_args(args))
+
+
+def test_without_recbole_one_sentence_says_how_to_get_the_data() -> None:
+    bare = [sys.executable, "-S", "-c", "import movielens; movielens.ratings()"]  # -S: without what pip has installed
+    done = subprocess.run(bare, cwd=EXAMPLES, capture_output=True, text=True)
+    assert done.stderr == "MovieLens-100k comes with recbole: python -m pip install --no-deps recbole==1.2.1\n"
+    assert done.returncode == 1
+
+
+def submit_lines() -> list[str]:
+    """Every ``hpcrun submit`` of the pages on examples, and of the examples' own first lines."""
+    files = [*(REPO / "docs" / page for page in PAGES), *sorted(EXAMPLES.glob("*.py"))]
+    lines = (line for file in files for line in file.read_text().replace("\\\n", " ").splitlines())
+    return [found[1] for line in lines if (found := re.match(r" *(?:\$ )?hpcrun (submit .*)", line))]
+
+
+@pytest.mark.parametrize("line", submit_lines())
+def test_every_line_that_the_pages_show_can_be_submitted(hpcrun: Hpcrun, line: str) -> None:
+    for name in ("run_recbole.py", "recbole.yaml"):
+        (hpcrun.folder / name).touch()
+    (hpcrun.folder / "examples").symlink_to(EXAMPLES)
+    verb, *rest = shlex.split(line, comments=True)
+    where = () if "-P" in rest else ("-P", "a100")
+    done = hpcrun(verb, "--dry-run", *where, *rest)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("#!/bin/bash")
