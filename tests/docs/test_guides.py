@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from hpcrun.cli.main import build_app
 from tests.docs.page import Command, File, is_shown, steps
 from tests.harness import REPO, Hpcrun
 
@@ -71,6 +75,17 @@ def test_every_file_of_a_page_is_used_by_a_command(name: str) -> None:
     files = {step.name for step in steps(PAGES[name]) if isinstance(step, File)}
     # configuration is found by itself
     assert {file for file in files if file not in typed and not file.startswith(".hpcrun/")} == set()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_command_in_a_sentence_is_one_with_these_options(name: str) -> None:
+    for typed in re.findall(r"`hpcrun ([^`]+)`", PAGES[name]):
+        words = shlex.split(typed)
+        command: Any = typer.main.get_command(build_app(None))
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= known, typed
 
 
 def test_the_index_leads_to_every_page() -> None:
