@@ -16,12 +16,13 @@ from tests.harness import Hpcrun, wait_for
 
 ON_CPUS = ("scale", "-P", "local", "--ranks", "1,2", "--nodes", "1,2", "--launcher", "python")
 TRAIN = """
-import os, sys
+import sys
 from hpcrun_runtime import log_metrics
 print(*sys.argv[1:], flush=True)
-for epoch in (1, 2):
-    log_metrics(step=epoch, epoch_time=2.0 / epoch, samples=50)
-sys.exit(int(sys.argv[1]) if sys.argv[1:2] and sys.argv[2] == "2" else 0)
+gpus, repeat = int(sys.argv[1]), sys.argv[2]
+for epoch in (1, 2, 3):
+    log_metrics(step=epoch, epoch_time=(9.0 if epoch == 1 else 2.0) / gpus, samples=100 // gpus, val_accuracy=0.5)
+sys.exit(3 if gpus == 2 and repeat == "2" else 0)
 """
 WAIT = """
 import os, pathlib, time
@@ -46,24 +47,33 @@ def times(hpcrun: Hpcrun, point: dict[str, Any]) -> tuple[float, float]:
 
 def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(TRAIN)
-    done = hpcrun(*ON_CPUS, "--repeat", "2", "--batch-size", "64", "train.py", "3", "{gpus}", "{batch_size}")
+    done = hpcrun(*ON_CPUS, "--repeat", "2", "--batch-size", "64", "train.py", "{gpus}", "{repeat}", "{batch_size}")
     assert done.returncode == 7
-    assert "hpcrun: 2 of 4 runs did not complete" in done.stderr
+    assert "hpcrun: 1 of 4 runs did not complete" in done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("train-p")][-4:]
     assert [(*row[:4], row[5]) for row in rows] == [
         ("train-p1-r1", "1", "1", "64", "COMPLETED"),
-        ("train-p2-r1", "2", "2", "64", "FAILED"),
+        ("train-p2-r1", "2", "2", "64", "COMPLETED"),
         ("train-p1-r2", "1", "1", "64", "COMPLETED"),
         ("train-p2-r2", "2", "2", "64", "FAILED"),
     ]
     spans = [times(hpcrun, point) for point in record(hpcrun)["points"]]
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
-    assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "3 2 64\n"
-    assert json.loads(hpcrun("metrics", "train-p1-r1", "--json").stdout)["rows"][1]["values"]["epoch_time"] == 1.0
+    assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "2 1 64\n"
     listed = hpcrun("scale", "--list", check=True).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["STUDY", record(hpcrun)["study_id"]]
     again = json.loads(hpcrun("scale", "--resume", "train", "--json", check=True).stdout)
-    assert [point["state"] for point in again["points"]] == ["COMPLETED", "FAILED"] * 2
+    assert [point["state"] for point in again["points"]] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
+
+    document = json.loads(hpcrun("report", "last", "--json", "-o", "out", check=True).stdout)
+    (series,) = document["series"]
+    assert [(row["gpus"], row["speedup"]) for row in series["rows"]] == [(1, 1.0), (2, 2.0)]
+    assert (series["sources"], document["warmup"], document["weak"]) == (["metrics"], 1, False)
+    assert [(each["gpus"], each["repeat"]) for each in series["left_out"]] == [(2, 2)]
+    text = (hpcrun.folder / "out/report.txt").read_text()
+    assert "train-p2-r2" in text
+    assert "ranks on CPUs" in text
+    assert record(hpcrun)["study_id"] in hpcrun("report", check=True).stdout
 
 
 def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcrun) -> None:

@@ -41,3 +41,8 @@ def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
     assert [(point["state"], point["nodes"]) for point in (one, two)] == [("COMPLETED", 1), ("COMPLETED", 2)]
     assert (twelve["state"], "configuration is not available" in twelve["problem"]) == ("NOT_SUBMITTED", True)
     assert "2 ranks, backend gloo" in as_researcher("logs", "digits-g2-r1", check=True).stdout
+
+    (series,) = json.loads(as_researcher("report", "digits", "--json", check=True).stdout)["series"]
+    assert (series["sources"], series["basis"]) == (["log"], "throughput")
+    assert [(row["gpus"], row["nodes"]) for row in series["rows"]] == [(1, 1), (2, 2)]
+    assert [each["gpus"] for each in series["left_out"]] == [12]
