@@ -9,6 +9,7 @@ import typer
 
 from hpcrun.cli.output import JsonOption, show, show_json, tell
 from hpcrun.errors import UsageError
+from hpcrun.views.text import one_line
 
 _SHOWN = 8
 
@@ -62,8 +63,8 @@ def report(
     if as_json:
         show_json({**report_json(result), "folder": str(folder), "files": sorted(files.contents)})
         return
-    show([*report_text(result, missing=files.missing, most=_SHOWN)])
-    tell([f"written  {folder}: {', '.join(sorted(files.contents))}"])
+    show(report_text(result, missing=files.missing, most=_SHOWN))
+    tell([one_line(f"written  {folder}: {', '.join(sorted(files.contents))}")])
 
 
 def _share(text: str) -> float:
