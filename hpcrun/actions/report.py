@@ -84,7 +84,8 @@ def make_report(
     if options.warmup < 0:
         raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
     if not 0 < options.min_efficiency <= 1:
-        raise UsageError(f"--min-efficiency {options.min_efficiency:g}: it must be more than 0 and at most 1")
+        percent = 100 * options.min_efficiency
+        raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 per cent")
     if not points:
         raise NotFoundError("there are no runs to report on", hint="hpcrun report --from-csv FILE reads a table")
     series = build_series(points, warmup=options.warmup, weak=options.weak)
@@ -109,12 +110,12 @@ def _part(series: Series, options: ReportOptions) -> Part:
 
 
 def read_tables(paths: Sequence[Path]) -> Table:
-    """Read CSV files into one table.
+    """Read CSV files into one table; of several each that names no data set is one by its file's name.
 
     Raises:
         UsageError: one cannot be read.
     """
-    tables = [load_table(path) for path in paths]
+    tables = [load_table(path, dataset=path.stem if len(paths) > 1 else "") for path in paths]
     return Table(
         tuple(point for table in tables for point in table.points),
         tuple(claim for table in tables for claim in table.claims),

@@ -129,8 +129,11 @@ CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps"
 """Columns that can contradict the others."""
 
 
-def load_table(path: Path) -> Table:
+def load_table(path: Path, dataset: str = "") -> Table:
     """Read runs from a CSV file.
+
+    Args:
+        dataset: of runs that name none.
 
     Raises:
         UsageError: it cannot be read, or a line of it; the message names file and line.
@@ -145,14 +148,15 @@ def load_table(path: Path) -> Table:
         raise UsageError(f"--from-csv: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
     if len(raw) > _MAX_BYTES:
         raise UsageError(f"--from-csv: {path} is larger than {_MAX_BYTES // 1_000_000} MB")
-    return parse_table(text, path.name)
+    return parse_table(text, path.name, dataset)
 
 
-def parse_table(text: str, name: str) -> Table:
+def parse_table(text: str, name: str, dataset: str = "") -> Table:
     """Read runs from the text of a CSV file; lines that begin with # are comments.
 
     Args:
         name: of the file, for messages.
+        dataset: of runs that name none.
 
     Raises:
         UsageError: a line cannot be read.
@@ -164,6 +168,9 @@ def parse_table(text: str, name: str) -> Table:
         raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}") from None
     columns, remarks = _columns(header, name)
     rows = [_row(columns, cells, f"{name}:{line}") for line, cells in lines]
+    if dataset:
+        for row in rows:
+            row.point.setdefault("dataset", dataset)
     if not rows:
         raise UsageError(f"{name}: it has a header and no rows")
     return Table(*(_by_epoch(rows) if "epoch" in columns else _by_run(rows, "repeat" in columns)), tuple(remarks))
