@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "where": ("hpcrun.cli.where", {}),
+    "plan": ("hpcrun.cli.plan", {}),
     "status": ("hpcrun.cli.status", {}),
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),
