@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 # cannot run a Python that lies in somebody's home folder, as pyenv's and conda's do.
 PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo python3)
 
-# Further arguments for pytest: make test ARGS='tests/unit -k quoting'
+# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. The slurm tests mostly wait, so the others run beside
+# them: three workers.
 ARGS ?=
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint dev/constraints.txt
@@ -25,7 +26,7 @@ demo: $(VENV)/installed-demo ## train a small model on this machine, on two "nod
 	hpcrun status
 
 test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu with a real Slurm
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup $(ARGS)
 
 check: $(VENV)/installed-dev ## everything CI checks besides the tests
 	@command -v shellcheck >/dev/null || { echo "shellcheck is missing: apt-get install shellcheck" >&2; exit 1; }

@@ -27,7 +27,8 @@ from tests.harness import (
     wait_for,
 )
 
-SKIPPED = pytest.StashKey[list[str]]()
+SKIPPED: list[str] = []
+"""The reasons of slurm tests that were."""
 
 
 # --- the cluster ----------------------------------------------------------------------------------------------
@@ -135,30 +136,32 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a test types.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.stash[SKIPPED] = []
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side run: the tests of the one cluster, in their order, and the modules of all others."""
+    for item in items:
+        group = "slurm" if item.get_closest_marker("slurm") else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+# Not makereport: with xdist that is called in the workers only.
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     expected_to_fail = hasattr(report, "wasxfail")  # pytest calls those skipped as well
-    if report.skipped and not expected_to_fail and item.get_closest_marker("slurm"):
+    if report.skipped and not expected_to_fail and "slurm" in report.keywords:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        item.config.stash[SKIPPED].append(reason.removeprefix("Skipped: "))
-    return report
+        SKIPPED.append(reason.removeprefix("Skipped: "))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> Generator[None, None, None]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
     yield  # pytest's own list of skips comes first
-    reasons = config.stash[SKIPPED]
-    for reason, count in Counter(reasons).items():
+    for reason, count in Counter(SKIPPED).items():
         tests = "1 test" if count == 1 else f"{count} tests"
         terminalreporter.write_line(f"slurm: {tests} skipped: {reason}", yellow=True)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if slurm_is_required() and session.config.stash[SKIPPED]:
+    if slurm_is_required() and SKIPPED:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,4 +1,4 @@
-"""gpu: what the GPUs of a run are doing, by host and rank."""
+"""gpu: what the GPUs of a run are doing, by host and rank, and the network of its nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hpcrun.actions.inside import allocation_of, check_running, nodes_of
 from hpcrun.actions.status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.runs.attempt import last_attempt, node_ranks
+from hpcrun.schedulers.fabric import PortReading
 from hpcrun.schedulers.nvidia_smi import GpuReading, NodeReading, parse_readings, query_command
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.step import ANSWER_WITHIN_S
@@ -31,11 +32,13 @@ class GpuResult:
 
     Attributes:
         without: node → why it shows no GPU.
+        ports: node → what its network moves.
     """
 
     run_id: str
     rows: tuple[GpuRow, ...]
     without: Mapping[str, str]
+    ports: Mapping[str, tuple[PortReading, ...]]
 
 
 def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
@@ -61,7 +64,8 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         ranks = dict.fromkeys(nodes, range(sum(map(len, ranks.values()))))
     rows = [row for node in nodes if node in readings for row in _rows(readings[node], ranks.get(node))]
     without = {node: _why_none(readings.get(node)) for node in nodes if not (node in readings and readings[node].gpus)}
-    return GpuResult(item.run.run_id, tuple(rows), without)
+    ports = {node: readings[node].ports for node in nodes if node in readings and readings[node].ports}
+    return GpuResult(item.run.run_id, tuple(rows), without, ports)
 
 
 def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:

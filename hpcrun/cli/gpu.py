@@ -28,7 +28,7 @@ def gpu(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the GPUs of a running job are doing, by node and rank, as nvidia-smi says."""
+    """Show what the GPUs of a running job are doing, by node and rank, and what the network of its nodes moves."""
     if watch and as_json:
         raise UsageError("--watch and --json exclude each other")
     from hpcrun.actions.find import find_run
@@ -55,7 +55,7 @@ def gpu(
 
 def _look(run_id: str, context: Context, *, as_json: bool) -> None:
     from hpcrun.actions.gpu import read_gpus
-    from hpcrun.views.gpu import gpu_json, gpu_table, without_lines
+    from hpcrun.views.gpu import gpu_json, gpu_table, ports_table, without_lines
 
     waiter = context.waiter(run_id)
     result = read_gpus(waiter.refresh(), context.env)
@@ -65,3 +65,6 @@ def _look(run_id: str, context: Context, *, as_json: bool) -> None:
     if result.rows:
         show_rich(gpu_table(result))
     show(without_lines(result))
+    if result.ports:
+        show([""])
+        show_rich(ports_table(result))

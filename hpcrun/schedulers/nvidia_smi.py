@@ -1,8 +1,10 @@
-"""Asking nvidia-smi on every node of a job, and reading what it says."""
+"""Asking nvidia-smi and the network's counters on every node of a job, and reading what they say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from hpcrun.schedulers.fabric import READ_PORTS, PortReading, parse_ports
 
 FIELDS = ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.total", "power.draw", "power.limit",
           "temperature.gpu")  # fmt: skip
@@ -10,11 +12,17 @@ FIELDS = ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.tot
 # GPUs of all jobs: those of this one stand in CUDA_VISIBLE_DEVICES. Parts of a GPU (MIG-...) are nothing that -i takes.
 PROGRAM = r"""
 say() { while IFS= read -r line; do printf '%s\t%s\t%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$1" "$line"; done; }
+read_ports | say port
+begun=$EPOCHREALTIME
+(
 command -v nvidia-smi >/dev/null || { echo 'there is no nvidia-smi on this node' | say none; exit 0; }
 case ${CUDA_VISIBLE_DEVICES-} in '' | *MIG* | NoDevFiles) mine=() ;; *) mine=(-i "$CUDA_VISIBLE_DEVICES") ;; esac
 said=$(timeout 10 nvidia-smi "${mine[@]}" --query-gpu=FIELDS --format=csv,noheader,nounits 2>&1)
 case $? in 0) kind=gpu ;; 124) kind=error said='nvidia-smi does not answer' ;; *) kind=error ;; esac
 printf '%s\n' "$said" | say "$kind"
+)
+while ((${EPOCHREALTIME/[.,]/} - ${begun/[.,]/} < 1000000)); do sleep 0.2; done
+read_ports | say port
 """
 
 
@@ -40,25 +48,29 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """The GPUs of one node, or in words why there are none."""
+    """The GPUs of one node, or in words why there are none, and what its network moves."""
 
     node: str
     gpus: tuple[GpuReading, ...]
     words: str = ""
+    ports: tuple[PortReading, ...] = ()
 
 
 def query_command() -> list[str]:
     """Return the command that every node runs."""
-    return ["bash", "-c", PROGRAM.replace("FIELDS", ",".join(FIELDS))]
+    return ["bash", "-c", READ_PORTS + PROGRAM.replace("FIELDS", ",".join(FIELDS))]
 
 
 def parse_readings(text: str) -> dict[str, NodeReading]:
     """Read the answers of all nodes, by node."""
     gpus: dict[str, list[GpuReading]] = {}
     words: dict[str, list[str]] = {}
+    ports: dict[str, list[str]] = {}
     for line in text.splitlines():
         node, _, rest = line.partition("\t")
         kind, _, said = rest.partition("\t")
+        if kind == "port":
+            ports.setdefault(node, []).append(said)
         if kind not in ("gpu", "none", "error"):
             continue  # a site's login message
         gpu = parse_gpu(said) if kind == "gpu" else None
@@ -67,7 +79,12 @@ def parse_readings(text: str) -> dict[str, NodeReading]:
         elif said.strip():
             words.setdefault(node, []).append(said.strip())
     return {
-        node: NodeReading(node, tuple(gpus.get(node, ())), "; ".join(dict.fromkeys(words.get(node, ()))))
+        node: NodeReading(
+            node,
+            tuple(gpus.get(node, ())),
+            "; ".join(dict.fromkeys(words.get(node, ()))),
+            parse_ports(ports.get(node, ())),
+        )
         for node in sorted({*gpus, *words})
     }
 

@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.gpu import GpuResult, GpuRow
-from hpcrun.views.text import one_line
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _HEADINGS = ("NODE", "RANK", "GPU", "NAME", "BUSY", "MEMORY", "POWER", "TEMP")
+_PORT_HEADINGS = ("NODE", "PORT", "LINK", "IN", "OUT")
+_NAMES = ("NODE", "NAME", "PORT", "LINK")
 
 
 def gpu_table(result: GpuResult) -> Table:
     """Return the GPUs for a terminal."""
+    return _table(_HEADINGS, map(_cells, result.rows))
+
+
+def ports_table(result: GpuResult) -> Table:
+    """Return what the network of each node moves, for a terminal."""
+    rows = (
+        (node, port.port, port.link or "-", _rate(port.in_per_s), _rate(port.out_per_s))
+        for node, ports in result.ports.items()
+        for port in ports
+    )
+    return _table(_PORT_HEADINGS, rows)
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in _HEADINGS:
-        a_name = heading in ("NODE", "NAME")
-        table.add_column(heading, overflow="fold", justify="left" if a_name else "right")
-    for row in result.rows:
-        table.add_row(*(Text(one_line(cell)) for cell in _cells(row)))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", justify="left" if heading in _NAMES else "right")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
     return table
+
+
+def gpu_use(result: GpuResult) -> str:
+    """Return in one line what the GPUs of a run are doing; "" where none said anything."""
+    busy = [row.gpu.busy_percent for row in result.rows if row.gpu.busy_percent is not None]
+    if not busy:
+        return ""
+    used = [(row.gpu.memory_used_mb, row.gpu.memory_total_mb) for row in result.rows]
+    memory = max((part / whole for part, whole in used if part is not None and whole), default=None)
+    span = f" ({min(busy):.0f} to {max(busy):.0f})" if min(busy) != max(busy) else ""
+    fullest = "" if memory is None else f", memory {memory:.0%} full" + (" at most" if len(used) > 1 else "")
+    return f"{count(len(result.rows), 'GPU')} {sum(busy) / len(busy):.0f} % busy{span}{fullest}"
 
 
 def _cells(row: GpuRow) -> tuple[str, ...]:
@@ -40,6 +68,13 @@ def _cells(row: GpuRow) -> tuple[str, ...]:
         _of(gpu.power_w, gpu.power_limit_w, "W", 1),
         _with_unit(gpu.temperature_c, "°C"),
     )
+
+
+def _rate(bytes_per_s: float) -> str:
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
+        if bytes_per_s >= size:
+            return f"{bytes_per_s / size:.2f} {unit}"
+    return f"{bytes_per_s / 1e3:.1f} kB/s"
 
 
 def _with_unit(value: float | None, unit: str) -> str:
@@ -69,4 +104,5 @@ def gpu_json(result: GpuResult) -> dict[str, Any]:
         "run_id": result.run_id,
         "gpus": [{"node": row.node, "rank": row.rank, **asdict(row.gpu)} for row in result.rows],
         "without": dict(result.without),
+        "ports": [{"node": node, **asdict(port)} for node, ports in result.ports.items() for port in ports],
     }

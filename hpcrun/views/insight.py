@@ -11,7 +11,9 @@ from hpcrun.actions.insight import Insight, advice, cpu_efficiency, last_line, l
 from hpcrun.actions.status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.schedulers.limits import ACCOUNTS
 from hpcrun.schedulers.queue import Usage, Waiting
+from hpcrun.views.gpu import gpu_json, gpu_use
 from hpcrun.views.text import clock_text, harmless
 
 _BAR = 20
@@ -25,7 +27,7 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     if status.state == state.PENDING:
         return _waiting_rows(item, insight, now_s)
     if not status.final:
-        return _running_rows(item)
+        return _running_rows(item, insight)
     usage = insight.usage.get(job_id)
     return _usage_rows(usage, item) if usage else []
 
@@ -38,8 +40,9 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     return {
         "waiting": asdict(waiting) if waiting else None,
         "usage": {**asdict(usage), "cpu_efficiency": cpu_efficiency(usage)} if usage else None,
-        "last_line": last_line(item.folder) if running else None,
-        "metrics": last_metrics(item.folder) if running else {},
+        "last_line": last_line(item.folder, item.element or 0) if running else None,
+        "metrics": last_metrics(item.folder, item.element or 0) if running else {},
+        "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
     }
 
 
@@ -51,8 +54,8 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         rows += [("waits", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
     if waiting:
         rows += [
-            ("limit", f"QOS {waiting.qos}: {limit.used} of {limit.allowed} {limit.what} in use by you")
-            for limit in insight.limits.get(waiting.qos, ())
+            ("limit", f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by {limit.whose}")
+            for limit in insight.limits.get(ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ())
         ]
         rows.append(("queue", place_text(waiting)))
         rows.append(("start", start_text(waiting, now_s)))
@@ -74,7 +77,7 @@ def start_text(waiting: Waiting, now_s: float) -> str:
     return f"expected {at}, in {clock_text(max(0, int(waiting.start_s - now_s)))}, or sooner where others end early"
 
 
-def _running_rows(item: RunStatus) -> Rows:
+def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     status = item.status
     rows: Rows = []
     limit_s = status.limit_s or item.run.walltime_s
@@ -82,11 +85,14 @@ def _running_rows(item: RunStatus) -> Rows:
         rows.append(("time", bar_text(status.elapsed_s, limit_s)))
     if status.hosts:
         rows.append(("hosts", status.hosts))
+    gpus = insight.gpus.get(item.run.run_id)
+    if gpus and (use := gpu_use(gpus)):
+        rows.append(("GPUs", use))
     if item.elements:
         return rows
-    if line := last_line(item.folder):
+    if line := last_line(item.folder, item.element or 0):
         rows.append(("says", _COLOUR.sub("", harmless(line))))
-    if metrics := last_metrics(item.folder):
+    if metrics := last_metrics(item.folder, item.element or 0):
         shown = (f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
         rows.append(("metrics", " ".join(shown)))
     return rows

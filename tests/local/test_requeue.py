@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -173,3 +174,27 @@ def test_options_that_cannot_be_are_refused(
     assert says in done.stderr
     assert hint is None or hint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+RANKS_UNDER_SIGNALS = """
+for number in $(seq 50); do
+  export HPCRUN_ATTEMPT_DIR=$PWD/attempt-$number
+  mkdir -p "$HPCRUN_ATTEMPT_DIR/stop"
+  bash -c 'on_rank 0 bash -c "sleep 0.0$((RANDOM % 5 + 4)); exit 7"' &
+  rank=$!
+  sleep 0.03 # until it listens
+  for signal in 1 2 3 4 5 6 7 8; do sleep 0.00$((RANDOM % 9)); kill -USR1 "$rank" 2>/dev/null; done
+  wait "$rank"
+  grep -o '"status": [-0-9]*' "$HPCRUN_ATTEMPT_DIR/rank-0.exit"
+done | sort | uniq -c
+"""
+
+
+def test_a_rank_that_ends_in_the_moment_of_a_signal_keeps_its_exit_status(hpcrun: Hpcrun) -> None:
+    """The functions of the script, driven harder than a scheduler would: bash's own wait loses some of fifty."""
+    (hpcrun.folder / "train.py").touch()
+    script = hpcrun(*LOCAL, "--dry-run", "train.py", check=True).stdout
+    functions = re.findall(r"^\w+\(\) \{.*\}$|^\w+\(\) \{.*\n(?:.*\n)*?\}$|^export -f .*$", script, re.MULTILINE)
+    program = "\n".join(["export HPCRUN_NODE=here", *functions, RANKS_UNDER_SIGNALS])
+    done = hpcrun.run("bash", "-c", program, check=True)
+    assert done.stdout.split() == ["50", '"status":', "7"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pexpect
@@ -22,6 +23,8 @@ log_metrics(step=1, loss=0.5 + rank)
 while not Path("end").exists():
     time.sleep(0.2)
 """
+# the ranks' nodes talk to each other meanwhile
+TALK = "exec 3<>/dev/udp/{}/9; for _ in $(seq 200); do echo something >&3; sleep 0.01; done"
 # what nvidia-smi --query-gpu prints for the GPUs it is asked for with -i
 NVIDIA_SMI = """#!/bin/sh
 [ "$1" = -i ] || { echo 'No devices were found' >&2; exit 6; }
@@ -39,9 +42,25 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     wait_for(lambda: (logs / "rank-1.metrics").exists() and (logs / "rank-0.metrics").exists(), 60, "both ranks")
     first, second = (logs / "hosts").read_text().split()
 
+    # gpu: what the network moves, once there is anything
+    talking = subprocess.Popen(
+        [*person.become, *person.argv("shell", "--node", first)],
+        env=person.environ, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert talking.stdin is not None
+    talking.stdin.write(TALK.format(second))
+    talking.stdin.close()
+    moved = wait_for(
+        lambda: json.loads(person("gpu", "--json", check=True).stdout)["ports"], 30, "a port that moves something"
+    )
+    talking.wait()
+    assert {port["node"] for port in moved} <= {first, second}
+    assert max(port["out_per_s"] for port in moved) > 100
+
     # gpu: these nodes have none, and say so; and where there is an nvidia-smi, its answer
     plain = person("gpu", check=True)
-    assert plain.stdout == f"{first}, {second}: there is no nvidia-smi on this node\n"
+    assert plain.stdout.splitlines()[0] == f"{first}, {second}: there is no nvidia-smi on this node"
+    assert "GPUs " not in person("status", "-v", "last", check=True).stdout
     fake = person.folder / "bin"
     fake.mkdir()
     (fake / "nvidia-smi").write_text(NVIDIA_SMI)
@@ -49,6 +68,8 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     fake.chmod(0o755)
     found = person("gpu", "--json", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
     rows = json.loads(found.stdout)["gpus"]
+    closer = person("status", "-v", "last", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
+    assert "  GPUs         2 GPUs 97 % busy, memory 87% full at most\n" in closer.stdout
     assert [(row["node"], row["rank"], row["busy_percent"]) for row in rows] == [(first, 0, 97), (second, 1, 97)]
 
     # shell: without a terminal it reads commands; its exit status is the shell's

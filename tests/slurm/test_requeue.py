@@ -44,7 +44,8 @@ while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
     print(time.time(), flush=True)
     time.sleep(0.2)
 """,
-    # rank 0 has a handler and ends well by it; the others know nothing, and end when it has
+    # rank 0 has a handler and ends well by it; the others know nothing, and end a while after it: not so soon that
+    # their wrappers find them gone
     "handler.py": """
 import os, signal, sys, time
 rank, attempt = os.environ["RANK"], os.environ["HPCRUN_ATTEMPT"]
@@ -57,6 +58,8 @@ if rank == "0":
 print("ready", flush=True)
 while attempt == "0" and not (rank != "0" and os.path.exists(sys.argv[1] + ".saved")):
     time.sleep(0.2)
+if attempt == "0":
+    time.sleep(4)
 """,
     # ends by itself a moment after the warning, which it does not hear: not so soon that its wrapper finds it gone
     "nearly_done.py": """
@@ -202,6 +205,7 @@ def unwarned(lab: Lab) -> Ended:
     """The time is over in the moment of the warning."""
     folder = lab.submit("unwarned", *ON_CPU, "plain.py", let_end(lab, "unwarned"))
     begun(folder)
+    time.sleep(2)  # Slurm takes no end in the second of the start
     lab.cluster.slurm("scontrol", "update", f"jobid={lab.job(folder)}", "EndTime=now")
     return lab.ended(folder)
 

@@ -37,8 +37,8 @@ fail() {
   finish 1 "$1"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone. Where
-# it goes in that very moment bash 5.2 has lost its status and says -1: the signal was TERM.
+# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
+# moment bash 5.2 has lost its status and says -1: the signal was TERM.
 reap() {
   local status
   while kill -0 "$1" 2>/dev/null; do wait "$1"; done
@@ -94,7 +94,7 @@ case $torch in 2.[0-7].*) export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 ;; esac # the
 # Each node: one torchrun agent. is_host is said outright: guessing it from host names fails where a node has
 # several. --local-addr: rank 0's address is the name that Slurm knows, not one that only the node resolves.
 on_task() {
-  local is_host=0 agent status
+  local is_host=0 status agent
   [ "$HPCRUN_NODE" = "$HPCRUN_HEAD" ] && is_host=1
   if ! getent ahosts "$HPCRUN_HEAD_ADDR" >/dev/null; then
     echo "hpcrun: $HPCRUN_NODE cannot resolve $HPCRUN_HEAD_ADDR, the host of rank 0; try --exclude=$HPCRUN_NODE" >&2

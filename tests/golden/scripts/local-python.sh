@@ -28,8 +28,8 @@ fail() {
   finish 1 "$1"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone. Where
-# it goes in that very moment bash 5.2 has lost its status and says -1: the signal was TERM.
+# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
+# moment bash 5.2 has lost its status and says -1: the signal was TERM.
 reap() {
   local status
   while kill -0 "$1" 2>/dev/null; do wait "$1"; done

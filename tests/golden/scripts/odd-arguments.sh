@@ -37,8 +37,8 @@ fail() {
   finish 1 "$1"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone. Where
-# it goes in that very moment bash 5.2 has lost its status and says -1: the signal was TERM.
+# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
+# moment bash 5.2 has lost its status and says -1: the signal was TERM.
 reap() {
   local status
   while kill -0 "$1" 2>/dev/null; do wait "$1"; done
@@ -93,9 +93,10 @@ case $torch in 2.[0-7].*) export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 ;; esac # the
 
 # The node: torchrun alone on it needs no rendezvous port of its own.
 on_task() {
+  local status agent
   /home/me/venv/bin/python -m torch.distributed.run --standalone --nproc-per-node=1 \
     --max-restarts=0 --no-python bash -c 'on_rank "$RANK" "$@"' hpcrun-rank "$@" &
-  local agent=$! status
+  agent=$!
   trap 'kill -TERM "$agent" 2>/dev/null' TERM
   reap "$agent"
   status=$?

@@ -40,11 +40,13 @@ fail() {
   finish 1 "$1"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone and no trap has run meanwhile. Where
-# it goes in that very moment bash 5.2 has lost its status and says -1: the signal was TERM.
+# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
+# moment bash 5.2 has lost its status and says -1: the signal was TERM.
 reap() {
   local status
-  while trapped='' && wait "$1"; status=$?; [ -n "$trapped" ] || kill -0 "$1" 2>/dev/null; do :; done
+  while kill -0 "$1" 2>/dev/null; do wait "$1"; done
+  wait "$1"
+  status=$?
   [ "$status" -ge 0 ] || status=143
   return "$status"
 }
@@ -67,6 +69,22 @@ is_preempted() { # the field is there for jobs that can be
   since=$(slurm_says PreemptTime)
   [ "${since:-None}" != None ]
 }
+# Bash 5.2 loses the status of a process that ends in the moment of a signal. So a shell that ignores signals waits for it,
+# and says its id and then its status to the one that hears them. The process writes to 3 and 4; it starts with both
+# signals ignored too, which a handler of its own replaces.
+keep() {
+  "$@" >&3 2>&4 3>&- 4>&- &
+  echo "$!"
+  wait "$!"
+  echo "$?"
+}
+# From here on signals are heard, by function $1. Bash 5.2 gives up where one comes while it reads $( ), so they are
+# ignored while anything else is done: the file in stop/ says it to whoever missed one.
+listen() {
+  listener=$1
+  trap '"$listener" USR1 10 time_limit' USR1
+  trap '"$listener" TERM 15 terminated' TERM
+}
 # Whether process $1 has a handler for signal number $2: proc(5), SigCgt.
 catches() {
   local mask
@@ -76,30 +94,32 @@ catches() {
 a_rank_failed() { grep -qs '"status": [1-9]' "$HPCRUN_ATTEMPT_DIR"/rank-*.exit; }
 # What a rank's wrapper does with a signal. After another rank has failed TERM comes from torchrun or srun, which clear away.
 rank_told() {
-  trapped=1
+  trap '' USR1 TERM
   if [ "$1" = TERM ] && a_rank_failed; then
     cleared=1
     kill -TERM "$child" 2>/dev/null
     catches "$child" 15 || kill -KILL "$child" 2>/dev/null
-    return
+  else
+    ask_to_stop "$3"
+    # one that is gone already had a handler, and the signal straight from Slurm
+    if catches "$child" "$2" || grep -qs '^State:[[:space:]]*Z' "/proc/$child/status" || ! kill -0 "$child" 2>/dev/null; then
+      : >"$HPCRUN_ATTEMPT_DIR/heard-$rank"
+    fi
+    kill -"$1" "$child" 2>/dev/null
   fi
-  ask_to_stop "$3"
-  # one that is gone already had a handler, and the signal straight from Slurm
-  if catches "$child" "$2" || grep -qs '^State:[[:space:]]*Z' "/proc/$child/status" || ! kill -0 "$child" 2>/dev/null; then
-    : >"$HPCRUN_ATTEMPT_DIR/heard-$rank"
-  fi
-  kill -"$1" "$child" 2>/dev/null
+  listen rank_told
 }
 # What a node's wrapper does: tell the wrappers of its ranks. Which signals reach whom depends on how Slurm tracks
 # processes: with cgroups only the step's own tasks get them.
 node_told() {
   local wrapper
-  trapped=1
-  if [ "$1" != TERM ] || ! a_rank_failed; then ask_to_stop "$2"; fi
+  trap '' USR1 TERM
+  if [ "$1" != TERM ] || ! a_rank_failed; then ask_to_stop "$3"; fi
   for wrapper in "$HPCRUN_RANKS"/*; do kill -"$1" "${wrapper##*/}" 2>/dev/null; done
+  listen node_told
 }
 trap 'ask_to_stop time_limit' USR1
-export -f ask_to_stop catches a_rank_failed rank_told node_told slurm_says is_preempted
+export -f ask_to_stop keep listen catches a_rank_failed rank_told node_told slurm_says is_preempted
 
 # The first attempt is 0: this job may be started 1 more time.
 if [ "$attempt" -gt 1 ]; then
@@ -129,20 +149,19 @@ command=(/home/me/venv/bin/python -u lit.py)
 
 # One rank: its output goes to files of its own, its exit status (128 + n for signal n) into a record.
 on_rank() {
-  local rank=$1 child status cleared=
+  local rank=$1 child status cleared='' kept
   shift
+  trap '' USR1 TERM
   if [ "${LOCAL_RANK:-0}" = 0 ]; then
     record "node-$HPCRUN_NODE.start" \
       "{\"node\": \"$HPCRUN_NODE\", \"first_rank\": $rank, \"ranks\": ${LOCAL_WORLD_SIZE:-1}, \"started\": $(date +%s.%N)}"
   fi
-  # A handler that the program installs itself replaces SIG_IGN.
-  (trap '' USR1 TERM && exec "$@") >"$HPCRUN_ATTEMPT_DIR/rank-$rank.out" 2>"$HPCRUN_ATTEMPT_DIR/rank-$rank.err" &
-  child=$!
+  { exec {kept}< <(keep "$@"); } 3>"$HPCRUN_ATTEMPT_DIR/rank-$rank.out" 4>"$HPCRUN_ATTEMPT_DIR/rank-$rank.err"
+  read -r child <&"$kept"
   [ -z "${HPCRUN_RANKS-}" ] || : >"$HPCRUN_RANKS/$BASHPID"
-  trap 'rank_told USR1 10 time_limit' USR1
-  trap 'rank_told TERM 15 terminated' TERM
-  reap "$child"
-  status=$?
+  listen rank_told
+  read -r status <&"$kept" || status=137 # whoever kept it was killed
+  trap '' USR1 TERM
   [ -z "$cleared" ] || status=143 # it did not fail by itself
   record "rank-$rank.exit" \
     "{\"rank\": $rank, \"node\": \"$HPCRUN_NODE\", \"status\": $status, \"ended\": $(date +%s.%N)}"
