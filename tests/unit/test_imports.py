@@ -43,6 +43,7 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
         ("scale", "--help"),
         ("scale", "--list"),
         ("preflight", "--help"),
+        ("plan", "--help"),
         ("profile", "set", "--help"),
         ("doctor", "--help"),
         ("--version",),
