@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.explain_words import answer, evidence_of, next_command
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.status import RunStatus, element_row
+from hpcrun.actions.sweep_status import ElementStatus
 from hpcrun.diagnosis.diagnose import Ended, Facts, Log, diagnose, examine
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, last_attempt, rank_exits, ranks
+from hpcrun.runs.elements import batch_log
 from hpcrun.runs.logs import rank_log
-from hpcrun.runs.store import BATCH_LOG
 
 _QUICK_RANKS = 8
 _ATTEMPT_BEGINS = "hpcrun: job "
@@ -64,11 +65,13 @@ class Explanation:
 
 
 def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
-    """Explain a run; one that is not over, or ended well, is said to be so.
+    """Explain a run; one that is not over, or ended well, is said to be so. Of a sweep the first element that failed.
 
     Args:
         quick: from the beginnings and ends of few logs, which takes a fraction of a second whatever their size.
     """
+    if item.elements and item.status.final and item.status.state != state.COMPLETED:
+        item = element_row(item, min(item.elements, key=_likeliness))
     run, status = item.run, item.status
     word = run.job_id or run.run_id
     if not status.final:
@@ -76,8 +79,8 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
                            else f"hpcrun logs -f {word}")  # fmt: skip
     if status.state == state.COMPLETED:
         return Explanation(item, "nothing failed: the job completed", next=f"hpcrun logs {word}")
-    attempt = _attempt_to_explain(item.folder)
-    facts, unread = gather(item.folder, status.state, attempt, rules, quick=quick)
+    attempt = last_attempt(item.folder, item.element or 0)
+    facts, unread = _gather(item, attempt, rules, quick=quick)
     found = diagnose(facts, rules)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
@@ -96,6 +99,11 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     )
 
 
+def _likeliness(element: ElementStatus) -> tuple[bool, bool]:
+    """Return what sorts the elements that failed first, then those that ended badly otherwise, in their order."""
+    return element.status.state == state.COMPLETED, element.status.state == "CANCELLED"
+
+
 def _unfinished(item: RunStatus) -> str:
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
@@ -106,17 +114,18 @@ def _unfinished(item: RunStatus) -> str:
     return f"the job is {status.state}{reason}: it has not run yet"
 
 
-def gather(
-    folder: Path, word: str, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
+def _gather(
+    item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
 ) -> tuple[Facts, tuple[str, ...]]:
     """Return what the ranks and the logs of an attempt say, and what could not be read."""
-    scanner = Scanner.of(rules)
+    scanner, folder = Scanner.of(rules), item.folder
     logs: list[Log] = []
     unread: list[str] = []
     ends: dict[int, Ended] = {}
     if attempt is not None:
         ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s) for end in rank_exits(attempt.folder)}
-    for path, rank in _paths(folder, attempt, ends, most=_QUICK_RANKS if quick else None):
+    paths = [*_rank_logs(attempt, ends, most=_QUICK_RANKS if quick else None)]
+    for path, rank in (*paths, (batch_log(folder, item.run, item.element or 0), None)):
         name = str(path.relative_to(folder))
         try:
             with path.open("rb") as file:
@@ -129,31 +138,20 @@ def gather(
         if not log.scan.whole:
             unread.append(f"{name}: too long; its beginning and its end were searched")
         logs.append(_this_attempt(log) if rank is None and attempt is not None and attempt.number else log)
-    return Facts(word, ends, tuple(logs)), tuple(unread)
+    return Facts(item.status.state, ends, tuple(logs)), tuple(unread)
 
 
-def _paths(
-    folder: Path, attempt: Attempt | None, ends: dict[int, Ended], *, most: int | None
+def _rank_logs(
+    attempt: Attempt | None, ends: dict[int, Ended], *, most: int | None
 ) -> Iterator[tuple[Path, int | None]]:
-    if attempt is not None:
-        # one that ended well: what its log says of errors did not matter
-        wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
-        wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
-        for rank in wanted[:most]:
-            for stream in ("err", "out"):
-                yield rank_log(attempt.folder, rank, stream).path, rank
-    yield folder / BATCH_LOG, None
-
-
-def _attempt_to_explain(folder: Path) -> Attempt | None:
-    """Return the newest attempt; of several elements, of the first that failed."""
-    try:
-        elements = sorted(int(entry.name) for entry in (folder / "elements").iterdir() if entry.name.isdigit())
-    except OSError:
-        elements = []
-    found = [attempt for element in elements if (attempt := last_attempt(folder, element))]
-    failed = [attempt for attempt in found if attempt.exit is None or attempt.exit.status != 0]
-    return next(iter((*failed, *found)), None)
+    if attempt is None:
+        return
+    # one that ended well: what its log says of errors did not matter
+    wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
+    wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
+    for rank in wanted[:most]:
+        for stream in ("err", "out"):
+            yield rank_log(attempt.folder, rank, stream).path, rank
 
 
 def _this_attempt(log: Log) -> Log:

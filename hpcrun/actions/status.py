@@ -14,6 +14,7 @@ from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, k
 from hpcrun.actions.waits import Wait, never_started, waits_of
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.job import state
+from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import attempts, last_attempt
 from hpcrun.runs.elements import CANCELLED_MARK as CANCELLED_MARK
@@ -47,6 +48,20 @@ class RunStatus:
     element: int | None = None
     about: str = ""
     waits: tuple[Wait, ...] = ()
+
+
+def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
+    """Return an element of a sweep as a run of its own: ``train/3``, job ``123_3``."""
+    run = replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id)
+    return replace(
+        item,
+        run=run,
+        status=element.status,
+        stale=item.stale and not element.status.final,
+        elements=(),
+        element=element.index,
+        about=parameters_text(element.parameters),
+    )
 
 
 @dataclass(frozen=True, slots=True)

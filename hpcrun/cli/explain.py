@@ -16,7 +16,10 @@ def explain(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job id, run id, name, or 'last'; RUN/3 for an element of a sweep.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = "last",
     as_json: JsonOption = False,
@@ -26,14 +29,14 @@ def explain(
     Where no rule knows the failure it says so, and shows the last words of the rank that failed first.
     """
     from hpcrun.actions.explain import explain as explain_run
-    from hpcrun.actions.find import find_run
+    from hpcrun.actions.find_element import find_element
     from hpcrun.actions.rules import load_rules
-    from hpcrun.actions.status import get_status
+    from hpcrun.actions.status import element_row, get_status
     from hpcrun.views.explain import explanation_json, explanation_text
 
     context = make_context()
     tell(context.surroundings.warnings)
-    found = find_run(run, context.store)
+    found = find_element(run, context.store)
     tell([found.note] if found.note else [])
     rules = load_rules(context.layers.values())
     result = get_status(
@@ -41,7 +44,12 @@ def explain(
     )
     if not result.runs:
         raise NotFoundError(f"the folder of {found.run.run_id} is gone, or cannot be read", hint="hpcrun status --all")
-    explanation = explain_run(result.runs[0], rules)
+    item = result.runs[0]
+    if found.element is not None:
+        item = next(element_row(item, one) for one in item.elements if one.index == found.element)
+    explanation = explain_run(item, rules)
+    asked, answered = found.element, explanation.item.element
+    tell([f"{run} is a sweep: this is its first element that failed, {answered}"] if asked != answered else [])
     if as_json:
         show_json(explanation_json(explanation))
     else:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status import RunStatus, StatusResult
+from hpcrun.actions.status import RunStatus, StatusResult, element_row
 from hpcrun.actions.sweep_status import ElementStatus
 from hpcrun.actions.waits import NEVER
 from hpcrun.job import state
-from hpcrun.job.parameters import parameters_text
 from hpcrun.job.reasons import explain_reason
 from hpcrun.views.columns import FIELDS, TABLE, csv_text, fitting
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
@@ -100,7 +99,7 @@ def closer_rows(result: StatusResult, named: Sequence[tuple[str, int | None]]) -
     return tuple(
         row
         for item in result.runs
-        for row in ([_element_row(item, one) for one in item.elements] if item.run.run_id in by_element else [item])
+        for row in ([element_row(item, one) for one in item.elements] if item.run.run_id in by_element else [item])
     )
 
 
@@ -108,21 +107,8 @@ def with_element_rows(result: StatusResult) -> StatusResult:
     """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters first."""
     rows: list[RunStatus] = []
     for item in result.runs:
-        rows += [_element_row(item, element) for element in item.elements] or [item]
+        rows += [element_row(item, element) for element in item.elements] or [item]
     return replace(result, runs=tuple(rows))
-
-
-def _element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
-    run = replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id)
-    return replace(
-        item,
-        run=run,
-        status=element.status,
-        stale=item.stale and not element.status.final,
-        elements=(),
-        element=element.index,
-        about=parameters_text(element.parameters),
-    )
 
 
 def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str]:
