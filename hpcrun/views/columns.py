@@ -39,14 +39,15 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
     return wanted
 
 
-def fitting(needed: Mapping[str, int], width: int, gap: int) -> tuple[str, ...]:
-    """Return the columns of the table that a terminal has room for.
+def fitting(needed: Mapping[str, int], width: int, gap: int, dropped: Sequence[str] = _DROPPED) -> tuple[str, ...]:
+    """Return the columns of a table that a terminal has room for; by default of that of status.
 
     Args:
         needed: column → the least that it needs.
+        dropped: those that can be done without, what is missed least first.
     """
     left = list(needed)
-    for name in _DROPPED:
+    for name in dropped:
         if sum(needed[column] + gap for column in left) - gap <= width:
             break
         left.remove(name)
