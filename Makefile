@@ -15,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 INSTALLED_FROM := $(BIN)/python pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check golden bench faults cluster cluster-down clean
+.PHONY: help demo test check golden pictures bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: $(VENV)/installed-dev ## everything CI checks besides the tests
 
 golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference before you commit it
 	$(BIN)/python -m pytest tests/golden --update-golden
+
+pictures: $(VENV)/installed-dev ## take the pictures in docs/pictures anew, on the cluster (root); ARGS names some
+	$(BIN)/python -m dev.pictures $(ARGS)
 
 bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/run.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -10,7 +9,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ from tests.harness import (
     as_researcher_command,
     cluster_error,
     cluster_sh,
+    only_session_on_cluster,
     shown_to_researcher,
-    wait_for,
 )
 
 SKIPPED: list[str] = []
@@ -53,22 +52,6 @@ def slurm_cluster() -> Iterator[Cluster]:
         if not was_up:
             until_end.callback(cluster_sh, "down")
         yield Cluster.running()
-
-
-@contextmanager
-def only_session_on_cluster() -> Iterator[None]:
-    """Waits for other sessions of tests: they would cancel this one's jobs and pull its cables."""
-    with Path("/tmp/hpcrun-tests.lock").open("w") as lock:
-
-        def take() -> bool:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
-
-        wait_for(take, 1800, "another session of tests on the same cluster to end")
-        yield
 
 
 @pytest.fixture

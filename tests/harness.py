@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import pwd
 import subprocess
 import sys
@@ -230,6 +231,22 @@ class Cluster:
             if state.startswith(("down", "drain", "fail")) and not state.endswith("*"):
                 self.slurm("scontrol", "update", f"nodename={node}", "state=resume")
         return not unusable
+
+
+@contextmanager
+def only_session_on_cluster() -> Iterator[None]:
+    """Waits for other sessions of tests: they would cancel this one's jobs and pull its cables."""
+    with Path("/tmp/hpcrun-tests.lock").open("w") as lock:
+
+        def take() -> bool:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        wait_for(take, 1800, "another session of tests on the same cluster to end")
+        yield
 
 
 def as_researcher_command() -> tuple[str, ...]:

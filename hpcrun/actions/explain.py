@@ -13,6 +13,7 @@ from hpcrun.diagnosis.diagnose import Ended, Facts, Log, diagnose, examine
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
+from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.attempt import Attempt, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import batch_log
 from hpcrun.runs.logs import rank_log
@@ -75,7 +76,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     run, status = item.run, item.status
     word = run.job_id or run.run_id
     if not status.final:
-        return Explanation(item, _unfinished(item), next=f"hpcrun status {word}" if status.state != state.RUNNING
+        return Explanation(item, _unfinished(item), next=f"hpcrun status -v {word}" if status.state != state.RUNNING
                            else f"hpcrun logs -f {word}")  # fmt: skip
     if status.state == state.COMPLETED:
         return Explanation(item, "nothing failed: the job completed", next=f"hpcrun logs {word}")
@@ -111,7 +112,8 @@ def _unfinished(item: RunStatus) -> str:
         return f"the job is running{reason}: there is no end to explain yet"
     if status.state == state.UNKNOWN:
         return f"nobody knows what became of the job{reason}"
-    return f"the job is {status.state}{reason}: it has not run yet"
+    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    return f"the job has not run yet: {known.short if known else status.state}{reason}"
 
 
 def _gather(

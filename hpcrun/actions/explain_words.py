@@ -126,7 +126,7 @@ def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
     if rank is None:
         has_batch = any(log.rank is None and log.scan.tail for log in facts.logs)
         return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
-    return f"hpcrun logs --rank {rank} {run.job_id or run.run_id}"
+    return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:

@@ -157,9 +157,10 @@ def fold(statuses: Iterable[LastStatus], run: Run, now_s: float) -> LastStatus:
 
 
 def counts_text(words: list[str]) -> str:
-    """Return how many elements are in which state: ``8: 2 running, 5 completed, 1 failed``."""
+    """Return how many elements are in which state: ``8 elements: 2 running, 5 completed, 1 failed``."""
     order = [*(word for word in _ORDER if word in words), *sorted(set(words) - set(_ORDER))]
-    return f"{len(words)}: " + ", ".join(f"{words.count(word)} {word.lower().replace('_', ' ')}" for word in order)
+    elements = "1 element" if len(words) == 1 else f"{len(words)} elements"
+    return f"{elements}: " + ", ".join(f"{words.count(word)} {word.lower().replace('_', ' ')}" for word in order)
 
 
 def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:

@@ -13,7 +13,7 @@ from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.job.variables import PREFIXES, Finding, Variable, check_variables
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.profiles.mistakes import Key
+from hpcrun.profiles.mistakes import Key, Origin
 from hpcrun.profiles.variables import load_catalogue
 
 
@@ -23,14 +23,14 @@ class SetVariable:
 
     Attributes:
         value: what it is set to; masked where the name is a secret's.
-        origin: file and line where that is written.
+        origin: where that is written.
         variable: what is known of it, None where that is nothing.
         problem: what is wrong with it, in one line.
     """
 
     name: str
     value: str
-    origin: str | None
+    origin: Origin | None
     variable: Variable | None
     problem: str | None = None
 
@@ -137,17 +137,17 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
     return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in found]
 
 
-def _refusal(name: str, text: str, origin: str | None) -> HpcrunError:
+def _refusal(name: str, text: str, origin: Origin | None) -> HpcrunError:
     hint = f"hpcrun profile env {name} explains it"
     return (
         UsageError(f"--env {text}", hint=hint) if origin is None else ProfileError(f"{origin}: env.{text}", hint=hint)
     )
 
 
-def _origin(name: str, loaded: LoadedProfile) -> str | None:
-    """Return file and line of the value that a profile gives a variable."""
+def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
+    """Return where a profile gives a variable its value."""
     place = _place(name, loaded)
-    return None if place is None else str(loaded.origins[place])
+    return None if place is None else loaded.origins[place]
 
 
 def _place(name: str, loaded: LoadedProfile) -> Key | None:

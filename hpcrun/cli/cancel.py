@@ -65,7 +65,7 @@ def cancel(
     waiting = left_waiting({item.run.run_id for item in told}, context.store)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
-        tell([f"hpcrun: jobs that waited for this may start now: hpcrun cancel {names} ends them too"])
+        tell(["hpcrun: jobs that waited for this may start now", f"hint: hpcrun cancel {names} ends them too"])
     if wanted and len(told) > 1:
         tell([f"{count(len(told), 'run')} told to end"])
     tell(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in over)

@@ -27,9 +27,10 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check Slurm, a profile, the runs folder and the job's Python, without a job.
+    """Check that all is as jobs need it, without a job.
 
-    Takes a few seconds. Exit status 4 if something is red, with what to do about it.
+    Slurm, a profile, the runs folder, and the job's Python with its torch. Takes a few seconds.
+    Exit status 4 if something is red, with what to do about it.
     """
     # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
     context = make_context()

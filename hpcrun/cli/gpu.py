@@ -28,7 +28,10 @@ def gpu(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the GPUs of a running job are doing, by node and rank, and what the network of its nodes moves."""
+    """Show what the GPUs of a running job are doing.
+
+    By node and rank, and what the network of the nodes moves.
+    """
     if watch and as_json:
         raise UsageError("--watch and --json exclude each other")
     from hpcrun.actions.find import find_run

@@ -13,7 +13,7 @@ import typer
 from hpcrun import __version__
 from hpcrun.cli.command import Command, Group
 from hpcrun.cli.output import show, show_error
-from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError
+from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError, nearest
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
 _SCRIPT_LAST = {"allow_interspersed_args": False}
@@ -37,6 +37,11 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clean": ("hpcrun.cli.clean", {}),
 }
 _GROUPS = {"profile": "hpcrun.cli.profile"}
+
+
+def command_names() -> tuple[str, ...]:
+    """Return the names of all commands and groups of commands."""
+    return (*_COMMANDS, *_GROUPS)
 
 
 def build_app(asked: str | None) -> typer.Typer:
@@ -90,7 +95,7 @@ def main() -> NoReturn:
     except typer.TyperException as error:
         if not error.format_message():  # no arguments at all: help was shown
             sys.exit(UsageError.exit_code)
-        _fail(UsageError(error.format_message(), hint="hpcrun --help, or hpcrun COMMAND --help"))
+        _fail(_usage_error(error))
     except HpcrunError as error:
         _fail(error)
     except Exception as error:  # whatever else: a person gets one message, and we the traceback if they want to help
@@ -98,6 +103,20 @@ def main() -> NoReturn:
             raise
         words = f"{type(error).__name__}: {error}"
         _fail(HpcrunError(f"this is a bug in hpcrun: {words}", hint="HPCRUN_DEBUG=1 shows where; please report it"))
+
+
+def _usage_error(error: typer.TyperException) -> UsageError:
+    """Return typer's failure with the option that was meant, as far as one is near, and the command's own help."""
+    names: list[str] = []
+    context = getattr(error, "ctx", None)
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
+    own_help = " ".join(["hpcrun", *names, "--help"])
+    close = nearest(getattr(error, "option_name", None) or "", list(getattr(error, "possibilities", None) or ()))
+    if close:
+        return UsageError(getattr(error, "message", ""), hint=f"did you mean {close}? `{own_help}` has them all")
+    return UsageError(error.format_message(), hint=own_help)
 
 
 def _fail(error: HpcrunError) -> NoReturn:

@@ -50,7 +50,10 @@ def metrics(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the numbers that a run has reported: with hpcrun_runtime.log_metrics, or in its logs."""
+    """Show the numbers that a run has reported.
+
+    With hpcrun_runtime.log_metrics, or in its logs.
+    """
     if sum((plot, png is not None, as_csv, as_json)) > 1:
         raise UsageError("--plot, --png, --csv and --json exclude each other", hint="choose one")
     if rank is not None and all_ranks:

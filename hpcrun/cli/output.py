@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hpcrun.errors import HpcrunError
+from hpcrun.errors import HpcrunError, InterruptedByUser
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
+_FOLD_LEAST = 20
 
 
 def show(lines: Iterable[str]) -> None:
@@ -27,6 +29,17 @@ def show(lines: Iterable[str]) -> None:
 def tell(lines: Iterable[str]) -> None:
     """Print lines on stderr: what a person should see and a pipe should not."""
     _print(sys.stderr, "\n".join(lines))
+
+
+def tell_folded(lines: Iterable[str]) -> None:
+    """Print lines on stderr, on a terminal folded between words. Not for what one is to copy."""
+    import textwrap
+
+    if sys.stderr.isatty():
+        room = max(os.get_terminal_size(sys.stderr.fileno()).columns, _FOLD_LEAST)
+        fold = textwrap.TextWrapper(room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        lines = [part for line in lines for part in fold.wrap(line) or [""]]
+    tell(lines)
 
 
 def show_json(document: dict[str, Any]) -> None:
@@ -90,7 +103,12 @@ def show_error(error: HpcrunError) -> None:
     if _Wanted.json:
         show_json({"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}})
         return
-    tell([f"hpcrun: {error.message}", *([f"hint: {error.hint}"] if error.hint else [])])
+    from hpcrun.views.text import one_line
+
+    behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
+    lines = f"hpcrun: {error.message}".expandtabs().splitlines()
+    tell_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
+    tell([one_line(f"hint: {error.hint}")] if error.hint else [])
 
 
 def _print(stream: Any, text: str) -> None:

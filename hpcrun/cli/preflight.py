@@ -8,7 +8,7 @@ import typer
 
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
 from hpcrun.cli.start import show_dry_run, submit_one
 from hpcrun.cli.submit import prepare_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
@@ -81,7 +81,7 @@ def _report(result: PreflightResult, *, as_json: bool) -> None:
         if not result.verdict["ok"]:
             raise typer.Exit(JobFailedError.exit_code)  # the document has said why
         return
-    show_rich(preflight_table(result))
+    show_rich(preflight_table(result, width()))
     show(preflight_lines(result))
     if not result.verdict["ok"]:
         exclude = result.verdict["exclude"]

@@ -32,7 +32,9 @@ def list_(as_json: JsonOption = False) -> None:
     if as_json:
         show_json(profiles_json(rows))
     else:
-        show_rich(profiles_table(rows))
+        table, folders = profiles_table(rows, context.profile_layers, width())
+        show_rich(table)
+        show(["", *folders] if folders else [])
         tell(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 

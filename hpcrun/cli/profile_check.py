@@ -9,7 +9,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, write
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, tell_folded, write
 from hpcrun.errors import ProfileError
 
 _Name = Annotated[
@@ -46,8 +46,8 @@ def validate(
     else:
         show(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
         # a mistake in what several extend is one mistake
-        tell(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
-        tell(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
+        tell_folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
+        tell_folded(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
         tell(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
     if wrong:
         raise typer.Exit(ProfileError.exit_code)

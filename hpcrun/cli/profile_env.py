@@ -28,12 +28,13 @@ def env(
         else:
             show(view.variables_lines(variables, width()))
         return
-    found = find_variables(name, make_context().surroundings)
+    context = make_context()
+    found = find_variables(name, context.surroundings)
     if isinstance(found, ProfileVariables):
         if as_json:
             show_json(view.profile_variables_json(found))
         else:
-            show(view.profile_variables_lines(found, width()))
+            show(view.profile_variables_lines(found, context.profile_layers, width()))
     elif as_json:
         show_json(view.variables_json([found]))
     else:

@@ -49,9 +49,9 @@ def resubmit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a run again: same script, folder and profile, going on in its folder of checkpoints.
+    """Submit a run again, going on from its checkpoints.
 
-    Any option of submit changes that one thing.
+    With the same script, folder and profile. Any option of submit changes that one thing.
     """
     from hpcrun.actions.find import find_run
     from hpcrun.actions.resubmit import check_over, failed_of, lineage_of

@@ -24,9 +24,10 @@ def shell(
         typer.Option("--node", metavar="NAME", help="Where; by default the first node.", show_default=False),
     ] = None,
 ) -> None:
-    """Open a shell inside the allocation of a running job, beside its ranks.
+    """Open a shell inside the allocation of a running job.
 
-    It shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads commands from stdin.
+    It stands beside the ranks, shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads
+    commands from stdin.
     """
     from hpcrun.actions.find import find_run
     from hpcrun.actions.shell import open_shell

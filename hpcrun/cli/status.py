@@ -187,7 +187,8 @@ def _show_result(
             from hpcrun.views.details import detail_lines
             from hpcrun.views.insight import insight_rows
 
-            show(line for item in closer for line in ("", *detail_lines(item, insight_rows(item, insight, now_s))))
+            for item in closer:
+                show(["", *detail_lines(item, width(), insight_rows(item, insight, now_s))])
     else:
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
     tell(f"hpcrun: {message}" for message in result.damaged)

@@ -47,6 +47,7 @@ class MistakesError(ProfileError):
     """A file with mistakes in it; ``mistakes`` holds each of them."""
 
     def __init__(self, mistakes: Sequence[Mistake], *, hint: str | None = None) -> None:
+        mistakes = sorted(mistakes, key=lambda mistake: (str(mistake.path), mistake.line or 0))
         lines = [str(mistake) for mistake in mistakes[:MOST_TOLD]]
         if len(mistakes) > MOST_TOLD:
             lines.append(f"... and {len(mistakes) - MOST_TOLD} more")

@@ -15,7 +15,7 @@ say() { while IFS= read -r line; do printf '%s\t%s\t%s\n' "${SLURMD_NODENAME:-$H
 read_ports | say port
 begun=$EPOCHREALTIME
 (
-command -v nvidia-smi >/dev/null || { echo 'there is no nvidia-smi on this node' | say none; exit 0; }
+command -v nvidia-smi >/dev/null || { echo 'no nvidia-smi there' | say none; exit 0; }
 case ${CUDA_VISIBLE_DEVICES-} in '' | *MIG* | NoDevFiles) mine=() ;; *) mine=(-i "$CUDA_VISIBLE_DEVICES") ;; esac
 said=$(timeout 10 nvidia-smi "${mine[@]}" --query-gpu=FIELDS --format=csv,noheader,nounits 2>&1)
 case $? in 0) kind=gpu ;; 124) kind=error said='nvidia-smi does not answer' ;; *) kind=error ;; esac

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_LONGEST_WORD, _MOST_WORDS = 60, 12
+
 
 @dataclass(frozen=True, slots=True)
 class Completed:
     """How a command ended.
 
     Attributes:
+        command: for a message (:func:`command_text`).
         status: exit status; None where it was given up after its time or is not installed.
         stderr: its own words, or why there are none.
     """
@@ -38,7 +41,7 @@ class Completed:
 
 def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None) -> Completed:
     """Run a command to its end, or give it up after ``timeout_s`` seconds. Never raises for its failure."""
-    command = shlex.join(argv)
+    command = command_text(argv)
     try:
         done = subprocess.run(
             argv,
@@ -55,6 +58,19 @@ def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
     except OSError as error:
         return Completed(command, None, "", f"{argv[0]}: {error.strerror}")
     return Completed(command, done.returncode, done.stdout, done.stderr)
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """Return a command for a message, ``...`` for what nobody would read: thousands of job ids, separators."""
+    words = [_word_text(word) for word in argv[:_MOST_WORDS]]
+    return " ".join([*words, *(["..."] if len(argv) > _MOST_WORDS else [])])
+
+
+def _word_text(word: str) -> str:
+    if word.isprintable() and len(word) <= _LONGEST_WORD:
+        return shlex.quote(word)
+    option, is_option, _ = word.partition("=")
+    return f"{option}=..." if is_option and option.startswith("--") and len(option) < _LONGEST_WORD else "..."
 
 
 def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:

@@ -40,11 +40,11 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def fitting(needed: Mapping[str, int], width: int, gap: int, dropped: Sequence[str] = _DROPPED) -> tuple[str, ...]:
-    """Return the columns of the table that a terminal has room for.
+    """Return the columns of a table that a terminal has room for; by default of that of status.
 
     Args:
         needed: column → the least that it needs.
-        dropped: what can be done without, the first of them first.
+        dropped: those that can be done without, what is missed least first.
     """
     left = list(needed)
     for name in dropped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, one_line
 
 _SHOWN = 8
+_INDENT, _ROOM_LEAST = 15, 20
 
 
-def detail_lines(item: RunStatus, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return all that the table has no room for.
+def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Return all that the table has no room for, folded between words at ``width`` characters.
 
     Args:
         more: label and text of further lines, which come first.
@@ -32,10 +34,20 @@ def detail_lines(item: RunStatus, more: Sequence[tuple[str, str]] = ()) -> list[
         *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
         *(_ran(load_imports(attempt.folder)) if attempt else []),
     ]
-    return [
-        run.run_id if item.element is None else f"{run.run_id}/{item.element}",
-        *(one_line(f"  {label:<12} {text}") for label, text in rows),
-    ]
+    name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
+    return [name, *(line for label, text in rows for line in _row(label, text, width))]
+
+
+def _row(label: str, text: str, width: int) -> list[str]:
+    indent = " " * _INDENT
+    fold = textwrap.TextWrapper(
+        max(width, _INDENT + _ROOM_LEAST),
+        initial_indent=f"  {label:<{_INDENT - 3}} ",
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return fold.wrap(one_line(text)) or [f"  {label}"]
 
 
 def code_text(code: dict[str, Any]) -> str:

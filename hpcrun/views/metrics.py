@@ -97,11 +97,11 @@ def _json_value(value: Value) -> Value:
 
 
 def plot_lines(metrics: Metrics, width: int) -> list[str]:
-    """Return a picture of each metric for a terminal ``width`` columns wide."""
+    """Return a picture of each metric over the steps for a terminal ``width`` columns wide."""
     lines: list[str] = []
     for name in metrics.names:
         curves = list(_series(metrics, name).values())
-        lines += [*([""] if lines else []), one_line(name)]
+        lines += [*([""] if lines else []), f"{one_line(name)}{' by step' if curves else ''}"]
         lines += braille_plot(curves, width) if curves else ["no numbers"]
     return lines
 

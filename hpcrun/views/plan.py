@@ -15,6 +15,9 @@ from hpcrun.job.sweep import Sweep
 from hpcrun.views.details import code_text
 from hpcrun.views.text import count, memory_text, one_line, time_text
 
+_LABEL_LEAST = len("submitted")
+"""What came of the plan stands below it in the same columns."""
+
 
 def plan_lines(plan: Plan) -> list[str]:
     """Return the plan for a person: what will run, on what, for how long."""
@@ -41,7 +44,7 @@ def plan_lines(plan: Plan) -> list[str]:
     if plan.env:
         rows.append(("env", " ".join(f"{name}={_value(value)}" for name, value in plan.env)))
     rows += [("note", note) for note in plan.notes]
-    width = max(len(label) for label, _ in rows)
+    width = max(_LABEL_LEAST, *(len(label) for label, _ in rows))
     return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
 
 

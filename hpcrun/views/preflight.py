@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
 _HEADINGS = ("NODE", "NAMES", "PORT", "CLOCK", "SHM", "GEMM", "WITHIN", "ACROSS", "ERRORS")
 _GAP = 2
+_ROOMY, _SHORT = 120, 10
+"""From this width on every text has room; on a narrower terminal those of so many characters."""
+_SAID_BELOW = ("slow", "FAILED")
 
 
-def preflight_table(result: PreflightResult) -> Table:
-    """Return the table; where it is wider than the terminal, what was measured stands on further lines."""
+def preflight_table(result: PreflightResult, width: int) -> Table:
+    """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines below it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -28,6 +31,8 @@ def preflight_table(result: PreflightResult) -> Table:
         cells = [Text(one_line(node["node"]))]
         for check in CHECKS:
             mark, text = node["checks"][check]["mark"], node["checks"][check]["text"]
+            if mark in _SAID_BELOW and len(text) > _SHORT and width < _ROOMY:
+                text = ""
             cells.append(Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else "")))
         table.add_row(*cells)
     return table

@@ -35,14 +35,11 @@ def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int)
     table = _table("KEY", "VALUE", "FROM")
     used: dict[str, Path] = {}
     for key, value, origin in rows:
-        layer = None if fits else _layer(origin, layers)
+        layer = None if fits else layer_of(origin.path, layers)
         if layer:
             used[layer] = layers[layer]
-            where = f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}"
-        else:
-            where = str(origin)
-        _add(table, key, value, where)
-    return table, [f"{layer + ':':<9} {folder}" for layer, folder in used.items()]
+        _add(table, key, value, place_text(origin, layers) if layer else str(origin))
+    return table, folder_lines(used)
 
 
 def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
@@ -59,8 +56,20 @@ def _leaves(value: Any, key: Key) -> Iterator[tuple[Key, Any]]:
         yield from _leaves(inner, (*key, str(name)))
 
 
-def _layer(origin: Origin, layers: Mapping[str, Path]) -> str | None:
-    return next((name for name, folder in layers.items() if origin.path.is_relative_to(folder)), None)
+def layer_of(path: Path, layers: Mapping[str, Path]) -> str | None:
+    """Return the name of the layer whose folder holds a file."""
+    return next((name for name, folder in layers.items() if path.is_relative_to(folder)), None)
+
+
+def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
+    """Return a place with its folder named by its layer, such as ``shipped: base/slurm.yaml:8``."""
+    layer = layer_of(origin.path, layers)
+    return f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}" if layer else str(origin)
+
+
+def folder_lines(layers: Mapping[str, Path]) -> list[str]:
+    """Return what the names of layers mean."""
+    return [one_line(f"{layer + ':':<9} {folder}") for layer, folder in layers.items()]
 
 
 def diff_table(differences: Sequence[Difference], left: str, right: str) -> Table:

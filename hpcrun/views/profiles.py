@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.profiles import ProfileRow
 from hpcrun.job.units import format_memory, format_time
+from hpcrun.views.profile_values import folder_lines, layer_of
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,8 +18,15 @@ if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
 
 
-def profiles_table(rows: Sequence[ProfileRow]) -> Table:
-    """Return the list of profiles for a terminal."""
+_BESIDE_PATHS = 60
+"""Columns of the other columns, where names are of the ordinary length."""
+
+
+def profiles_table(rows: Sequence[ProfileRow], layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
+    """Return the list of profiles for a terminal, and what its short names of folders mean.
+
+    Where whole paths do not fit, a folder is named by its layer.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -24,21 +34,26 @@ def profiles_table(rows: Sequence[ProfileRow]) -> Table:
     for heading in ("", "NAME", "GPU", "PER NODE", "PARTITION", "MAX TIME"):
         table.add_column(heading, no_wrap=True)
     table.add_column("FROM", overflow="fold")
+    fits = all(_BESIDE_PATHS + len(str(row.path.parent)) <= width for row in rows)
+    used: dict[str, Path] = {}
     for row in rows:
+        layer = None if fits else layer_of(row.path, layers)
+        if layer:
+            used[layer] = layers[layer]
+        where = Text(one_line(layer or str(row.path.parent)))
         profile = row.profile
         mark = "*" if row.default else ""
         if profile is None:
-            table.add_row(mark, row.name, "broken", "", "", "", Text(str(row.path.parent)))
+            table.add_row(mark, row.name, "broken", "", "", "", where)
             continue
         cells = (
             profile.gpu.type or ", ".join(profile.gpu.types) or "-",
             _per_node(profile),
             profile.partition or "-",
             format_time(profile.time.max) if profile.time.max else "-",
-            str(row.path.parent),
         )
-        table.add_row(mark, row.name, *(Text(cell) for cell in cells))
-    return table
+        table.add_row(mark, row.name, *(Text(cell) for cell in cells), where)
+    return table, folder_lines(used)
 
 
 def _per_node(profile: Profile) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from hpcrun.actions.sweep_status import ElementStatus
 from hpcrun.actions.waits import NEVER
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.runs.record import LastStatus
 from hpcrun.views.columns import FIELDS, TABLE, csv_text, fitting
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.text import age_text, clock_text, one_line
@@ -32,15 +34,17 @@ _COLOURS = {
 
 _HEADINGS = {"why": "WHY, OR WHERE"}
 _RIGHT = ("elapsed", "limit")
-_NAME_LEAST, _WHY_LEAST = 8, 18
+_NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
 _GAP = 2
+_WHY_MOST_LINES = 3
+"""What is longer can be read whole with ``hpcrun explain``, and in ``--json``."""
 
 
 def status_table(result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()) -> Table:
     """Return the table of runs, at most ``width`` characters wide where that is enough for its numbers.
 
-    Long names are cut, since they stand in ``--json`` and can be typed in part; reasons are wrapped. A narrow terminal
-    gets fewer columns.
+    Long names are cut, since they stand in ``--json`` and can be typed in part; reasons are wrapped, and long ones
+    cut. A narrow terminal gets fewer columns.
 
     Args:
         columns: which ones, by name; the usual ones where none is named.
@@ -51,14 +55,16 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
     rows = [_cells(item, now_s, columns or TABLE) for item in result.runs]
     headings = {name: _HEADINGS.get(name, name.upper()) for name in columns or TABLE}
     needed = {name: max(len(heading), *(len(row[name]) for row in rows)) for name, heading in headings.items()}
-    least = {**needed, "why": _WHY_LEAST, "name": min(needed.get("name", 0), _NAME_LEAST)}
-    names = columns or fitting({name: least[name] for name in TABLE}, width, _GAP)
+    least = {**needed, "name": min(needed.get("name", 0), _NAME_LEAST), "why": _WHY_LEAST}
+    names = columns or _fitting(least, width)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     spare = width - sum(least[name] + _GAP for name in names if name != "name")
+    widths = {**needed, "name": min(needed.get("name", 0), max(_NAME_LEAST, spare))}
+    if not columns:
+        _shorten(rows, width - sum(widths[name] + _GAP for name in names if name != "why"))
     for name in names:
         if name == "name":
-            cut = min(needed[name], max(_NAME_LEAST, spare))
-            table.add_column(headings[name], no_wrap=True, overflow="ellipsis", width=cut)
+            table.add_column(headings[name], no_wrap=True, overflow="ellipsis", width=widths[name])
         elif name in ("why", "reason", "folder", "hosts"):
             table.add_column(headings[name], overflow="fold")
         else:
@@ -68,6 +74,21 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
         colour = _COLOURS.get(item.status.state, "red" if item.status.final else "")
         table.add_row(*(Text(row[name], style=colour if name == "state" else "") for name in names))
     return table
+
+
+def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
+    """Return the columns there is room for: for the sake of readable reasons, fewer others."""
+    roomy = fitting({name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _GAP)
+    return roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _GAP)
+
+
+def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
+    """Leave of every reason what fits in a few lines of so many characters."""
+    for row in rows:
+        lines = textwrap.wrap(
+            row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False
+        )
+        row["why"] = "\n".join(lines)
 
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
@@ -145,14 +166,23 @@ def _why(item: RunStatus, now_s: float) -> str:
     parts += [text for text in (None if status.final and not waits else place, waits) if text]
     if waits and status.reason in (None, "Dependency", NEVER):
         pass  # said better
-    elif status.reason and status.reason != "NonZeroExitCode":
-        known = explain_reason(status.reason) if status.state == state.PENDING else None
-        parts.append(f"{known.short} ({status.reason})" if known else status.reason)
+    elif reason := _reason_text(status):
+        parts.append(reason)
     elif status.hosts and not status.cause and not (status.state == state.FAILED and status.exit_status):
         parts.append(status.hosts)
     if item.stale:
         parts.append(f"as of {age_text(max(0.0, now_s - status.asked_s))}")
     return ", ".join(parts)
+
+
+def _reason_text(status: LastStatus) -> str | None:
+    """Return Slurm's reason where it says something, in words too for a job that waits."""
+    if status.reason in (None, "NonZeroExitCode"):
+        return None
+    known = explain_reason(status.reason)
+    if status.state == state.CANCELLED and known:
+        return None  # Slurm goes on naming why the job had waited
+    return f"{known.short} ({status.reason})" if known and status.state == state.PENDING else status.reason
 
 
 def status_json(result: StatusResult, insight: Insight | None = None) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.variables import ProfileVariables
 from hpcrun.job.variables import KINDS, Kind, Variable
+from hpcrun.views.profile_values import place_text
 from hpcrun.views.text import one_line
 
 _HEADINGS: dict[Kind, str] = {
@@ -57,11 +59,17 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
     return lines
 
 
-def profile_variables_lines(found: ProfileVariables, width: int) -> list[str]:
-    """Return what a profile sets, where that is written, and why."""
+def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
+    """Return what a profile sets, where that is written, and why.
+
+    Where a whole path does not fit, its folder is named by its layer.
+    """
     lines = [f"Profile {found.profile} sets" if found.set_here else f"Profile {found.profile} sets no variable"]
     for row in found.set_here:
-        lines += ["", one_line(f"{row.name}={row.value}"), *_row("", f"from {row.origin}", 2, width)]
+        lines += ["", one_line(f"{row.name}={row.value}")]
+        if row.origin is not None:
+            fits = len(f"    from {row.origin}") <= width
+            lines += _row("", f"from {row.origin if fits else place_text(row.origin, layers)}", 2, width)
         if row.variable is not None:
             lines += _row("", _why(row.variable), 2, width)
         if row.problem:
@@ -100,7 +108,7 @@ def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
             {
                 "name": row.name,
                 "value": row.value,
-                "origin": row.origin,
+                "origin": str(row.origin) if row.origin else None,
                 "problem": row.problem,
                 "variable": asdict(row.variable) if row.variable else None,
             }

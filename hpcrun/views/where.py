@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,37 +11,60 @@ from hpcrun.actions.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import GpuCount, JobRequest, option_of
 from hpcrun.job.units import format_memory, format_time
+from hpcrun.views.columns import fitting
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+_GAP = 2
+_FOLDED = {"PROFILE": 16, "NODES": 10}
+"""Columns that may be folded, and from which length on."""
+_DROPPED = ("PARTITION", "NODES")
 _NOW_S = 60
 """A start this near is now: the controller looks at its queue every half a minute or so."""
 
 
-def offers_table(result: WhereResult) -> Table:
-    """Return the offers for a terminal, the first start first."""
+def offers_table(result: WhereResult, width: int) -> Table:
+    """Return the offers, the first start first; a terminal of few columns gets fewer of the table's."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("PROFILE", "SHAPE", "START", "NODES", "PARTITION"):
-        a_name = heading in ("PROFILE", "NODES", "PARTITION")  # which may be long, and can be folded
-        table.add_column(heading, no_wrap=not a_name, overflow="fold", min_width=len(heading))
-    table.add_column("GPU-HOURS", no_wrap=True, justify="right")
-    for offer in result.offers:
-        displaced = len(offer.start.preempts)
-        cells = (
-            who(offer.candidate.profile, offer.candidate.gpu_type),
-            shape_text(offer.candidate.plan),
-            start_text(offer.start.start_s, result.asked_s),
-            offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
-            offer.start.partition or "-",
-            _hours(offer),
-        )
-        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    rows = [_cells(offer, result.asked_s) for offer in result.offers]
+    widths = _widths(rows, width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for heading, room in widths.items():
+        table.add_column(heading, overflow="fold", width=room, justify="right" if heading == "GPU-HOURS" else "left")
+    for row in rows:
+        table.add_row(*(Text(row[heading]) for heading in widths))
     return table
+
+
+def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """Return the columns there is room for, with their widths; what is left over goes to those that would be folded."""
+    full = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
+    least = {heading: min(room, _FOLDED.get(heading, room)) for heading, room in full.items()}
+    widths = {heading: least[heading] for heading in fitting(least, width, _GAP, _DROPPED)}
+    spare = width - sum(room + _GAP for room in widths.values()) + _GAP
+    for heading in widths:
+        more = max(0, min(full[heading] - widths[heading], spare))
+        widths[heading] += more
+        spare -= more
+    return widths
+
+
+def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
+    """Return an offer by heading."""
+    displaced = len(offer.start.preempts)
+    cells = {
+        "PROFILE": who(offer.candidate.profile, offer.candidate.gpu_type),
+        "SHAPE": shape_text(offer.candidate.plan),
+        "START": start_text(offer.start.start_s, asked_s),
+        "NODES": offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
+        "PARTITION": offer.start.partition or "-",
+        "GPU-HOURS": _hours(offer),
+    }
+    return {heading: one_line(cell) for heading, cell in cells.items()}
 
 
 def who(profile: str, gpu_type: str | None) -> str:

@@ -36,7 +36,7 @@ def test_what_a_script_notes_is_shown(hpcrun: Hpcrun) -> None:
     assert [float(row["loss"]) for row in rows] == [1 / (step + 1) for step in range(30)]
     assert len(hpcrun("metrics", "-n", "3").stdout.splitlines()) == 4
     picture = hpcrun("metrics", "--plot").stdout.splitlines()
-    assert picture[0] == "loss"
+    assert picture[0] == "loss by step"
     assert len(picture) == 12
     assert max(map(len, picture)) <= 80
 

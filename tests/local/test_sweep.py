@@ -35,7 +35,7 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert states(hpcrun) == ["COMPLETED", "FAILED", "COMPLETED"]
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
-    assert "3: 2 completed, 1 failed" in hpcrun("status", check=True).stdout
+    assert "3 elements: 2 completed, 1 failed" in hpcrun("status", check=True).stdout
     assert hpcrun("cancel", "last/1").stderr == "hpcrun: bash/1 is over already\n"
     explained = hpcrun("explain", "last", check=True)
     assert "last is a sweep: this is its first element that failed, 1\n" in explained.stderr

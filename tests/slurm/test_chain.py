@@ -97,7 +97,7 @@ def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_rese
     found = statuses(as_researcher)
     assert {name: run["state"] for name, run in found.items()} == {"long": "PENDING", "long-2": "PENDING"}
     cancelled = as_researcher("cancel", "long", check=True).stderr
-    assert f"jobs that waited for this may start now: hpcrun cancel {found['long-2']['job_id']} ends" in cancelled
+    assert f"may start now\nhint: hpcrun cancel {found['long-2']['job_id']} ends them too" in cancelled
     assert f"hint: hpcrun cancel {found['long']['job_id']} {found['long-2']['job_id']}" in done.stderr
 
 

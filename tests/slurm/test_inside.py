@@ -59,7 +59,7 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
 
     # gpu: these nodes have none, and say so; and where there is an nvidia-smi, its answer
     plain = person("gpu", check=True)
-    assert plain.stdout.splitlines()[0] == f"{first}, {second}: there is no nvidia-smi on this node"
+    assert plain.stdout.splitlines()[0] == f"{first}, {second}: no nvidia-smi there"
     assert "GPUs " not in person("status", "-v", "last", check=True).stdout
     fake = person.folder / "bin"
     fake.mkdir()

@@ -91,7 +91,7 @@ def test_every_value_reaches_its_element_untouched(sweeps: Sweeps) -> None:
 def test_each_element_has_a_row_and_the_sweep_one_line(sweeps: Sweeps) -> None:
     run = sweeps.ended("grid")
     assert (run["state"], run["exit_status"]) == ("FAILED", 9)
-    assert run["reason"] == "4: 2 completed, 2 failed"
+    assert run["reason"] == "4 elements: 2 completed, 2 failed"
     rows = sweeps.person("status", "grid", check=True).stdout.splitlines()[1:]
     assert [row.split()[0] for row in rows] == ["grid/0", "grid/1", "grid/2", "grid/3"]
     assert [row.split()[1] for row in rows] == [f"{run['job_id']}_{index}" for index in range(4)]
@@ -132,15 +132,17 @@ def test_a_sweep_over_the_cluster_s_limit_is_several_runs(sweeps: Sweeps) -> Non
 
 
 def test_a_thousand_that_wait_are_one_line_and_one_can_be_cancelled(cluster: Cluster, sweeps: Sweeps) -> None:
-    assert sweeps.run("waiting")["reason"] == "1000: 1000 pending"
+    assert sweeps.run("waiting")["reason"] == "1000 elements: 1000 pending"
     sweeps.person("cancel", "waiting/7", "waiting/501", check=True)
-    wait_for(lambda: sweeps.run("waiting")["reason"] == "1000: 998 pending, 2 cancelled", 30, "them to be cancelled")
+    wait_for(
+        lambda: sweeps.run("waiting")["reason"] == "1000 elements: 998 pending, 2 cancelled", 30, "them to be cancelled"
+    )
     run = sweeps.run("waiting")
     assert [element["element"] for element in run["elements"] if element["final"]] == [7, 501]
     assert "is over already" in sweeps.person("cancel", "waiting/7", check=True).stderr
     assert cluster.slurm("squeue", "-h", "-j", run["job_id"], "-o", "%i").startswith(f"{run['job_id']}_[0-6,8-500,502-")
     sweeps.person("cancel", "waiting", check=True)
-    assert sweeps.ended("waiting")["reason"] == "1000: 1000 cancelled"
+    assert sweeps.ended("waiting")["reason"] == "1000 elements: 1000 cancelled"
 
 
 def test_waiting_names_the_elements_that_failed(sweeps: Sweeps) -> None:

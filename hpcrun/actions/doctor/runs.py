@@ -87,7 +87,7 @@ def judge_file_system(mount: Mount, *, on_slurm: bool) -> Check:
 
 def judge_space(place: Place) -> Check:
     """Judge what is left for an ordinary user."""
-    files = "" if place.free_files is None else f", {place.free_files} files"
+    files = "" if place.free_files is None else f" and {place.free_files:,} files"
     seen = f"{_size(place.free_bytes)}{files} left"
     if place.free_bytes == 0 or place.free_files == 0:
         return Check(RUNS, "space", "red", seen, f"free some space there; {_ELSEWHERE}")

@@ -48,7 +48,10 @@ def test_one_state_for_many(words: tuple[str, ...], state: str, final: bool) -> 
 
 def test_the_counts_add_up() -> None:
     words = ["RUNNING"] * 12 + ["COMPLETED"] * 30 + ["FAILED"] + ["PENDING"] * 957
-    assert fold(statuses(*words), given.run(), 1.0).reason == "1000: 12 running, 957 pending, 30 completed, 1 failed"
+    assert (
+        fold(statuses(*words), given.run(), 1.0).reason
+        == "1000 elements: 12 running, 957 pending, 30 completed, 1 failed"
+    )
 
 
 def test_failed_elements_can_be_submitted_again() -> None:

@@ -32,12 +32,12 @@ def test_a_line(line: str, expected: GpuReading | None) -> None:
 
 
 def test_the_answers_of_all_nodes() -> None:
-    text = f"Welcome to alpha\na100-2\tgpu\t{A100}\na100-1\tnone\tthere is no nvidia-smi on this node\n"
+    text = f"Welcome to alpha\na100-2\tgpu\t{A100}\na100-1\tnone\tno nvidia-smi there\n"
     text += (
         "a100-3\terror\tUnable to determine the device handle\na100-3\terror\tUnable to determine the device handle\n"
     )
     found = parse_readings(text)
-    assert found["a100-1"] == NodeReading("a100-1", (), "there is no nvidia-smi on this node")
+    assert found["a100-1"] == NodeReading("a100-1", (), "no nvidia-smi there")
     assert [gpu.busy_percent for gpu in found["a100-2"].gpus] == [97]
     assert found["a100-3"].words == "Unable to determine the device handle"
     assert list(found) == ["a100-1", "a100-2", "a100-3"]
@@ -65,7 +65,7 @@ def test_only_the_job_s_own_gpus_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_what_goes_wrong_on_a_node_is_said(tmp_path: Path) -> None:
-    assert ask(tmp_path, None, None) == "n1\tnone\tthere is no nvidia-smi on this node\n"
+    assert ask(tmp_path, None, None) == "n1\tnone\tno nvidia-smi there\n"
     assert ask(tmp_path, "echo No devices were found; exit 6", "0") == "n1\terror\tNo devices were found\n"
 
 

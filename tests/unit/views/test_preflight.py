@@ -23,7 +23,7 @@ def result(verdict: dict[str, Any]) -> PreflightResult:
 def table(found: PreflightResult, width: int) -> list[str]:
     console = Console(width=width, highlight=False, markup=False)
     with console.capture() as capture:
-        console.print(preflight_table(found))
+        console.print(preflight_table(found, width))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -41,6 +41,16 @@ def test_it_fits_a_narrow_terminal() -> None:
     lines = table(result(judge(hosts, reports)), 80)
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("n1") for line in lines)
+
+
+def test_on_a_narrow_terminal_what_is_slow_is_said_below_the_table() -> None:
+    ranks = {"ranks": [gpu(300)]}
+    found = result(judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0}))
+    assert "slow 1 × 300 TFLOPS of 989" in table(found, 200)[1]
+    narrow = " ".join(table(found, 100))
+    assert "slow" in narrow
+    assert "of 989" not in narrow
+    assert "of 989" in preflight_lines(found)[0]
 
 
 def test_the_bad_nodes_are_named_one_by_one() -> None:

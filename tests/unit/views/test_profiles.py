@@ -8,6 +8,8 @@ from rich.console import Console
 
 from hpcrun.actions.profiles import ProfileRow
 from hpcrun.job.profile import Profile
+from hpcrun.profiles.mistakes import Origin
+from hpcrun.views.profile_values import place_text
 from hpcrun.views.profiles import profile_values, profiles_table
 
 MIXED = Profile(
@@ -29,9 +31,29 @@ def test_the_values_of_a_gpu_type_are_shown_as_they_are_written() -> None:
 
 
 def test_the_list_names_every_gpu_type() -> None:
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(profiles_table([ProfileRow("site", Path("/x/site.yaml"), False, MIXED)]))
-    row = capture.get().splitlines()[-1]
+    row = listed(200)[0][-1]
     assert "h100, l40s" in row
     assert "4, 8" in row
+    assert row.endswith("/x")
+
+
+def test_where_a_path_does_not_fit_the_list_names_its_layer() -> None:
+    (_, row), folders = listed(60)
+    assert row.endswith(" mine")
+    assert folders == ["mine:     /x"]
+
+
+def test_a_place_is_named_by_the_nearest_layer() -> None:
+    layers = {"mine": Path("/x"), "shipped": Path("/opt/shipped")}
+    assert place_text(Origin(Path("/opt/shipped/base/slurm.yaml"), 8), layers) == "shipped: base/slurm.yaml:8"
+    assert place_text(Origin(Path("/elsewhere/my.yaml"), 3), layers) == "/elsewhere/my.yaml:3"
+
+
+def listed(width: int) -> tuple[list[str], list[str]]:
+    table, folders = profiles_table(
+        [ProfileRow("site", Path("/x/site.yaml"), False, MIXED)], {"mine": Path("/x")}, width
+    )
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()], folders

@@ -69,7 +69,7 @@ def test_the_table_fits_eighty_columns() -> None:
     candidate = Candidate("our-own-cluster", "a100-40gb", request(), plan(gpus="16", nodes=4))
     start = Start(NOW + 10 * 86400 + 82800, "a100-[1-2,7],b100-[12-13]", "gpu-long-preempt", ("1", "2"))
     console = Console(width=80, file=io.StringIO())
-    console.print(offers_table(WhereResult((Offer(candidate, start, 1234567.0),), (), NOW)))
+    console.print(offers_table(WhereResult((Offer(candidate, start, 1234567.0),), (), NOW), 80))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
@@ -77,6 +77,21 @@ def test_the_table_fits_eighty_columns() -> None:
     assert "4 × 4 a100" in lines[1]
     assert "in 10 d 23 h, Dec 2 03:20" in lines[1]
     assert lines[1].rstrip().endswith(" 1234567")
+
+
+@pytest.mark.parametrize("width", [56, 60, 72, 100])
+def test_a_narrow_table_loses_columns_and_no_digit(width: int) -> None:
+    offers = tuple(
+        Offer(Candidate(name, None, request(), plan(gpus="8", nodes=2)), Start(NOW + wait_s, nodes, "gpu"), 32.0)
+        for name, wait_s, nodes in (("l40s", 8640, "l40s-[1-2]"), ("a100-40gb", 52000, "a100-[1-2]"))
+    )
+    console = Console(width=width, file=io.StringIO())
+    console.print(offers_table(WhereResult(offers, (), NOW), width))
+    assert isinstance(console.file, io.StringIO)
+    heading, *rows = (line.rstrip() for line in console.file.getvalue().splitlines())
+    assert heading.endswith("GPU-HOURS")
+    assert [row.split()[-1] for row in rows] == ["32", "32"]
+    assert ("NODES" in heading) == (width >= 72)
 
 
 def test_a_reason_stands_on_one_line_and_cannot_act_on_a_terminal() -> None:

@@ -28,7 +28,7 @@ def test_a_good_place_is_green() -> None:
     checks = judged(GOOD)
     assert {check.level for check in checks.values()} == {"green"}
     assert checks["writable"].seen == "/scratch/me/runs"
-    assert checks["space"].seen == "5000 GB, 1000000 files left"
+    assert checks["space"].seen == "5000 GB and 1,000,000 files left"
 
 
 def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above() -> None:

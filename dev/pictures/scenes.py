@@ -1,0 +1,154 @@
+"""What is typed for each picture, and what happens on the cluster in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dev.pictures.desk import Desk
+from dev.pictures.terminal import COLUMNS, Terminal
+
+Step = Callable[[Terminal], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of the docs: ``docs/pictures/NAME.svg``.
+
+    Attributes:
+        steps: lines to type, each when the one before has ended; or what else a person does at the terminal.
+        drawn: a file that the command draws, kept beside the picture.
+    """
+
+    name: str
+    steps: tuple[str | Step, ...]
+    columns: int = COLUMNS
+    drawn: str | None = None
+
+
+def picture(name: str, *steps: str | Step, columns: int = COLUMNS, drawn: str | None = None) -> Picture:
+    """Return a picture of these steps."""
+    return Picture(name, steps, columns, drawn)
+
+
+def look_on(line: str, until: str, seconds: float) -> Step:
+    """Type a command that goes on, look on from certain words for so many seconds, and press Ctrl-C."""
+
+    def step(terminal: Terminal) -> None:
+        terminal.type(line, until=until)
+        terminal.look_on(seconds)
+        terminal.interrupt()
+
+    return step
+
+
+def asked(line: str, question: str, answer: str) -> Step:
+    """Type a command, and an answer to what it asks."""
+
+    def step(terminal: Terminal) -> None:
+        terminal.type(line, until=question)
+        terminal.type(answer)
+
+    return step
+
+
+# --- what happens in between ------------------------------------------------------------------------------------
+
+
+def begin(desk: Desk) -> None:
+    """Submit what runs while the first pictures are taken, and what is to be over afterwards."""
+    desk.submit("digits", "-P", "v100", "-G", "2", "-t", "2h", "--launcher", "srun", "train.py", "--steps", "130")
+    desk.submit("finetune", "-P", "l40s", "-G", "2", "-t", "4h", "finetune.py")
+    desk.submit("evaluate", "-P", "l40s", "-N", "2", "-G", "2", "-t", "30m", "--launcher", "srun", "evaluate.py")
+    wide = ("-P", "h100", "-N", "2", "-G", "16", "-t", "12h", "--launcher", "srun")
+    desk.submit("pretrain", *wide, "train.py", "--steps", "900")
+
+
+def fill(desk: Desk) -> None:
+    """Let a job wait for the one that was submitted in a picture, and wait for the ends of others."""
+    desk.submit("next", "-P", "a100", "-G", "4", "--qos", "short", "-t", "10m", "train.py")
+    desk.wait_until("train", "RUNNING")
+    for name in ("finetune", "evaluate"):
+        desk.wait_until(name, "FAILED")
+
+
+def break_profile(desk: Desk) -> None:
+    """Write a profile with mistakes."""
+    folder = desk.project / ".hpcrun" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "lab.yaml").write_text(
+        "extends: [base/slurm, gpu/a100, fabric/infiniband-hrd]\n"
+        "partition: gpu\ngpu:\n  per_nod: 4\n  directive: gress\nmemory:\n  per_node: lots\n"
+    )
+    desk.give(desk.project / ".hpcrun")
+
+
+def unplug(desk: Desk) -> None:
+    """Pull two network cables: of a node that is idle, and of one that a job runs on."""
+    desk.cluster.unplug("h100-2")
+    desk.cluster.unplug("l40s-2")
+
+
+def plug(desk: Desk) -> None:
+    """Put the cables back when Slurm has given up the node."""
+    desk.wait_until("pretrain", "NODE_FAIL", within_s=180)
+    desk.cluster.plug("h100-2")
+    desk.cluster.plug("l40s-2")
+
+
+def end_digits(desk: Desk) -> None:
+    """Wait for the run that ends well: it takes two minutes, since of shorter ones Slurm samples no memory."""
+    desk.wait_until("digits", "COMPLETED", within_s=300)
+
+
+SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
+    begin,
+    picture("submit", "hpcrun submit -P a100 -N 2 -G 4 -t 10m -q short --requeue 2 train.py --steps 500"),
+    picture("submit-dry-run", "hpcrun submit -P a100 -N 2 -G 8 -t 4h --dry-run train.py --lr 0.01 | head -20"),
+    picture("render", "hpcrun render -P a100 -G 4 -t 1h -o train.sbatch train.py", "head -14 train.sbatch"),
+    picture("sweep", "hpcrun submit -J lr -P cpu -G 0 -c 1 --sweep lr=1e-3,1e-2,1e-1,1 --max-parallel 2 train.py"),
+    picture("chain", "hpcrun submit -J long -P v100 -G 1 -t 12h --chain 3 train.py --steps 900"),
+    fill,
+    picture("status", "hpcrun status"),
+    picture("status-narrow", "hpcrun status", columns=44),
+    picture("status-waiting", "hpcrun status -v next"),
+    picture("status-watch", look_on("hpcrun status --watch train next", "next", 1)),
+    picture("logs-follow", look_on("hpcrun logs -f -n 2 train", "loss", 4)),
+    picture("logs-merge", "hpcrun logs --merge -n 8 train"),
+    picture("explain-gpu-memory", "hpcrun explain finetune"),
+    picture("explain-rank", "hpcrun explain evaluate"),
+    picture("explain-waiting", "hpcrun explain next"),
+    picture("gpu", "hpcrun gpu train"),
+    picture("shell", "hpcrun shell train --node a100-2", "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES", "exit"),
+    picture("where", "hpcrun where --gpus 8 --time 4h"),
+    picture("doctor", "hpcrun doctor -P a100"),
+    picture("profile-list", "hpcrun profile list"),
+    picture("profile-show", "hpcrun profile show a100 --origin"),
+    picture("profile-diff", "hpcrun profile diff a100 h100"),
+    picture("profile-env", "hpcrun profile env a100"),
+    picture("profile-env-variable", "hpcrun profile env NCCL_IB_HCA"),
+    break_profile,
+    picture("profile-validate", "hpcrun profile validate lab"),
+    picture("sweep-status", "hpcrun status lr"),
+    picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
+    picture("cancel", "hpcrun cancel next long", "hpcrun status next"),
+    picture(
+        "errors",
+        "hpcrun submit --gpu 4 train.py",
+        "hpcrun submit -P a100 --gpus 3 --nodes 2 train.py",
+        "hpcrun status trian",
+    ),
+    picture("preflight", "hpcrun preflight -P l40s -N 2 -G 4"),
+    unplug,
+    picture("preflight-bad-node", "hpcrun preflight -P l40s -N 2 -G 4"),
+    plug,
+    picture("explain-node", "hpcrun explain pretrain"),
+    end_digits,
+    picture("status-ended", "hpcrun status -v digits"),
+    picture("status-running", "hpcrun status -v train"),
+    picture("logs", "hpcrun logs -n 6 train"),
+    picture("metrics", "hpcrun metrics train -n 6"),
+    picture("metrics-plot", "hpcrun metrics train --plot -m loss"),
+    picture("metrics-png", "hpcrun metrics train --png loss.png -m loss", drawn="loss.png"),
+    picture("clean", asked("hpcrun clean --state failed", "[y/N]", "y")),
+)

@@ -1,0 +1,38 @@
+"""Failures as a person sees them: one message and a hint, harmless, and folded between words on a terminal."""
+
+from __future__ import annotations
+
+import pexpect
+
+from tests.harness import Hpcrun
+
+
+def test_a_misspelt_option_names_the_nearest_and_its_own_help(hpcrun: Hpcrun) -> None:
+    done = hpcrun("submit", "--gpu", "4", "train.py")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "hpcrun: No such option: --gpu\nhint: did you mean --gpus? `hpcrun submit --help` has them all\n"
+    )
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(hpcrun: Hpcrun) -> None:
+    assert hpcrun("profile", "show").stderr.endswith("\nhint: hpcrun profile show --help\n")
+
+
+def test_what_was_typed_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
+    done = hpcrun("submit", "-P", "local", "evil\x1b[2J\x07.py")
+    assert done.stderr.startswith("hpcrun: there is no script evil?[2J?.py\n")
+
+
+def test_a_terminal_gets_a_long_message_folded_between_words(hpcrun: Hpcrun) -> None:
+    args = ["submit", "-P", "a100", "--gpus", "4", "--mem", "lots of it, more than there is", "train.py"]
+    message, *_ = hpcrun(*args).stderr.splitlines()
+    program, *rest = hpcrun.argv(*args)
+    terminal = pexpect.spawn(
+        program, rest, env=hpcrun.environ, cwd=str(hpcrun.folder), dimensions=(24, 40), encoding="utf-8"
+    )
+    terminal.expect("hint: ")
+    lines = str(terminal.before).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert " ".join(line.strip() for line in lines) == message
+    assert len(lines) > 1

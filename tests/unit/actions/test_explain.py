@@ -1,0 +1,31 @@
+"""Runs that there is nothing to explain of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.explain import explain
+from hpcrun.actions.status import RunStatus
+from hpcrun.runs.record import LastStatus
+from tests.unit.given import run
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said", "next_command"),
+    [
+        (
+            "PENDING",
+            "QOSMaxGRESPerUser",
+            "the job has not run yet: your running jobs use what the QOS allows a user (QOSMaxGRESPerUser)",
+            "hpcrun status -v 4711",
+        ),
+        ("PENDING", "SomethingNew", "the job has not run yet: PENDING (SomethingNew)", "hpcrun status -v 4711"),
+        ("PENDING", None, "the job has not run yet: PENDING", "hpcrun status -v 4711"),
+        ("RUNNING", None, "the job is running: there is no end to explain yet", "hpcrun logs -f 4711"),
+    ],
+)
+def test_a_run_that_is_not_over_says_what_it_does(state: str, reason: str | None, said: str, next_command: str) -> None:
+    found = explain(RunStatus(run(), Path("/runs/it"), LastStatus(state, 0.0, reason=reason)), ())
+    assert (found.summary, found.next) == (said, next_command)

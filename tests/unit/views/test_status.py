@@ -1,0 +1,53 @@
+"""The table of status at several widths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hpcrun.actions.status import RunStatus, StatusResult
+from hpcrun.runs.record import LastStatus
+from hpcrun.views.status import status_table
+from tests.unit.given import run
+
+MEMORY = (
+    "rank 1 on l40s-1 failed first: the GPU ran out of memory: 2.00 GiB more were asked for, 36.01 GiB were allocated "
+    "and 6.52 GiB reserved but unused, of 44.39 GiB"
+)
+
+
+def table(width: int, state: str, **said: Any) -> list[str]:
+    status = LastStatus(state, 1000.0, elapsed_s=20, **said)
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(status_table(StatusResult((RunStatus(run(), Path("/runs/it"), status),)), 1000.0, width))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", [44, 60, 80, 100])
+def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
+    lines = table(width, "FAILED", final=True, cause=MEMORY)
+    assert len(lines) == 1 + 3
+    assert lines[-1].endswith(" …")
+    assert max(map(len, lines)) <= width
+
+
+def test_a_reason_that_has_room_is_whole() -> None:
+    assert table(400, "FAILED", final=True, cause=MEMORY)[-1].endswith(MEMORY)
+
+
+def test_reasons_are_readable_before_the_size_of_a_job_is_shown() -> None:
+    assert "SIZE" in table(100, "FAILED", cause=MEMORY)[0]
+    narrow = table(80, "FAILED", cause=MEMORY)
+    assert "SIZE" not in narrow[0]
+    assert "rank 1 on l40s-1 failed first" in narrow[1]
+
+
+def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
+    waiting = table(100, "PENDING", reason="QOSMaxGRESPerUser")
+    assert "your running jobs use what the QOS allows" in " ".join(" ".join(waiting).split())
+    assert "QOS" not in "".join(table(100, "CANCELLED", final=True, reason="QOSMaxGRESPerUser"))
+    assert "NodeDown" in "".join(table(100, "NODE_FAIL", final=True, reason="NodeDown"))
