@@ -46,6 +46,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/explain.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/study.py
+	$(BIN)/python benchmarks/report.py
 
 faults: $(VENV)/installed-dev ## break the cluster in every way and count what became of the runs
 	$(BIN)/python benchmarks/faults.py
@@ -73,5 +74,5 @@ $(VENV)/installed-demo: $(INSTALLED_FROM)
 
 $(VENV)/installed-dev: $(INSTALLED_FROM)
 	@echo "installing into $(VENV), with what the tests need ..."
-	@$(INSTALL) --editable '.[torch,examples,dev]'
+	@$(INSTALL) --editable '.[torch,examples,plot,dev]'
 	@touch $@ $(VENV)/installed-demo

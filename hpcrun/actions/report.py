@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.scaling.batches import BatchChange, batch_changes
 from hpcrun.scaling.causes import Diagnosis, diagnose_series
 from hpcrun.scaling.claims import Contradiction, contradictions
-from hpcrun.scaling.command import Command
+from hpcrun.scaling.command import ANY, Command
 from hpcrun.scaling.fit import Fit, best_fit, fit_series
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.series import Series, build_series
@@ -34,7 +34,7 @@ class ReportOptions:
     weak: bool = False
     warmup: int = 1
     min_efficiency: float = MIN_EFFICIENCY
-    command: Command = field(default_factory=Command)
+    command: Command = ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ def make_report(
     if options.warmup < 0:
         raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
     if not 0 < options.min_efficiency <= 1:
-        raise UsageError(f"--min-efficiency {options.min_efficiency:g}: it must be more than 0 and at most 1")
+        percent = 100 * options.min_efficiency
+        raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 per cent")
     if not points:
         raise NotFoundError("there are no runs to report on", hint="hpcrun report --from-csv FILE reads a table")
     series = build_series(points, warmup=options.warmup, weak=options.weak)
