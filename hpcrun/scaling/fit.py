@@ -123,6 +123,12 @@ def best_fit(fits: Sequence[Fit]) -> Fit | None:
     return full if surely or simple is None else simple
 
 
+def scaled_speedup(serial: Estimate, gpus: int) -> Estimate:
+    """Return what Gustafson's law gives GPUs whose work grows with their number, of the serial fraction of one GPU."""
+    bounds = (None if bound is None else gpus - bound * (gpus - 1) for bound in (serial.high, serial.low))
+    return Estimate(gpus - serial.value * (gpus - 1), *bounds)
+
+
 def _coefficients(shape: _Shape) -> int:
     import numpy as np
 

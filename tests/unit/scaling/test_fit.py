@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hpcrun.scaling.fit import Fit, best_fit, fit_series
+from hpcrun.scaling.fit import Estimate, Fit, best_fit, fit_series, scaled_speedup
 from hpcrun.scaling.points import Epoch, Point
 from hpcrun.scaling.series import build_series
 
@@ -48,6 +48,12 @@ def test_gustafson_finds_the_serial_fraction_of_a_weak_study() -> None:
     assert serial
     assert serial.value == pytest.approx(0.2)
     assert found["gustafson"].predictions[0].speedup.value == pytest.approx(32 - 0.2 * 31)
+
+
+def test_gustafson_says_of_a_strong_study_what_more_work_would_reach() -> None:
+    serial = Estimate(0.1, 0.05, 0.2)
+    assert scaled_speedup(serial, 11) == Estimate(pytest.approx(10), pytest.approx(9), pytest.approx(10.5))
+    assert scaled_speedup(Estimate(0.1), 11).low is None
 
 
 def test_communication_finds_both_its_terms_and_the_peak() -> None:
