@@ -107,11 +107,11 @@ def _panels(named: _Named, draw: Callable[[Axes, Series], None]) -> Figure:
     down = math.ceil(len(named) / across)
     width = 6.5 if across == 1 else 4.2 * across
     figure = Figure(figsize=(width, 4.2 if down == 1 else 3.4 * down), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).flat
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, (title, series) in zip(panels, named, strict=False):
         axes.set_title(_short(title))
         draw(axes, series)
-    for axes in list(panels)[len(named) :]:
+    for axes in panels[len(named) :]:
         axes.set_visible(False)
     return figure
 

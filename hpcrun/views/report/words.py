@@ -81,9 +81,10 @@ def _verdicts(series: Series) -> Iterator[Line]:
         yield Line("no verdict", "no run is of use")
     elif len(series.sizes) == 1:
         yield Line("no verdict", f"there is one size, {size_text(series.rows[0])}, and nothing to compare it with")
-    for word, rows in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
-        first, *_, last = [*rows] * 2
-        upto = f"{first.gpus} to {size_text(last)}" if first is not last else size_text(last)
+    for word, group in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
+        rows = list(group)
+        last = rows[-1]
+        upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
         yield Line(word, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
 
 
