@@ -152,9 +152,12 @@ def _problem(point: Point) -> str:
 
 
 def _basis(runs: Sequence[Measured], order: Sequence[Basis]) -> Basis:
-    """Return the first basis that all runs have; where there is none, the one that most have."""
-    counts = {basis: sum(_value(run, basis) is not None for run in runs) for basis in order}
-    return max(order, key=lambda basis: counts[basis])
+    """Return the first basis that has a run of every size; where there is none, the one that has most sizes."""
+
+    def covered(basis: Basis) -> int:
+        return len({(run.point.gpus, run.point.nodes) for run in runs if _value(run, basis) is not None})
+
+    return max(order, key=covered)
 
 
 def _value(run: Measured, basis: Basis) -> float | None:
