@@ -206,5 +206,7 @@ def _contradictions(found: Sequence[Contradiction]) -> Iterator[Line]:
 def _warmup(report: Report) -> Iterator[Line]:
     several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
     if report.options.warmup and several:
-        first = "first epoch" if report.options.warmup == 1 else f"first {report.options.warmup} epochs"
-        yield Line("note", f"the {first} of each run warm the caches and do not count")
+        number = report.options.warmup
+        first = "epoch of each run warms" if number == 1 else f"{number} epochs of each run warm"
+        do = "does" if number == 1 else "do"
+        yield Line("note", f"the first {first} the caches, and {do} not count")
