@@ -14,12 +14,15 @@ from hpcrun.scaling.command import ANY, Command
 _NAMED = 3
 
 
-def side_by_side(studies: Sequence[Study]) -> list[Study]:
-    """Return studies with a name for the data set of each, where there are several and one has none.
+def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Study]:
+    """Return studies with a name for the data set of each, where one stands beside others and has none.
 
     Studies of one name and one data set are repeats of each other.
+
+    Args:
+        tables: they stand beside tables.
     """
-    if len({study.name for study in studies}) == 1:
+    if not tables and len({study.name for study in studies}) == 1:
         return list(studies)
     return [study if study.dataset else replace(study, dataset=study.name) for study in studies]
 

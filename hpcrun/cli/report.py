@@ -87,8 +87,8 @@ def report(
         list_studies(context, as_json=as_json)
         tell(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
         return
-    named = _find(studies or [], context)
-    name = report_name([*(study.name for study in named), *(path.stem for path in from_csv or ())])
+    named = _find(studies or [], context, tables=bool(from_csv))
+    name = report_name([study.name for study in named] or [path.stem for path in (from_csv or ())[:1]])
     folder = out or Path(f"report-{name}")
     check_folder(folder, force=force)
     share = _share(min_efficiency)
@@ -105,13 +105,13 @@ def report(
     tell([one_line(f"written  {folder}: {', '.join(sorted(files.contents))}")])
 
 
-def _find(words: list[str], context: Context) -> list[Study]:
+def _find(words: list[str], context: Context, *, tables: bool) -> list[Study]:
     from hpcrun.actions.study import find_study
     from hpcrun.actions.study_report import side_by_side
 
     found = [find_study(word, context.studies) for word in dict.fromkeys(words)]
     tell(item.note for item in found if item.note)
-    return side_by_side([item.study for item in found])
+    return side_by_side([item.study for item in found], tables=tables)
 
 
 def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:

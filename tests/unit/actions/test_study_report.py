@@ -37,6 +37,7 @@ def test_strong_and_weak_do_not_compare() -> None:
 def test_several_studies_have_names_for_their_data_sets() -> None:
     assert [study.dataset for study in side_by_side([STRONG])] == [""]
     assert [study.dataset for study in side_by_side([STRONG, replace(WEAK, dataset="imdb")])] == ["train", "imdb"]
+    assert [study.dataset for study in side_by_side([STRONG], tables=True)] == ["train"]
     again = replace(STRONG, study_id="20260103-000000-train-cccc")
     assert [study.dataset for study in side_by_side([STRONG, again])] == ["", ""]
 
