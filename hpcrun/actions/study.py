@@ -109,7 +109,7 @@ def newest_runs(studies: Iterable[Study], store: RunStore) -> dict[str, str]:
 
     A resubmitted run keeps its name, so that few records are read whatever is in the runs folder.
     """
-    own = {point.run_id for study in studies for point in study.points}
+    own = dict.fromkeys(point.run_id for study in studies for point in study.points)
     names = {run_name(run_id) for run_id in own}
     later: dict[str, str] = {}
     for run_id in store.run_ids():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,7 +77,7 @@ def report(
     """Say how a training scales, why, and how many GPUs to ask for: as text, tables and figures in a folder."""
     from hpcrun.actions.report import make_report, read_tables
     from hpcrun.actions.report_folder import check_folder, save_report
-    from hpcrun.actions.study_report import study_options, study_remarks
+    from hpcrun.actions.study_report import report_name, study_options, study_remarks
     from hpcrun.views.report.document import report_json
     from hpcrun.views.report.files import report_files
     from hpcrun.views.report.text import report_text
@@ -86,8 +87,8 @@ def report(
         list_studies(context, as_json=as_json)
         tell(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
         return
-    named = _find(studies or [], context)
-    name = "-".join(dict.fromkeys([*(study.name for study in named), *(path.stem for path in from_csv or ())]))
+    named = _find(studies or [], context, tables=bool(from_csv))
+    name = report_name([study.name for study in named] or [path.stem for path in (from_csv or ())[:1]])
     folder = out or Path(f"report-{name}")
     check_folder(folder, force=force)
     share = _share(min_efficiency)
@@ -104,13 +105,13 @@ def report(
     tell([one_line(f"written  {folder}: {', '.join(sorted(files.contents))}")])
 
 
-def _find(words: list[str], context: Context) -> list[Study]:
+def _find(words: list[str], context: Context, *, tables: bool) -> list[Study]:
     from hpcrun.actions.study import find_study
     from hpcrun.actions.study_report import side_by_side
 
     found = [find_study(word, context.studies) for word in dict.fromkeys(words)]
     tell(item.note for item in found if item.note)
-    return side_by_side([item.study for item in found])
+    return side_by_side([item.study for item in found], tables=tables)
 
 
 def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:
@@ -124,6 +125,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:
     from hpcrun.actions.metrics import profile_patterns
     from hpcrun.actions.study_points import read_points
 
+    @cache
     def patterns(profile: str) -> dict[str, str]:
         of_profile, remark = profile_patterns(profile, tuple(context.profile_layers.values()))
         tell([remark] if remark else [])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcrun.actions.report import ReportOptions
-from hpcrun.actions.study_report import command_of, side_by_side, study_options, study_remarks
+from hpcrun.actions.study_report import command_of, report_name, side_by_side, study_options, study_remarks
 from hpcrun.errors import UsageError
 from hpcrun.runs.studies import Study
 from hpcrun.scaling.sizes import Size
@@ -37,6 +37,7 @@ def test_strong_and_weak_do_not_compare() -> None:
 def test_several_studies_have_names_for_their_data_sets() -> None:
     assert [study.dataset for study in side_by_side([STRONG])] == [""]
     assert [study.dataset for study in side_by_side([STRONG, replace(WEAK, dataset="imdb")])] == ["train", "imdb"]
+    assert [study.dataset for study in side_by_side([STRONG], tables=True)] == ["train"]
     again = replace(STRONG, study_id="20260103-000000-train-cccc")
     assert [study.dataset for study in side_by_side([STRONG, again])] == ["", ""]
 
@@ -58,3 +59,9 @@ def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
     )
     module = replace(STRONG, request={"script": "pkg.train", "module": True})
     assert command_of(module).scale(SIZES) == "hpcrun scale -P a100 --gpus 1,4 --module pkg.train"
+
+
+def test_a_report_on_many_has_a_name_that_a_folder_can_have() -> None:
+    assert report_name(["a", "b", "a"]) == "a-b"
+    assert report_name(f"{number}{'x' * 99}" for number in range(9)).endswith("-and-6-more")
+    assert len(report_name("x" * number for number in range(90, 100))) < 200
