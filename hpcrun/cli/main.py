@@ -22,6 +22,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "scale": ("hpcrun.cli.scale", _SCRIPT_LAST),
     "where": ("hpcrun.cli.where", {}),
+    "plan": ("hpcrun.cli.plan", {}),
     "status": ("hpcrun.cli.status", {}),
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),

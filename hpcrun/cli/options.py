@@ -245,7 +245,7 @@ def takes_job(command: _Command) -> _Command:
 
     The command's own parameters come first; typer reads the joined signature.
     """
-    return _taking({**_SCRIPT, **_options(())}, command)
+    return _taking({**_SCRIPT, **_options(JobOptions)}, command)
 
 
 def takes_job_options(*, without: Collection[str] = ()) -> Callable[[_Command], _Command]:
@@ -254,12 +254,21 @@ def takes_job_options(*, without: Collection[str] = ()) -> Callable[[_Command], 
     Args:
         without: fields that mean nothing to the command, and that it does not take.
     """
-    return lambda command: _taking(_options(without), command)
+    return lambda command: _taking(_options(JobOptions, without), command)
 
 
-def _options(without: Collection[str]) -> _Fields:
-    hints = get_type_hints(JobOptions, include_extras=True)
-    return {name: (hint, getattr(JobOptions, name)) for name, hint in hints.items() if name not in without}
+def takes_options(declared: type) -> Callable[[_Command], _Command]:
+    """Give a command the options that a class declares as ``JobOptions`` does; one without a default must be given."""
+    return lambda command: _taking(_options(declared), command)
+
+
+def _options(declared: type, without: Collection[str] = ()) -> _Fields:
+    hints = get_type_hints(declared, include_extras=True)
+    return {
+        name: (hint, getattr(declared, name, inspect.Parameter.empty))
+        for name, hint in hints.items()
+        if name not in without
+    }
 
 
 def _taking(fields: _Fields, command: _Command) -> _Command:

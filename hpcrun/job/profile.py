@@ -168,6 +168,12 @@ class FabricSection(_Section):
         return said
 
 
+class PriceSection(_Section):
+    """What a job is charged, in whatever the site counts: euros, dollars, or units of an allocation."""
+
+    per_gpu_hour: Rate | None = None
+
+
 class GpuTypeSection(_Section):
     """What is different for jobs on GPUs of one type; what it leaves out is as in the profile."""
 
@@ -218,6 +224,7 @@ class Profile(_Section):
     requeue: RequeueSection = RequeueSection()
     card: CardSection = CardSection()
     fabric: FabricSection = FabricSection()
+    price: PriceSection = PriceSection()
     launcher: Launcher | None = None
     python: Text | None = None
     modules: tuple[Text, ...] = ()

@@ -117,7 +117,7 @@ def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, in
     if total % each:
         raise UsageError(
             f"--gpus {total} does not divide by --gpus-per-node {each}: {total} / {each} = {total / each:.2f}",
-            hint=f"ask for {_multiples_around(total, each)} GPUs",
+            hint=f"ask for {multiples_around(total, each)} GPUs",
         )
     return total // each, each
 
@@ -132,12 +132,13 @@ def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, i
         raise UsageError(
             f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
             + ("" if said else f" (a node has {most})"),
-            hint=f"ask for {_multiples_around(total, nodes)} GPUs",
+            hint=f"ask for {multiples_around(total, nodes)} GPUs",
         )
     return nodes, total // nodes
 
 
-def _multiples_around(number: int, divisor: int) -> str:
+def multiples_around(number: int, divisor: int) -> str:
+    """Return the nearest numbers that divide, for a hint: ``8 or 10``."""
     low = number // divisor * divisor
     return f"{low} or {low + divisor}" if low else str(divisor)
 

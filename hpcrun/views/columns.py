@@ -39,14 +39,15 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
     return wanted
 
 
-def fitting(needed: Mapping[str, int], width: int, gap: int) -> tuple[str, ...]:
+def fitting(needed: Mapping[str, int], width: int, gap: int, dropped: Sequence[str] = _DROPPED) -> tuple[str, ...]:
     """Return the columns of the table that a terminal has room for.
 
     Args:
         needed: column → the least that it needs.
+        dropped: what can be done without, the first of them first.
     """
     left = list(needed)
-    for name in _DROPPED:
+    for name in dropped:
         if sum(needed[column] + gap for column in left) - gap <= width:
             break
         left.remove(name)

@@ -41,6 +41,7 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
         ("--help",),
         ("submit", "--help"),
         ("preflight", "--help"),
+        ("plan", "--help"),
         ("profile", "set", "--help"),
         ("doctor", "--help"),
         ("--version",),

@@ -1,0 +1,167 @@
+"""hpcrun plan."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hpcrun.cli import complete
+from hpcrun.cli.context import make_context
+from hpcrun.cli.options import takes_options
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.forecast import ForecastResult
+
+_MEASURED, _ASKED, _KNOWN = "What was measured", "What to forecast", "What is known of the training"
+
+
+def _option(*names: str, help: str, panel: str, metavar: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+class PlanOptions:
+    """One attribute for each option of which ``actions.forecast.read_question`` reads the text."""
+
+    samples: Annotated[str, _option("--samples", metavar="N", panel=_MEASURED, help="Samples of an epoch: 1.2M, 500k.")]
+    batch_size: Annotated[
+        str, _option("--batch-size", metavar="N", panel=_MEASURED, help="Batch of all the measured GPUs together.")
+    ]
+    epoch_time: Annotated[
+        str, _option("--epoch-time", metavar="TIME", panel=_MEASURED, help="What an epoch took: 36m, 42.3s, 1h30m.")
+    ]
+    reference_gpus: Annotated[
+        str | None,
+        _option("--reference-gpus", metavar="N", panel=_MEASURED, help="On how many GPUs; by default on one."),
+    ] = None
+    also: Annotated[
+        str | None,
+        _option(
+            "--also",
+            metavar="BATCH=TIME",
+            panel=_MEASURED,
+            help="An epoch with another batch on the same GPUs: then nothing is guessed from the card.",
+        ),
+    ] = None
+
+    gpus: Annotated[
+        str,
+        _option("--gpus", "-G", metavar="[TYPE:]N,...", panel=_ASKED, help="GPUs, each of a whole job: 1,2,4,8."),
+    ]
+    nodes: Annotated[
+        str | None,
+        _option("--nodes", "-N", metavar="N,...", panel=_ASKED, help="Nodes, one for all or for each number of GPUs."),
+    ] = None
+    mode: Annotated[
+        str | None,
+        _option(
+            "--mode",
+            metavar="fixed|scaled|both",
+            panel=_ASKED,
+            help="Whether the batch of all GPUs stays, or that of each; by default both are shown.",
+        ),
+    ] = None
+    price_per_gpu_hour: Annotated[
+        str | None,
+        _option("--price-per-gpu-hour", metavar="PRICE", panel=_ASKED, help="By default the profile's."),
+    ] = None
+
+    lr: Annotated[str | None, _option("--lr", metavar="RATE", panel=_KNOWN, help="Learning rate of that batch.")] = None
+    optimizer: Annotated[
+        str | None,
+        _option("--optimizer", metavar="NAME", panel=_KNOWN, help="sgd, adam, adamw ...: which rule the rate follows."),
+    ] = None
+    warmup_epochs: Annotated[
+        str | None,
+        _option(
+            "--warmup-epochs", metavar="N", panel=_KNOWN, help="To a raised rate; by default 5, or half of --epochs."
+        ),
+    ] = None
+    epochs: Annotated[
+        str | None, _option("--epochs", metavar="N", panel=_KNOWN, help="For GPU-hours and cost; by default 1.")
+    ] = None
+    parameters: Annotated[
+        str | None,
+        _option("--parameters", metavar="N", panel=_KNOWN, help="Of the model, 25M: their gradients are communicated."),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        _option("--dtype", metavar="fp32|bf16|fp16", panel=_KNOWN, help="Of the gradients; autocast leaves them fp32."),
+    ] = None
+    overlap: Annotated[
+        str | None,
+        _option(
+            "--overlap",
+            metavar="SHARE",
+            panel=_KNOWN,
+            help="Share of communication that hides behind the backward pass, 0 to 1; by default all but one bucket.",
+        ),
+    ] = None
+    tokens_per_sample: Annotated[
+        str | None,
+        _option(
+            "--tokens-per-sample",
+            metavar="N",
+            panel=_KNOWN,
+            help="Tokens, patches or pixels of a sample that pass through a layer together; by default 1.",
+        ),
+    ] = None
+
+
+@takes_options(PlanOptions)
+def plan(
+    asked: dict[str, str | None],
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            "-P",
+            help="Cluster profile, by name or path.",
+            rich_help_panel=_ASKED,
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Forecast what more GPUs would bring, from one epoch that was measured. Nothing runs.
+
+    Batch, steps, learning rate, time, GPU-hours and cost.
+    A rank with too little work is named, with what to run instead.
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other", hint="choose one")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from hpcrun.actions.forecast import make_forecast, read_question
+    from hpcrun.actions.prepare import choose_profile
+    from hpcrun.views.forecast import forecast_csv, forecast_json
+
+    question = read_question({name: text for name, text in asked.items() if text is not None})
+    context = make_context()
+    tell(context.surroundings.warnings)
+    name = choose_profile(profile, context.surroundings, context.scheduler("slurm").unavailable())
+    result = make_forecast(question, name, context.surroundings)
+    if as_json:
+        show_json(forecast_json(result))
+    elif as_csv:
+        show([forecast_csv(result)])
+    else:
+        _show(result)
+
+
+def _show(result: ForecastResult) -> None:
+    from hpcrun.views.forecast import advice_lines, case_table, case_title, heading_lines, rates_table, rates_title
+
+    show(heading_lines(result))
+    for case in result.question.cases:
+        show(["", case_title(result, case)])
+        show_rich(case_table(result, case, width()))
+    if rates := rates_table(result):
+        show(["", rates_title(result)])
+        show_rich(rates)
+    if advice := advice_lines(result, width()):
+        show(["", *advice])

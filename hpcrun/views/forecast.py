@@ -1,0 +1,240 @@
+"""What to expect of other numbers of GPUs: tables, what to do, CSV and JSON."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.forecast import ForecastResult
+from hpcrun.job.request import GpuCount
+from hpcrun.scaling.forecast import Case, Concern, Forecast
+from hpcrun.views.columns import csv_text, fitting
+from hpcrun.views.text import clock_text, count, one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FIELDS = (
+    "case", "gpus", "nodes", "batch_size", "batch_per_gpu", "steps", "lr_linear", "lr_sqrt", "warmup_steps", "step_s",
+    "comm_s", "exposed_s", "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns",
+)  # fmt: skip
+"""Columns of --csv and fields of the rows of --json: names are only ever added, at the end."""
+
+_GAP = 2
+_PROSE = 100
+# On a narrow terminal the first of these goes first: each follows from others.
+_DROPPED = ("STEP", "COMM", "STEPS", "NODES", "SPEED-UP")
+
+_TITLE: dict[Case, str] = {
+    "fixed": "fixed: one batch of {fixed}, shared out",
+    "scaled": "scaled: {scaled} on each GPU, so that the whole batch grows",
+}
+_WHY: dict[Concern, str] = {
+    "little work": "too little work: below {fills} samples on a GPU, most of a step does not shrink with the batch",
+    "communication": "a step waits longer for gradients to be summed than it computes: a larger batch on each GPU, "
+    "gradient accumulation, or fewer nodes",
+    "slower": "slower than what was measured",
+}
+
+
+def heading_lines(result: ForecastResult) -> list[str]:
+    """Return what was measured, and where it is to run."""
+    work, profile = result.question.work, result.profile
+    on = "" if work.gpus == 1 else f" on {work.gpus} GPUs"
+    links = [link.name for link in (result.network.inside, result.network.between) if link]
+    where = ", ".join([profile.card.model or "no card described", *links])
+    epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
+    return [
+        one_line(
+            f"measured  {work.samples} samples in {span_text(work.epoch_s)}, a batch of {work.batch_size}{on}{epochs}"
+        ),
+        one_line(f"profile   {profile.name}: {where}"),
+    ]
+
+
+def case_title(result: ForecastResult, case: Case) -> str:
+    """Return what a table shows."""
+    work = result.question.work
+    return _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)
+
+
+def case_table(result: ForecastResult, case: Case, width: int) -> Table:
+    """Return one case for a terminal of so many columns; what is worth a warning ends in an exclamation mark."""
+    rows = [row for row in result.rows if row.case == case]
+    shown: dict[str, list[str]] = {
+        "GPUS": [str(row.size.gpus) for row in rows],
+        **({"NODES": [str(row.size.nodes) for row in rows]} if any(row.size.nodes > 1 for row in rows) else {}),
+        **_batch_columns(rows, case),
+        "STEPS": [str(row.steps) for row in rows],
+        "STEP": [span_text(row.step_s) for row in rows],
+        **({"COMM": [_span_or_dash(row.comm_s) for row in rows]} if any(row.comm_s for row in rows) else {}),
+        "EPOCH": [span_text(row.epoch_s) for row in rows],
+        "SPEED-UP": [f"{row.speedup:.2f}" for row in rows],
+        "EFF.": [f"{row.efficiency:.0%}".replace("%", " %") for row in rows],
+        "GPU-HOURS": [_amount(row.gpu_hours) for row in rows],
+        **({"COST": [_amount(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
+        "": ["!" if row.concerns else "" for row in rows],
+    }
+    needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
+    chosen = fitting(needed, width, _GAP, [name for name in _DROPPED if name in shown])
+    return _table({heading: shown[heading] for heading in chosen})
+
+
+def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
+    if case == "fixed":
+        return {"EACH": [str(row.batch_per_gpu) for row in rows]}
+    return {"BATCH": [str(row.batch_size) for row in rows]}
+
+
+def _table(shown: Mapping[str, Sequence[str]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def rates_table(result: ForecastResult) -> Table | None:
+    """Return the learning rates for the batches that differ from the measured; None where there is none."""
+    work = result.question.work
+    rows = {row.batch_size: row for row in result.rows if row.batch_size != work.batch_size}
+    if work.lr is None or not rows:
+        return None
+    return _table(
+        {
+            "BATCH": [str(batch_size) for batch_size in rows],
+            "LINEAR": [_rate(row.lr_linear) for row in rows.values()],
+            "ROOT": [_rate(row.lr_sqrt) for row in rows.values()],
+            "WARM-UP": [count(row.warmup_steps, "step") if row.warmup_steps else "-" for row in rows.values()],
+        }
+    )
+
+
+def rates_title(result: ForecastResult) -> str:
+    """Return what the table of learning rates starts from, and which column is for the optimizer."""
+    work = result.question.work
+    column = {"sgd": "; SGD: linear", "adam": "; Adam: root", None: ""}[work.optimizer]
+    return f"learning rate, {_rate(work.lr)} with a batch of {work.batch_size}{column}"
+
+
+def advice_lines(result: ForecastResult, width: int) -> list[str]:
+    """Return the warnings, what to run instead, and what the numbers rest on."""
+    lines = [line for warning in _warnings(result) for line in _labelled("warning", warning, width)]
+    for remedy in result.remedies:
+        lines += [
+            f"instead  {remedy_command(result, remedy)}",
+            f"         {count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
+            + _more_memory(result, remedy),
+        ]
+    return [*lines, *(line for note in result.notes for line in _labelled("note", note, width))]
+
+
+def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
+    grows = remedy.batch_per_gpu > result.question.work.most_per_gpu
+    return f", if {remedy.batch_per_gpu} samples fit into a GPU's memory" if grows else ""
+
+
+def _warnings(result: ForecastResult) -> list[str]:
+    found: dict[tuple[Case, Concern], list[Forecast]] = {}
+    for row in result.rows:
+        for concern in row.concerns:
+            found.setdefault((row.case, concern), []).append(row)
+    return [
+        f"{case}, {_and(rows)}: " + _WHY[concern].format(fills=f"{result.fills_gpu or 0:.0f}")
+        for (case, concern), rows in found.items()
+    ]
+
+
+def _and(rows: Sequence[Forecast]) -> str:
+    named = [f"{row.size.gpus} GPUs ({row.batch_per_gpu} each)" for row in rows]
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+
+
+def _labelled(label: str, text: str, width: int) -> list[str]:
+    # a command or a name is not to be broken in two
+    return textwrap.wrap(
+        one_line(text),
+        min(width, _PROSE),
+        initial_indent=f"{label:<9}",
+        subsequent_indent=" " * 9,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
+    """Return the command for a batch that gives each GPU enough; SCRIPT and its options are the person's own."""
+    work, size = result.question.work, remedy.size
+    gpus = GpuCount(count=size.gpus, type=result.gpu_type)
+    words = [
+        "hpcrun",
+        "submit",
+        "-P",
+        result.profile_name,
+        "--gpus",
+        f"{gpus.type}:{gpus.count}" if gpus.type else str(gpus.count),
+    ]
+    words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
+    rate = remedy.lr_sqrt if work.optimizer == "adam" else remedy.lr_linear
+    rest = ["SCRIPT", "--batch-size", str(remedy.batch_size), *(["--lr", _rate(rate)] if rate is not None else [])]
+    return one_line(shlex.join([*words, *rest]))
+
+
+def span_text(seconds: float) -> str:
+    """Return a time in the unit that suits it: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``, ``2-00:00:00``."""
+    for unit, size in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if seconds < 999.5 * size and seconds < 59.95:
+            return f"{seconds / size:.3g} {unit}"
+    return clock_text(round(seconds))
+
+
+def _span_or_dash(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    return span_text(seconds) if seconds else "-"
+
+
+def _amount(number: float) -> str:
+    return f"{number:.0f}" if number >= 100 else f"{number:.2f}"
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.4g}"
+
+
+def forecast_csv(result: ForecastResult) -> str:
+    """Return one line for each case and number of GPUs; times in seconds."""
+    return csv_text([_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows], FIELDS)
+
+
+def forecast_json(result: ForecastResult) -> dict[str, Any]:
+    """Return the forecast as a JSON document."""
+    return {
+        "kind": "forecast",
+        "profile": result.profile.name,
+        "measured": asdict(result.question.work),
+        "price_per_gpu_hour": result.price,
+        "fills_gpu": result.fills_gpu,
+        "rows": [_row(row, result.price) for row in result.rows],
+        "remedies": [
+            {**_row(remedy, result.price), "command": remedy_command(result, remedy)} for remedy in result.remedies
+        ],
+        "warnings": _warnings(result),
+        "notes": list(result.notes),
+    }
+
+
+def _row(row: Forecast, price: float | None) -> dict[str, Any]:
+    return {name: getattr(row, name, None) for name in FIELDS} | {
+        "gpus": row.size.gpus,
+        "nodes": row.size.nodes,
+        "cost": None if price is None else row.gpu_hours * price,
+        "concerns": list(row.concerns),
+    }
