@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.find import LAST, choose_id, run_name
@@ -104,19 +104,16 @@ def all_studies(studies: StudyStore) -> tuple[list[Study], list[str]]:
     return sorted(found, key=lambda study: study.created_s), damaged
 
 
-def newest_runs(study: Study, store: RunStore, others: Collection[str] = ()) -> dict[str, str]:
-    """Return the run that stands for each point: its own, or the last of those that were resubmitted from it.
+def newest_runs(studies: Iterable[Study], store: RunStore) -> dict[str, str]:
+    """Return which run stands for each run of some studies: itself, or the last that was resubmitted from it.
 
     A resubmitted run keeps its name, so that few records are read whatever is in the runs folder.
-
-    Args:
-        others: runs of other studies, which are resubmitted from nothing of this one.
     """
-    own = {point.run_id for point in study.points}
+    own = dict.fromkeys(point.run_id for study in studies for point in study.points)
     names = {run_name(run_id) for run_id in own}
     later: dict[str, str] = {}
     for run_id in store.run_ids():
-        if run_id in own or run_id in others or run_name(run_id) not in names:
+        if run_id in own or run_name(run_id) not in names:
             continue
         try:
             before = store.load(run_id).resubmitted_from
@@ -124,7 +121,7 @@ def newest_runs(study: Study, store: RunStore, others: Collection[str] = ()) -> 
             continue
         if before:
             later[before] = run_id
-    return {point.run_id: _last(point.run_id, later) for point in study.points}
+    return {run_id: _last(run_id, later) for run_id in own}
 
 
 def _last(run_id: str, later: Mapping[str, str]) -> str:
@@ -157,7 +154,7 @@ def look_at(
         newest: as ``newest_runs`` returns it.
         known: runs that need not be looked at.
     """
-    made = [run_id for run_id in newest.values() if run_id not in known]
+    made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
     result = get_status(made, store=store, schedulers=schedulers, host=host, now_s=now_s)
     found = {item.run.run_id: item for item in explained(result).runs}
     return StudyStatus(study, tuple(_run(point, newest[point.run_id], found) for point in study.points), result.away)

@@ -55,9 +55,8 @@ def read_points(
     """
     points: list[Point] = []
     away: SchedulerError | None = None
-    everybodys = {point.run_id for study in studies for point in study.points}
+    newest = newest_runs(studies, store)
     for study in studies:
-        newest = newest_runs(study, store, everybodys)
         wanted = dict(patterns(study.profile))
         known = _known(place.load_measured(study.study_id), wanted)
         status = look_at(study, newest, store=store, schedulers=schedulers, host=host, now_s=now_s, known=known,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -123,6 +124,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:
     from hpcrun.actions.metrics import profile_patterns
     from hpcrun.actions.study_points import read_points
 
+    @cache
     def patterns(profile: str) -> dict[str, str]:
         of_profile, remark = profile_patterns(profile, tuple(context.profile_layers.values()))
         tell([remark] if remark else [])

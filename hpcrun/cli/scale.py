@@ -11,7 +11,7 @@ from hpcrun.cli.complete import study_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.output import JsonOption, tell
-from hpcrun.cli.study import list_studies, resume_study, show_plan, submit_study
+from hpcrun.cli.study import list_studies, resume_study, show_plan, show_study, submit_study
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +127,18 @@ def scale(
         typer.Option(
             "--resume",
             metavar="STUDY",
-            help="Submit what is missing of a study, and show its runs.",
+            help="Submit what is missing of a study.",
+            rich_help_panel=_NOW,
+            show_default=False,
+            autocompletion=study_name,
+        ),
+    ] = None,
+    shown: Annotated[
+        str | None,
+        typer.Option(
+            "--show",
+            metavar="STUDY",
+            help="Show the runs of a study; with --wait when all are over.",
             rich_help_panel=_NOW,
             show_default=False,
             autocompletion=study_name,
@@ -152,10 +163,15 @@ def scale(
     if listing:
         list_studies(context, as_json=as_json)
         return
-    if resume is not None:
-        if script is not None or gpus or ranks:
-            raise UsageError("--resume takes no SCRIPT and no sizes: the study has them", hint="hpcrun scale --list")
-        resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
+    if resume is not None or shown is not None:
+        if script is not None or gpus or ranks or (resume and shown):
+            raise UsageError(
+                "--resume and --show take a study, and neither a SCRIPT nor sizes", hint="hpcrun scale --list"
+            )
+        if resume is not None:
+            resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
+        else:
+            show_study(shown or "", context, wait=wait, as_json=as_json)
         return
     if script is None:
         raise UsageError("there is no SCRIPT", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
@@ -168,7 +184,7 @@ def scale(
     if dry_run:
         show_plan(study, jobs, as_json=as_json)
     else:
-        submit_study(study, jobs, context, None, wait=wait, as_json=as_json)
+        submit_study(study, jobs, context, wait=wait, as_json=as_json)
 
 
 def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None) -> tuple[Study, list[Job]]:

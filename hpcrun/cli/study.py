@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -38,10 +39,8 @@ def show_plan(study: Study, jobs: list[Job], *, as_json: bool) -> None:
         write(jobs[0].prepared.script.text)
 
 
-def submit_study(
-    study: Study, jobs: list[Job], context: Context, last: Dependency | None, *, wait: bool, as_json: bool
-) -> None:
-    """Submit runs of a study, and stay where that was asked for.
+def submit_study(study: Study, jobs: list[Job], context: Context, *, wait: bool, as_json: bool) -> None:
+    """Submit all runs of a study, and stay where that was asked for.
 
     Raises:
         HpcrunError: not all were submitted; the record says which.
@@ -49,114 +48,184 @@ def submit_study(
         JobFailedError: with ``wait``: a run did not end well.
     """
     from hpcrun.actions.submit import check_available
-    from hpcrun.views.plan import plan_lines
-    from hpcrun.views.scale import next_lines, study_lines
-    from hpcrun.views.text import count
 
     plan = jobs[-1].prepared.plan
     check_available(plan, context.scheduler(plan.scheduler))
     context.studies.save(study)
-    if not as_json:
-        show([*plan_lines(plan), *study_lines(study)])
-    stays = study.one_by_one and plan.scheduler == "local"  # where nothing else would wait for the one before
-    try:
-        study, submitted, errors = _submit_jobs(study, jobs, context, last, stays=stays, as_json=as_json)
-        if wait or stays:
-            _wait(study, context)
-    except (KeyboardInterrupt, InterruptedByUser):
-        raise _interrupted(study, context) from None
-    if as_json or wait or stays:
-        _show_status(study, context, as_json=as_json, check=wait or stays)
-    else:
-        show(next_lines(study, submitted))
-    if errors:
-        words = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
-        _end(type(errors[0])(words, hint=f"hpcrun scale --resume {study.study_id} tries again"), as_json=as_json)
+    with context.studies.submitting(study.study_id):
+        done = _submit_jobs(study, jobs, context, None, as_json=as_json)
+    _finish(done, context, wait=wait, as_json=as_json)
 
 
-def _submit_jobs(
-    study: Study, jobs: list[Job], context: Context, last: Dependency | None, *, stays: bool, as_json: bool
-) -> tuple[Study, list[str], list[HpcrunError]]:
+def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> None:
+    """Submit what is missing of a study, and show its runs.
+
+    Raises:
+        HpcrunError: as ``submit_study``, or the scheduler is away and does not say what is missing.
+        PlanError: another process is submitting them.
+    """
+    from hpcrun.actions.study import brought_up, last_open
+
+    found = _find(word, context)
+    with context.studies.submitting(found.study_id):
+        status = _look(context.studies.load(found.study_id), context)
+        if status.away:
+            raise status.away
+        study = brought_up(status, context.new_run_id)
+        jobs, there = _jobs_again(study, context)
+        if dry_run:
+            show_plan(study, jobs, as_json=as_json)
+            return
+        if jobs and _stays(study, jobs):
+            _wait(status.study, context)
+        context.studies.save(study)
+        last = last_open(status) if study.one_by_one else None
+        done = _submit_jobs(study, jobs, there, last, as_json=as_json)
+    _finish(done, there, wait=wait, as_json=as_json, shown=not jobs)
+
+
+def show_study(word: str, context: Context, *, wait: bool, as_json: bool) -> None:
+    """Show the runs of a study as they stand, with ``wait`` when all are over.
+
+    Raises:
+        JobFailedError: with ``wait``: a run did not end well.
+    """
+    study = _find(word, context)
+    if wait:
+        _wait(study, context)
+    _show_status(study, context, as_json=as_json, check=wait)
+
+
+def _find(word: str, context: Context) -> Study:
+    from hpcrun.actions.study import find_study
+
+    found = find_study(word, context.studies)
+    tell([found.note] if found.note else [])
+    return found.study
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of submissions.
+
+    Attributes:
+        jobs: ids of those that were submitted.
+        errors: of those that were not.
+        stayed: until the last was over, since nothing else lets one wait for the other.
+    """
+
+    study: Study
+    tried: int
+    jobs: tuple[str, ...]
+    errors: tuple[HpcrunError, ...]
+    stayed: bool
+
+
+def _submit_jobs(study: Study, jobs: list[Job], context: Context, last: Dependency | None, *, as_json: bool) -> _Done:
+    """Submit runs of a study, each shown when it is.
+
+    Raises:
+        InterruptedByUser: Ctrl-C; what was submitted goes on.
+    """
     from hpcrun.actions.scale import submit_points
-    from hpcrun.views.scale import submitted_lines
+    from hpcrun.views.plan import plan_lines
+    from hpcrun.views.scale import study_lines, submitted_lines
+
+    if jobs and not as_json:
+        show([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
 
     def submit_point(prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
         return submit_one(prepared, context, lineage, None, run_id)
 
-    submitted, errors = [], []
-    for item in submit_points(study, jobs, studies=context.studies, folder=context.store.folder,
-                              submit_one=submit_point, last=last):  # fmt: skip
-        study = item.study
-        if item.error and not item.point.submitted:
-            errors.append(item.error)
-        if not as_json:
-            show(submitted_lines(item))
-        if item.result:
-            submitted.append(str(item.result.run.job_id))
-            if stays:
+    items, stays = [], _stays(study, jobs)
+    try:
+        for item in submit_points(study, jobs, studies=context.studies, folder=context.store.folder,
+                                  submit_one=submit_point, last=last):  # fmt: skip
+            items.append(item)
+            if not as_json:
+                show(submitted_lines(item))
+            if item.result and stays:
                 context.waiter(item.result.run.run_id).wait()
-    return study, submitted, errors
-
-
-def _wait(study: Study, context: Context) -> None:
-    """Wait until every run that was submitted is over."""
-    for point in study.points:
-        if context.store.folder(point.run_id).exists():
-            context.waiter(point.run_id).wait()
-
-
-def _interrupted(study: Study, context: Context) -> InterruptedByUser:
-    study = context.studies.load(study.study_id)
-    left = sum(not point.submitted for point in study.points)
-    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs go on"
-    return InterruptedByUser(
-        f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale --resume {study.study_id} --wait comes back to it",
+    except (KeyboardInterrupt, InterruptedByUser):
+        raise _interrupted(study, context) from None
+    return _Done(
+        items[-1].study if items else study,
+        len(jobs),
+        jobs=tuple(str(item.result.run.job_id) for item in items if item.result),
+        errors=tuple(item.error for item in items if item.error and not item.point.submitted),
+        stayed=stays,
     )
 
 
-def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> None:
-    """Submit what is missing of a study; show its runs where nothing is.
+def _stays(study: Study, jobs: list[Job]) -> bool:
+    """Whether the command itself lets each run wait for the one before: nothing else would."""
+    return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
+
+
+def _finish(done: _Done, context: Context, *, wait: bool, as_json: bool, shown: bool = False) -> None:
+    """Wait where that was asked for, and show how to go on or what became of the runs.
+
+    Args:
+        shown: the runs are shown even where nothing was waited for.
+    """
+    from hpcrun.views.scale import next_lines
+    from hpcrun.views.text import count
+
+    study = done.study
+    if wait:
+        _wait(study, context)
+    if as_json or wait or done.stayed or shown:
+        _show_status(study, context, as_json=as_json, check=wait or done.stayed)
+    else:
+        show(next_lines(study, done.jobs))
+    if done.errors:
+        words = f"{len(done.errors)} of {count(done.tried, 'run')} could not be submitted"
+        hint = f"hpcrun scale --resume {study.study_id} tries again"
+        _end(type(done.errors[0])(words, hint=hint), as_json=as_json)
+
+
+def _wait(study: Study, context: Context) -> None:
+    """Wait until every run that was submitted is over.
 
     Raises:
-        SchedulerError: the scheduler is away, and does not say what is missing.
+        InterruptedByUser: Ctrl-C; the runs go on.
     """
-    from hpcrun.actions.study import brought_up, find_study, last_open, missing
+    from hpcrun.actions.study import newest_runs
 
-    found = find_study(word, context.studies)
-    tell([found.note] if found.note else [])
-    status = _look(found.study, context)
-    if not missing(status):
-        if wait:
-            try:
-                _wait(found.study, context)
-            except KeyboardInterrupt:
-                raise _interrupted(found.study, context) from None
-        _show_status(found.study, context, as_json=as_json, check=wait)
-        return
-    if status.away:
-        raise status.away
-    study = brought_up(status, context.new_run_id)
-    jobs, there = _jobs_again(study, {point.run_id for point in found.study.points}, context)
-    if dry_run:
-        show_plan(study, jobs, as_json=as_json)
-        return
-    if study.one_by_one and jobs[0].prepared.plan.scheduler == "local":
-        _wait(found.study, context)
-    submit_study(study, jobs, there, last_open(status) if study.one_by_one else None, wait=wait, as_json=as_json)
+    newest = newest_runs([study], context.store)
+    try:
+        for point in study.points:
+            run_id = newest[point.run_id]
+            if context.store.folder(run_id).exists():
+                context.waiter(run_id).wait()
+    except KeyboardInterrupt:
+        raise _interrupted(study, context) from None
 
 
-def _jobs_again(study: Study, known: set[str], context: Context) -> tuple[list[Job], Context]:
-    """Return the runs of a study with new ids, and the context as it would be in the study's folder."""
+def _interrupted(study: Study, context: Context) -> InterruptedByUser:
+    study = context.studies.load(study.study_id)  # a generator that was interrupted has not handed out its last one
+    left = sum(not point.submitted for point in study.points)
+    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs go on"
+    come_back = "resume" if left else "show"
+    return InterruptedByUser(
+        f"study {study.study_id}: {goes_on}",
+        hint=f"hpcrun scale --{come_back} {study.study_id} --wait comes back to it",
+    )
+
+
+def _jobs_again(study: Study, context: Context) -> tuple[list[Job], Context]:
+    """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
     from hpcrun.actions.resubmit import folder_of, same_python, unmasked
     from hpcrun.actions.scale import prepare_points
     from hpcrun.cli.submit import prepare_request, read_job
 
+    points = [point for point in study.points if not point.submitted]
+    if not points:
+        return [], context
     env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
     there = Context(env, folder_of(study.cwd, study.study_id))
     said = {**study.request, "profile": study.profile, "env": unmasked(study.request.get("env", ()), context.env)}
     template, profile = read_job(said, there)
-    points = [point for point in study.points if point.run_id not in known]
     return prepare_points(study, template, points, lambda request: prepare_request(request, profile, there)), there
 
 
@@ -165,7 +234,7 @@ def _look(study: Study, context: Context) -> StudyStatus:
 
     return look_at(
         study,
-        newest_runs(study, context.store),
+        newest_runs([study], context.store),
         store=context.store,
         schedulers=context.scheduler,
         host=context.host,

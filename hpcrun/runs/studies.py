@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcrun.errors import HpcrunError, NotFoundError
+from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.runs.rights import check_private
 from hpcrun.runs.store import STUDIES, replace_file, writing
 
 SCHEMA = 1
-RECORD, CACHE = "study.json", "points.json"
+RECORD, CACHE, LOCK = "study.json", "points.json", "lock"
 
 
 class DamagedStudyError(HpcrunError):
@@ -160,6 +162,26 @@ class StudyStore:
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_private(self.runs)
             replace_file(folder / RECORD, study_to_json(study))
+
+    @contextmanager
+    def submitting(self, study_id: str) -> Iterator[None]:
+        """Keep other processes from submitting runs of this study meanwhile, where the file system has locks.
+
+        Raises:
+            PlanError: one is submitting them.
+        """
+        with writing(self.runs):
+            lock = (self.folder(study_id) / LOCK).open("w")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PlanError(
+                    f"another hpcrun is submitting the runs of study {study_id}", hint=f"hpcrun scale --show {study_id}"
+                ) from None
+            except OSError:
+                pass  # no locks here: two at once would submit some runs twice, which status shows
+            yield
 
     def load_measured(self, study_id: str) -> dict[str, Any]:
         """Return what was kept of the runs that are over; nothing where it cannot be read."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from hpcrun.scaling.command import Command
 from hpcrun.scaling.series import Row, Series
+from hpcrun.scaling.sizes import Size
 from hpcrun.scaling.verdict import EXCELLENT, Advice
 
 Kind = Literal["batch", "sync", "data", "startup", "uneven"]
@@ -85,7 +86,7 @@ def _batch(row: Row, base: Row, command: Command) -> Cause | str | None:
         lost,
         f"the batch of {row.batch_size} is {_number(each)} for each of {row.gpus} GPUs{shrunk}",
         "give each GPU more to do in a step, and raise the learning rate with the batch",
-        command.scale((base.gpus, row.gpus), batch_size=batch),
+        command.scale(_sizes(base, row), batch_size=batch),
     )
 
 
@@ -109,7 +110,7 @@ def _data(row: Row, base: Row, command: Command) -> Cause | str | None:
         row.shares.data,
         f"waiting for data takes {_percent(row.shares.data)} of an epoch",
         "load with more workers that stay (num_workers, persistent_workers), on more CPUs",
-        command.scale((base.gpus, row.gpus), options="--cpus-per-gpu 8", args="--num-workers 8"),
+        command.scale(_sizes(base, row), options="--cpus-per-gpu 8", args="--num-workers 8"),
     )
 
 
@@ -121,7 +122,7 @@ def _startup(row: Row, base: Row, command: Command) -> Cause | str | None:
         row.shares.startup,
         f"{_percent(row.shares.startup)} of the run is over before the first epoch begins",
         "train longer in one job, or with fewer GPUs",
-        command.scale((base.gpus, row.gpus), args="--epochs 20"),
+        command.scale(_sizes(base, row), args="--epochs 20"),
     )
 
 
@@ -142,11 +143,15 @@ def _uneven(row: Row, base: Row, command: Command) -> Cause | str | None:
         share,
         evidence,
         "give all ranks as many samples: a batch that divides by the GPUs, a DistributedSampler, drop_last",
-        command.scale((base.gpus, row.gpus), batch_size=even),
+        command.scale(_sizes(base, row), batch_size=even),
     )
 
 
 _JUDGES: tuple[Callable[[Row, Row, Command], Cause | str | None], ...] = (_batch, _sync, _data, _startup, _uneven)
+
+
+def _sizes(*rows: Row) -> list[Size]:
+    return [Size(row.gpus, row.nodes) for row in rows]
 
 
 def _percent(share: float) -> str:

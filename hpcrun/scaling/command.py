@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcrun.scaling.sizes import BATCH_PLACES
+from hpcrun.scaling.sizes import BATCH_PLACES, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,24 @@ class Command:
     batch_size: int | None = None
     weak: bool = False
 
-    def scale(self, gpus: Iterable[int], *, batch_size: int | None = None, options: str = "", args: str = "") -> str:
+    def scale(self, sizes: Iterable[Size], *, batch_size: int | None = None, options: str = "", args: str = "") -> str:
         """Return the command for some sizes.
 
         Args:
             batch_size: of all GPUs of the last size together, where it is to be another.
             options, args: what is added for hpcrun, and for the script.
         """
-        sizes = list(gpus)
+        listed = list(sizes)
         batch = self.batch_size
         if batch_size is not None:
-            batch = max(1, batch_size // sizes[-1]) if self.weak else batch_size
+            batch = max(1, batch_size // listed[-1].gpus) if self.weak else batch_size
         if any(place in self.script for place in BATCH_PLACES):
             options = f"{options} --batch-size {batch}"
         elif batch_size is not None:
             args = f"--batch-size {batch} {args}"
-        listed = ",".join(map(str, sizes))
-        words = ("hpcrun scale", self.profile, self.sizes, listed, self.options, options.strip(), self.script, args)
+        gpus, nodes = ",".join(str(size.gpus) for size in listed), ",".join(str(size.nodes or 1) for size in listed)
+        spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
+        words = ("hpcrun scale", self.profile, self.sizes, gpus, spread, self.options, options, self.script, args)
         return " ".join(word.strip() for word in words if word)
 
     def preflight(self, gpus: int, nodes: int) -> str:

@@ -62,7 +62,7 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "2 1 64\n"
     listed = hpcrun("scale", "--list", check=True).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["STUDY", record(hpcrun)["study_id"]]
-    again = json.loads(hpcrun("scale", "--resume", "train", "--json", check=True).stdout)
+    again = json.loads(hpcrun("scale", "--show", "train", "--json", check=True).stdout)
     assert [point["state"] for point in again["points"]] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
 
     document = json.loads(hpcrun("report", "last", "--json", "-o", "out", check=True).stdout)
@@ -82,6 +82,9 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
     argv = hpcrun.argv(*ON_CPUS, "--env", "API_TOKEN=s3cret", "train.py")
     scale = subprocess.Popen(argv, cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL)
     wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run")
+    beside = hpcrun("scale", "--resume", "last")
+    assert (beside.returncode, "another hpcrun is submitting" in beside.stderr) == (4, True)
+    assert "RUNNING" in hpcrun("scale", "--show", "last", check=True).stdout
     scale.kill()
     scale.wait()
     before = record(hpcrun)
@@ -97,6 +100,8 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
     points = json.loads(done.stdout)["points"]
     assert [point["state"] for point in points] == ["COMPLETED", "COMPLETED"]
     assert points[0]["run_id"] == before["points"][0]["run_id"]
+    assert hpcrun("scale", "--resume", "last", check=True).stdout.count("COMPLETED") == 2
+    assert len(list(hpcrun.runs.glob("*/run.json"))) == 2
     assert times(hpcrun, points[0])[1] <= times(hpcrun, points[1])[0]
     assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "s3cret\n"
 
@@ -155,7 +160,7 @@ def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcr
         (("--gpus", "1,2", "--nodes", "2", "-P", "a100", "train.py"), 2, "1 GPUs do not divide by 2 nodes"),
         (("--ranks", "3", "--nodes", "2", "train.py"), 2, "3 ranks do not divide by 2 nodes"),
         (("--gpus", "1,2", "--chain", "train.py", "{x}"), 2, "which a study does not know"),
-        (("--resume", "last", "train.py"), 2, "--resume takes no SCRIPT"),
+        (("--resume", "last", "train.py"), 2, "and neither a SCRIPT nor sizes"),
         (("--resume", "trian"), 6, "there are no studies"),
     ],
 )

@@ -40,6 +40,8 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
     [
         ("--help",),
         ("submit", "--help"),
+        ("scale", "--help"),
+        ("scale", "--list"),
         ("preflight", "--help"),
         ("plan", "--help"),
         ("profile", "set", "--help"),

@@ -117,7 +117,7 @@ def test_a_resubmitted_run_stands_for_its_point(store: RunStore, studies: StudyS
     end(store, first, resubmitted_from=TWO)
     end(store, second, resubmitted_from=first)
     end(store, "20260105-000000-train-g2-r1-dddd")  # of the same name, and another study's
-    assert newest_runs(STUDY, store) == {ONE: ONE, TWO: second, FOUR: FOUR}
+    assert newest_runs([STUDY], store) == {ONE: ONE, TWO: second, FOUR: FOUR}
 
 
 def test_what_is_missing_was_refused_or_never_tried_or_came_to_nothing(store: RunStore) -> None:

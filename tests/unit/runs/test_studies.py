@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.errors import NotFoundError
+from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.rights import UnsafeFolderError
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import DamagedStudyError, Study, StudyPoint, StudyStore
@@ -81,3 +81,12 @@ def test_what_was_measured_is_kept_and_damage_means_that_it_is_read_again(store:
     for text in ("{", json.dumps([1])):
         kept.write_text(text)
         assert store.load_measured(STUDY.study_id) == {}
+
+
+def test_two_do_not_submit_the_runs_of_a_study_at_once(store: StudyStore) -> None:
+    store.save(STUDY)
+    one, other = store.submitting(STUDY.study_id), store.submitting(STUDY.study_id)
+    with one, pytest.raises(PlanError, match="another hpcrun is submitting"), other:
+        pass
+    with pytest.raises(OSError, match="of the caller"), store.submitting(STUDY.study_id):
+        raise OSError("of the caller")
