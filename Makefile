@@ -47,6 +47,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/explain.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/study.py
+	$(BIN)/python benchmarks/report.py
 
 faults: $(VENV)/installed-dev ## break the cluster in every way and count what became of the runs
 	$(BIN)/python benchmarks/faults.py

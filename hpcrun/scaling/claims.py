@@ -59,9 +59,11 @@ def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
         return [(100 * speedup * base.gpus / point.gpus, f"a speed-up of {speedup:.4g} on {point.gpus} GPUs")]
     if claim.what == "steps" and point.samples and point.batch_size:
         return [(point.samples / point.batch_size, f"{point.samples} samples by {point.batch_size}")]
+    if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
+        return []  # what one of several runs says need not be what their mean says
     if claim.what == "speedup" and series.basis != "published":
         return [(row.speedup.mean, f"the {_times(series)} beside that of {base.gpus}")]
-    if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s and not series.weak:
+    if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:
         return [(base.samples_per_s.mean * row.speedup.mean, f"{row.speedup.mean:.3g} × those of {base.gpus} by time")]
     return []
 

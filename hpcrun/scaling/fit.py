@@ -220,7 +220,8 @@ def _share(coefficients: Array, one: Array, term: int) -> Array:
     import numpy as np
 
     whole: Array = (one @ coefficients)[0]
-    return np.divide(coefficients[term], whole, out=np.zeros_like(whole), where=whole > 0)
+    share: Array = np.divide(coefficients[term], whole, out=np.zeros_like(whole), where=whole > 0)
+    return share
 
 
 def _prediction(shape: _Shape, gpus: float, smallest: float, found: Array, draws: Array | None) -> Prediction:

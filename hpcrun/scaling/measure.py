@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
@@ -67,7 +68,7 @@ def measure(point: Point, warmup: int) -> Measured:
     rate = mean(epoch.samples_per_s for epoch in epochs)
     if rate is None and epoch_s and point.samples:
         rate = point.samples / epoch_s
-    accuracies = [epoch.accuracy for epoch in point.epochs if epoch.accuracy is not None]
+    accuracies = _numbers(epoch.accuracy for epoch in point.epochs)
     return Measured(point, epoch_s, rate, accuracies[-1] if accuracies else None, _shares(point, epochs))
 
 
@@ -89,19 +90,23 @@ def _part(part: float | None, whole: float | None) -> float | None:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of those that are there."""
-    there = [value for value in values if value is not None]
+    """Return the mean of those that are numbers: a training may well say NaN."""
+    there = _numbers(values)
     return fmean(there) if there else None
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the spread of those that are there."""
-    there = [value for value in values if value is not None]
+    """Return the spread of those that are numbers."""
+    there = _numbers(values)
     if not there:
         return None
     middle = fmean(there)
     deviation = stdev(there) / middle if len(there) > 1 and middle else 0.0
     return Spread(middle, min(there), max(there), len(there), deviation)
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def mean_shares(shares: Sequence[Shares]) -> Shares:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +12,8 @@ from hpcrun.scaling.measure import Measured, Shares, Spread, mean_shares, measur
 from hpcrun.scaling.points import Point, Source
 
 Basis = Literal["epoch", "throughput", "run", "published"]
-"""What speed-up is measured by: the mean time of an epoch, samples per second, the time of the whole run, or a published
-speed-up where there is nothing else."""
+"""What speed-up is measured by: the mean time of an epoch, samples per second, the time of the whole run, or, where a
+table says no more, its speed-up."""
 
 BASIS_WORDS: dict[Basis, str] = {
     "epoch": "time of an epoch",
@@ -164,7 +165,8 @@ def _value(run: Measured, basis: Basis) -> float | None:
         "run": run.point.total_s,
         "published": run.point.speedup,
     }
-    return values[basis] or None
+    value = values[basis]
+    return value if value and 0 < value < math.inf else None
 
 
 def _rows(runs: Sequence[Measured], basis: Basis, weak: bool) -> tuple[Row, ...]:

@@ -83,8 +83,16 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _png(figure: Figure) -> bytes:
+    """Draw a figure once: ``savefig`` lays it out, draws it blindly, and draws it again."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.image import imsave
+
+    figure.set_dpi(_DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    pixels = canvas.buffer_rgba()  # type: ignore[no-untyped-call]
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI)
+    imsave(file, pixels, format="png", dpi=_DPI, pil_kwargs={"compress_level": 4})
     return file.getvalue()
 
 
@@ -137,15 +145,15 @@ def _bars(
     """
     at = [math.log2(row.gpus) + place for row in rows]
     axes.bar(at, [value.mean for value in values], width * 0.95, color=colour, label=label, zorder=2)
-    _whiskers(axes, at, values)
+    _whiskers(axes, at, values, cap=min(3.0, 12 * width))
 
 
-def _whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread]) -> None:
+def _whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], cap: float = 3.0) -> None:
     ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
     if ranged:
         ends = [[value.mean - value.low for _, value in ranged], [value.high - value.mean for _, value in ranged]]
         means = [value.mean for _, value in ranged]
-        axes.errorbar([x for x, _ in ranged], means, ends, fmt="none", ecolor="#222222", capsize=3, zorder=3)
+        axes.errorbar([x for x, _ in ranged], means, ends, fmt="none", ecolor="#222222", capsize=cap, zorder=3)
 
 
 def _bar_panel(axes: Axes, label: str, found: Sequence[tuple[Row, Spread]], *, about: bool = False) -> None:
@@ -184,14 +192,16 @@ def _logarithmic(axis: Axis, values: Sequence[float], base: int = 10) -> None:
     """Make an axis logarithmic, with plain numbers at its ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axes, low, high = axis.axes, min(values) / 2, max(values) * 2
+    axes, low, high = axis.axes, min(values) / 2, max(values) * 3  # room for what is written beside the last one
     if axis is axes.xaxis:
         axes.set_xscale("log", base=base)
         axes.set_xlim(low, high)
     else:
         axes.set_yscale("log", base=base)
         axes.set_ylim(low, high)
-    axis.set_major_locator(LogLocator(base, subs=(1.0, 2.0, 5.0) if base == 10 else (1.0,), numticks=12))
+    axis.set_major_locator(
+        LogLocator(base, subs=(1.0, 2.0, 5.0) if base == 10 and high < 500 * low else (1.0,), numticks=12)
+    )
     axis.set_major_formatter(FuncFormatter(lambda value, _: _brief(value)))
     axis.set_minor_locator(NullLocator())
 
@@ -314,7 +324,7 @@ def _curve(row: Row) -> dict[int, Spread]:
     found: dict[int, list[float]] = defaultdict(list)
     for point in row.points:
         for epoch in point.epochs:
-            if epoch.accuracy is not None:
+            if epoch.accuracy is not None and math.isfinite(epoch.accuracy):
                 found[epoch.number].append(epoch.accuracy)
     return {number: Spread(fmean(all_), min(all_), max(all_), len(all_)) for number, all_ in sorted(found.items())}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -24,7 +24,8 @@ SOURCES: dict[Source, str] = {
     "csv": "a table",
 }
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "communication": "communication"}
-_MOST_LEFT_OUT = 20
+_MOST = 20
+"""Of the same kind more lines than this are read by nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def report_lines(report: Report) -> list[Line]:
     """Return what is said about all series together."""
     lines = [
         *(_change(change) for change in report.changes),
-        *(_contradiction(each) for each in report.contradictions),
+        *_contradictions(report.contradictions),
         *(Line("note", remark) for remark in report.remarks),
         *_warmup(report),
     ]
@@ -160,10 +161,10 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
 
 
 def _left_out(series: Series) -> Iterator[Line]:
-    for point, problem in series.left_out[:_MOST_LEFT_OUT]:
+    for point, problem in series.left_out[:_MOST]:
         yield Line("left out", f"{_point(point)}: {problem}")
-    if len(series.left_out) > _MOST_LEFT_OUT:
-        yield Line("left out", f"{len(series.left_out) - _MOST_LEFT_OUT} more runs, which --json lists")
+    if len(series.left_out) > _MOST:
+        yield Line("left out", f"{len(series.left_out) - _MOST} more, which --json lists")
 
 
 def _point(point: Point) -> str:
@@ -188,12 +189,13 @@ def _clock(seconds: float) -> str:
     return f"{number_text(seconds)} s"
 
 
-def _contradiction(each: Contradiction) -> Line:
-    follows = number_text(each.follows) if each.what != "speedup" else f"{each.follows:.2f}"
-    return Line(
-        "contradiction",
-        f"{each.place}: {count(each.gpus, 'GPU')}, {each.what} {each.written}, but {each.because} gives {follows}",
-    )
+def _contradictions(found: Sequence[Contradiction]) -> Iterator[Line]:
+    for each in found[:_MOST]:
+        follows = f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows)
+        says = f"{count(each.gpus, 'GPU')}, {each.what} {each.written}"
+        yield Line("contradiction", f"{each.place}: {says}, but {each.because} gives {follows}")
+    if len(found) > _MOST:
+        yield Line("contradiction", f"{len(found) - _MOST} more, which --json lists")
 
 
 def _warmup(report: Report) -> Iterator[Line]:

@@ -1,0 +1,104 @@
+"""hpcrun report: the files it writes, and the folders it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness import REPO, Completed, Hpcrun
+
+SEED = REPO / "tests/data/seeds/002.csv"
+TEXTS = {"report.txt", "report.md", "report.html", "summary.csv", "summary.tex"}
+FIGURES = {"epoch_time.png", "speedup_efficiency.png", "throughput.png", "accuracy.png", "cost.png"}
+
+
+@pytest.fixture
+def without_figures(hpcrun: Hpcrun) -> Hpcrun:
+    """hpcrun where matplotlib is not installed, which is quicker too."""
+    (hpcrun.folder / "lib").mkdir()
+    (hpcrun.folder / "lib/matplotlib.py").write_text("raise ImportError\n")
+    extra = {"PYTHONPATH": str(hpcrun.folder / "lib")}
+    return Hpcrun(folder=_made(hpcrun.folder / "here"), checkout=REPO, venv=hpcrun.venv, extra=extra)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def report(hpcrun: Hpcrun, *args: str) -> Completed:
+    return hpcrun("report", "--from-csv", str(SEED), *args)
+
+
+def names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()} - {".hpcrun-report"}
+
+
+def test_two_tables_make_one_report_with_every_file(hpcrun: Hpcrun) -> None:
+    own = hpcrun.folder / "mine.csv"
+    own.write_text(
+        "dataset,gpus,repeat,epoch,epoch_time_s,samples_per_s,accuracy\n"
+        + "".join(f"mine,{n},{r},{e},{9 / n + r},{n * 90},{e / 9}\n" for n in (1, 2) for r in (1, 2) for e in (1, 2))
+    )
+    done = hpcrun("report", "--from-csv", str(SEED), "--from-csv", "mine.csv", "--out", "out", check=True)
+    assert names(hpcrun.folder / "out") == TEXTS | FIGURES
+    assert done.stdout.splitlines()[0].startswith("002: strong scaling by the time of the run")
+    assert "best value        4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours\n" in done.stdout
+    assert "mine: strong scaling by the time of an epoch" in done.stdout
+    assert (hpcrun.folder / "out/report.txt").read_text() == done.stdout
+    assert "written  out: accuracy.png" in done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    page = (hpcrun.folder / "out/report.html").read_text()
+    assert page.count("data:image/png;base64,") == 5
+
+
+def test_without_matplotlib_the_texts_are_there_and_say_so(without_figures: Hpcrun) -> None:
+    done = report(without_figures)
+    assert done.returncode == 0, done.stderr
+    assert names(without_figures.folder / "report-002") == TEXTS
+    assert 'matplotlib is not installed; pip install "hpcrun-slurm[plot]"' in " ".join(done.stdout.split())
+
+
+def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) -> None:
+    folder = without_figures.folder / "report-002"
+    for _ in range(2):
+        assert report(without_figures).returncode == 0
+    assert [entry.name for entry in without_figures.folder.iterdir() if entry.name.startswith(".")] == []
+    (folder / "notes.txt").write_text("mine")
+    refused = report(without_figures)
+    assert (refused.returncode, "files that no report wrote: notes.txt" in refused.stderr) == (4, True)
+    (folder / "report.txt").write_text("old")
+    assert report(without_figures, "--force").returncode == 0
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert (folder / "report.txt").read_text().startswith("002:")
+
+
+def test_json(without_figures: Hpcrun) -> None:
+    found = json.loads(report(without_figures, "--json", "--min-efficiency", "60%", "--out", "a/b").stdout)
+    assert (found["kind"], found["schema"], found["folder"]) == ("scaling-report", 1, "a/b")
+    assert found["series"][0]["advice"]["best_value"] == {"gpus": 8, "nodes": 4}
+    assert set(found["files"]) == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (("--min-efficiency", "high"), 2, "--min-efficiency 'high' is not a number of per cent"),
+        (("--min-efficiency", "nan"), 2, "it must be more than 0 and at most 100 per cent"),
+        (("--warmup", "-1"), 2, "--warmup -1: it must be 0 or more"),
+        (("--from-csv", "absent.csv"), 2, "cannot read absent.csv: No such file or directory"),
+        (("--out", "file"), 4, "file is not a folder"),
+    ],
+)
+def test_a_mistake_is_one_message_and_nothing_is_written(
+    hpcrun: Hpcrun, args: tuple[str, ...], status: int, message: str
+) -> None:
+    (hpcrun.folder / "file").touch()
+    before = names(hpcrun.folder)
+    done = report(hpcrun, *args)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    assert names(hpcrun.folder) == before

@@ -1,0 +1,115 @@
+"""From runs to rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.scaling.points import Epoch, Point
+from hpcrun.scaling.series import Series, build_series
+
+
+def run(gpus: int, *times_s: float, **fields: Any) -> Point:
+    """A run whose epochs took so long."""
+    return Point(gpus, epochs=tuple(Epoch(n, time_s=time) for n, time in enumerate(times_s, 1)), **fields)
+
+
+def one(*points: Point, weak: bool = False, warmup: int = 1) -> Series:
+    (series,) = build_series(points, weak=weak, warmup=warmup)
+    return series
+
+
+def test_the_first_epoch_warms_up_and_the_last_always_counts() -> None:
+    series = one(run(1, 50, 10, 10), run(2, 30, 5, 7), run(4, 4))
+    assert [row.time_s and row.time_s.mean for row in series.rows] == [10, 6, 4]
+    rows = one(run(1, 50, 10, 10), run(2, 30, 5, 7), run(4, 4), warmup=0).rows
+    assert [row.time_s and row.time_s.mean for row in rows] == [pytest.approx(70 / 3), 14, 4]
+    assert one(run(1, 50, 10), warmup=9).rows[0].speedup.mean == 1
+
+
+def test_repeats_make_one_row_with_their_range() -> None:
+    series = one(run(1, 10), run(4, 2, repeat=1), run(4, 3, repeat=2), run(4, 4, repeat=3))
+    row = series.rows[1]
+    assert [row.speedup.mean, row.speedup.low, row.speedup.high, row.speedup.n] == pytest.approx([10 / 3, 2.5, 5, 3])
+    assert row.efficiency == pytest.approx(10 / 12)
+    assert row.gpu_hours == pytest.approx(4 * 3 / 3600)
+    assert row.speedup.deviation == pytest.approx(1 / 3)
+
+
+def test_the_smallest_size_is_the_baseline_and_said_to_be() -> None:
+    series = one(run(8, 10), run(16, 6))
+    assert series.rows[1].efficiency == pytest.approx(10 / 6 / 2)
+    assert "smallest size is 8 GPUs" in series.remarks[0]
+
+
+def test_several_ways_over_nodes_are_rows_of_their_own() -> None:
+    series = one(run(1, 12), run(4, 4, nodes=2), run(4, 3, nodes=1))
+    assert [(row.gpus, row.nodes) for row in series.rows] == [(1, 1), (4, 1), (4, 2)]
+    assert [(row.gpus, row.nodes) for row in series.sizes] == [(1, 1), (4, 1)]
+    assert "1 (4.00×), 2 (3.00×)" in series.remarks[0]
+
+
+def test_other_batches_at_one_size_are_no_repeats() -> None:
+    series = build_series([run(4, 36, batch_size=1024), run(4, 17, batch_size=4096), run(1, 36, batch_size=1024)])
+    assert [each.name for each in series] == ["batch 1024", "batch 4096"]
+    named = build_series([run(4, 36, batch_size=8, dataset="a"), run(4, 17, batch_size=9, dataset="a")])
+    assert [(each.name, each.dataset) for each in named] == [("a, batch 8", "a"), ("a, batch 9", "a")]
+    # a batch that grows with the GPUs is an ordinary study
+    assert len(build_series([run(1, 9, batch_size=8), run(2, 5, batch_size=16)])) == 1
+
+
+def test_failed_runs_are_left_out_with_their_problem() -> None:
+    series = one(run(1, 10), run(2, 5, state="FAILED", problem="rank 1 ran out of memory"), run(4, 3, state="TIMEOUT"))
+    assert [row.gpus for row in series.rows] == [1]
+    assert [problem for _, problem in series.left_out] == ["rank 1 ran out of memory", "TIMEOUT"]
+    nothing = one(run(1, 10, state="FAILED"))
+    assert (nothing.rows, len(nothing.left_out)) == ((), 1)
+
+
+def test_what_most_runs_have_is_compared_and_the_others_are_left_out() -> None:
+    elapsed = Point(4, total_s=100, source="elapsed")
+    series = one(run(1, 10), run(2, 6), elapsed)
+    assert series.basis == "epoch"
+    assert series.left_out == ((elapsed, "it has no time of an epoch, by which the others are compared"),)
+    assert one(Point(1, total_s=80, source="elapsed"), elapsed).basis == "run"
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0, -1.0])
+def test_numbers_that_are_none_do_not_count(bad: float) -> None:
+    series = one(run(1, 9, 10), run(2, bad, bad))
+    assert [row.gpus for row in series.rows] == [1]
+    assert len(series.left_out) == 1
+
+
+def test_a_weak_study_compares_work_done() -> None:
+    rates = [Point(n, epochs=(Epoch(1, time_s=60.0, samples_per_s=100 * n * 0.9),)) for n in (2, 4)]
+    base = Point(1, epochs=(Epoch(1, time_s=60.0, samples_per_s=100),))
+    by_rate = one(base, *rates, weak=True)
+    assert by_rate.basis == "throughput"
+    assert [row.efficiency for row in by_rate.rows] == pytest.approx([1, 0.9, 0.9])
+    by_time = one(run(1, 60), run(4, 75), weak=True)
+    assert by_time.rows[1].speedup.mean == pytest.approx(4 * 60 / 75)
+    assert by_time.rows[1].efficiency == pytest.approx(0.8)
+
+
+def test_epochs_of_other_sizes_are_remarked_on() -> None:
+    runs = [run(1, 10, samples=1000), run(2, 10, samples=2000)]
+    assert "--weak" in one(*runs).remarks[0]
+    assert one(*runs, weak=True).remarks == ()
+
+
+def test_samples_per_second_follow_from_samples() -> None:
+    (row,) = one(run(1, 10, samples=1000, batch_size=300)).rows
+    assert row.samples_per_s
+    assert (row.samples_per_s.mean, row.steps) == (100, 4)
+
+
+def test_a_published_speedup_gives_times_only_where_one_was_published() -> None:
+    series = one(Point(1, speedup=1.0), run(4, 42.3, speedup=0.46))
+    assert series.basis == "published"
+    assert [(row.time_derived, row.time_s and row.time_s.mean) for row in series.rows] == [
+        (True, pytest.approx(42.3 * 0.46)),
+        (False, 42.3),
+    ]
+    assert [row.time_s for row in one(Point(1, speedup=1.0), Point(4, speedup=3.49)).rows] == [None, None]

@@ -1,0 +1,145 @@
+"""Runs from CSV: what is read, what is refused, and where a table contradicts itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcrun.errors import UsageError
+from hpcrun.scaling.claims import contradictions
+from hpcrun.scaling.series import build_series
+from hpcrun.scaling.table_file import COLUMNS, Table, load_table, parse_table
+
+SEEDS = Path(__file__).parents[2] / "data" / "seeds"
+
+
+def table(text: str) -> Table:
+    return parse_table(text, "runs.csv")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        table(text)
+    return caught.value.message
+
+
+def test_a_row_for_each_run() -> None:
+    (point,) = table("Dataset, GPUs ,nodes,time_h,batch_size,rank_samples\nIMDB,4,2,3.5,64,10;11;12;13\n").points
+    assert (point.dataset, point.gpus, point.nodes, point.total_s, point.source) == ("IMDB", 4, 2, 12600, "csv")
+    assert (point.batch_size, point.rank_samples, point.epochs) == (64, (10, 11, 12, 13), ())
+
+
+@pytest.mark.parametrize(("unit", "value"), [("s", 90), ("min", 1.5), ("h", 0.025)])
+def test_units(unit: str, value: float) -> None:
+    (point,) = table(f"gpus,epoch_time_{unit}\n1,{value}\n").points
+    assert point.epochs[0].time_s == pytest.approx(90)
+
+
+def test_rows_of_one_size_are_repeats() -> None:
+    points = table("gpus,time_s\n1,10\n1,11\n2,6\n").points
+    assert [(point.gpus, point.repeat) for point in points] == [(1, 1), (1, 2), (2, 1)]
+
+
+def test_a_row_for_each_epoch() -> None:
+    text = "gpus;repeat;epoch;epoch_time_s;accuracy\n2;1;2;5;0.8\n2;1;1;9;0.5\n2;2;1;9;0.6\n"
+    first, second = table(text).points
+    assert [(epoch.number, epoch.time_s, epoch.accuracy) for epoch in first.epochs] == [(1, 9, 0.5), (2, 5, 0.8)]
+    assert len(second.epochs) == 1
+
+
+def test_comments_empty_lines_and_foreign_columns_are_passed_over() -> None:
+    found = table('# from a "paper\n\ngpus\ttime_s\towner\n# more\n1\t10\tme\n')
+    assert len(found.points) == 1
+    assert found.remarks == ("runs.csv: not read: owner",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "runs.csv: it is empty"),
+        ("gpus,time_s\n", "runs.csv: it has a header and no rows"),
+        ("nodes,time_s\n1,2\n", "runs.csv: there is no column gpus"),
+        ("gpus,gpus\n1,2\n", "runs.csv: column 'gpus' stands twice in the header"),
+        ("gpus,time_s,time_h\n1,2,3\n", "runs.csv: column time_s says the same as another, in another unit"),
+        ("gpus,epoch_tmie_s\n1,2\n", "runs.csv: column 'epoch_tmie_s' is not known"),
+        ("gpus,time_s\n1,2\n\n4,fast\n", "runs.csv:4: column time_s: 'fast' is not a number"),
+        ("gpus,time_s\n1,nan\n", "runs.csv:2: column time_s: 'nan' is not a number that can be used"),
+        ("gpus,time_s\n1,-3\n", "runs.csv:2: column time_s: '-3' is not more than 0"),
+        ("gpus,time_s\n0,3\n", "runs.csv:2: column gpus: '0' is not a whole number from 1 on"),
+        ("gpus,time_s\n2.5,3\n", "runs.csv:2: column gpus: '2.5' is not a whole number from 1 on"),
+        ("gpus,time_s\n,3\n", "runs.csv:2: column gpus is empty"),
+        ("gpus,time_s\n1\n", "runs.csv:2: the line has 1 values, the header 2"),
+        ("gpus,epoch,epoch_time_s\n1,1,3\n1,1,3\n", "runs.csv:3: epoch 1 of this run stands in runs.csv:2 too"),
+        ("gpus,epoch,time_s\n1,1,3\n1,2,4\n", "runs.csv:3: column time_s: it differs from an earlier line of the same"),
+        ('gpus,dataset\n1,"open\n', "runs.csv:2: unexpected end of data"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_line(text: str, message: str) -> None:
+    assert refused(text).startswith(message)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "picture.csv").write_bytes(b"\x89PNG\xff\xfe")
+    with pytest.raises(UsageError, match="is no UTF-8 text"):
+        load_table(tmp_path / "picture.csv")
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
+        load_table(tmp_path / "absent.csv")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([*COLUMNS, "1", "0.5", "-1", "x", '"', "", "#", "1e999"]), max_size=5)))
+def test_any_text_is_read_or_refused(rows: list[list[str]]) -> None:
+    text = "\n".join(",".join(row) for row in rows)
+    try:
+        points = table(text).points
+    except UsageError as error:
+        assert error.message.startswith("runs.csv")
+    else:
+        build_series(points)
+
+
+def wrong(name: str) -> list[tuple[int, str, str, float]]:
+    found = load_table(SEEDS / name)
+    return [(each.gpus, each.what, each.written, each.follows)
+            for each in contradictions(found.claims, build_series(found.points))]  # fmt: skip
+
+
+def test_the_guide_that_gives_two_prices() -> None:
+    assert [each for each in wrong("002.csv") if each[1] == "gpu_hours"] == [
+        (2, "gpu_hours", "14", 13),
+        (4, "gpu_hours", "16", 14),
+    ]
+    assert [each[:3] for each in wrong("002.csv") if each[1] != "gpu_hours"] == [
+        (2, "samples_per_s", "80"),
+        (4, "samples_per_s", "160"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["000.csv", "004.csv"])
+def test_guides_that_agree_with_themselves(name: str) -> None:
+    assert wrong(name) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("4,25,3.5,87.5,10000,1000,10", "speedup"),
+        ("4,25,4.0,90,10000,1000,10", "efficiency_percent"),
+        ("4,25,4.0,100,10000,1000,20", "steps"),
+        ("4,25,4.0,100,10000,1000,10", None),
+        ("4,25,4,99.6,10000,1000,10", None),
+    ],
+)
+def test_each_number_that_follows_from_others_is_checked(row: str, what: str | None) -> None:
+    head = "gpus,time_s,speedup,efficiency_percent,samples,batch_size,steps\n1,100,1,100,10000,1000,10\n"
+    found = table(f"{head}{row}\n")
+    said = [each.what for each in contradictions(found.claims, build_series(found.points))]
+    assert said == ([] if what is None else [what])
+
+
+def test_repeats_need_not_say_what_their_mean_says() -> None:
+    found = table("gpus,time_s,samples_per_s\n1,100,100\n1,100,80\n2,50,160\n2,50,240\n")
+    assert contradictions(found.claims, build_series(found.points)) == ()

@@ -1,0 +1,128 @@
+"""Verdicts, the sizes to ask for, and why a size falls short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.scaling.causes import Diagnosis, diagnose_series
+from hpcrun.scaling.points import Epoch, Point
+from hpcrun.scaling.series import Series, build_series
+from hpcrun.scaling.verdict import Advice, advise, pareto, verdict
+
+
+def study(*speedups: tuple[int, float]) -> Series:
+    (series,) = build_series([Point(n, epochs=(Epoch(1, time_s=3600 / s),)) for n, s in speedups])
+    return series
+
+
+def advice(series: Series, least: float = 0.7) -> Advice:
+    found = advise(series, least)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("speedup", "word"),
+    [(3.4, "excellent"), (3.39, "good"), (2.8, "good"), (2.79, "poor"), (1, "poor"), (0.99, "negative scaling")],
+)
+def test_verdicts(speedup: float, word: str) -> None:
+    series = study((1, 1), (4, speedup))
+    assert [verdict(row, series) for row in series.rows] == ["baseline", word]
+
+
+def test_best_value_is_where_added_gpus_stop_earning_their_keep() -> None:
+    found = advice(study((1, 1), (2, 12 / 6.5), (4, 12 / 3.5), (8, 6)))
+    assert (found.fastest.gpus, found.cheapest.gpus, found.value.gpus, found.overall.gpus) == (8, 1, 4, 8)
+    assert found.step
+    assert found.next_step
+    assert [found.step.added, found.next_step.added] == pytest.approx([0.791, 0.643], abs=1e-3)
+
+
+def test_a_lower_demand_buys_more() -> None:
+    series = study((1, 1), (2, 12 / 6.5), (4, 12 / 3.5), (8, 6))
+    assert advice(series, 0.6).value.gpus == 8
+    assert advice(series, 0.8).value.gpus == 2
+    assert advice(series, 0.9).value.gpus == 1
+
+
+def test_one_size_and_no_size() -> None:
+    found = advice(study((4, 1)))
+    assert (found.value.gpus, found.step, found.next_step) == (4, None, None)
+    (empty,) = build_series([Point(1, state="FAILED")])
+    assert advise(empty) is None
+
+
+def test_pareto() -> None:
+    #    GPU-hours 1, 1.33, 1.25 and 4; the second is beaten by the third
+    series = study((1, 1), (2, 1.5), (4, 3.2), (8, 2))
+    assert [row.gpus for row in pareto(series.rows)] == [4, 1]
+
+
+def diagnosis(*, time_s: float = 50.0, **fields: Any) -> Diagnosis:
+    """Why 4 GPUs are twice as fast as one, where that one's batch was 64 and the four's too."""
+    epoch = {name: fields.pop(name) for name in ("data_s", "sync_s") if name in fields}
+    base = Point(1, epochs=(Epoch(1, time_s=100),), batch_size=fields.pop("base_batch", 256))
+    four = Point(4, epochs=(Epoch(1, time_s=time_s, **epoch),), **{"batch_size": 1024, **fields})
+    (series,) = build_series([base, four])
+    found = diagnose_series(series, advice(series), "train.py --lr 1e-3")
+    assert found
+    return found
+
+
+def test_causes_come_by_their_share() -> None:
+    found = diagnosis(sync_s=20, data_s=5, startup_s=30, total_s=100)
+    assert [(cause.kind, round(cause.share, 2)) for cause in found.causes] == [
+        ("sync", 0.4),
+        ("startup", 0.3),
+        ("data", 0.1),
+    ]
+    assert "takes 40 % of an epoch" in found.causes[0].evidence
+    assert found.unknown == ()
+
+
+def test_what_was_not_measured_is_no_cause() -> None:
+    found = diagnosis()
+    assert found.causes == ()
+    assert [words.split(" (")[0] for words in found.unknown] == ["communication", "data loading", "launch overhead"]
+    nothing = diagnosis(batch_size=None)
+    assert [words.split(" (")[0] for words in nothing.unknown] == [
+        "the batch per GPU",
+        "communication",
+        "data loading",
+        "launch overhead",
+        "uneven batches",
+    ]
+
+
+def test_a_batch_that_was_divided() -> None:
+    (cause,) = diagnosis(time_s=60, base_batch=1024).causes
+    assert (cause.kind, cause.evidence) == ("batch", "the batch of 1024 is 256 for each of 4 GPUs, 1024 at 1")
+    assert cause.command == "hpcrun scale --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
+    # waiting for data explains its part of the loss, and is not the batch's fault
+    by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}
+    assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}
+
+
+def test_a_small_batch_that_was_not_divided() -> None:
+    (cause,) = diagnosis(base_batch=8, batch_size=32).causes
+    assert (cause.kind, cause.command.split()[-1]) == ("batch", "128")
+
+
+def test_ranks_with_uneven_work() -> None:
+    (cause,) = diagnosis(rank_samples=(100, 100, 100, 60)).causes
+    assert (cause.kind, cause.evidence) == ("uneven", "ranks have 60 to 100 samples in an epoch")
+    assert cause.share == pytest.approx(0.1)
+    (odd,) = [each for each in diagnosis(batch_size=9, base_batch=9).causes if each.kind == "uneven"]
+    assert (odd.evidence, odd.share) == ("a batch of 9 does not divide by 4 GPUs", 0.25)
+    assert odd.command.endswith("--batch-size 8")
+
+
+def test_the_first_size_that_does_not_pay_is_asked_about_not_the_largest() -> None:
+    series = study((1, 1), (2, 1.95), (4, 2.5), (8, 2.6), (16, 2.6))
+    found = diagnose_series(series, advice(series))
+    assert found
+    assert found.row.gpus == 4
+    excellent = study((1, 1), (2, 1.95), (4, 3.9))
+    assert diagnose_series(excellent, advice(excellent)) is None
