@@ -16,7 +16,8 @@ from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job import state
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.logs import rank_log, tail
-from hpcrun.schedulers.queue import SlurmQueue, Usage, UserLimit, Waiting
+from hpcrun.schedulers.limits import Limit
+from hpcrun.schedulers.queue import SlurmQueue, Usage, Waiting
 
 FAR_OFF = 0.25
 """Advice is given where less than this part was used of what was asked for ..."""
@@ -29,13 +30,14 @@ class Insight:
     """What Slurm knows besides the states, by job id; each from one question, whatever the number of runs.
 
     Attributes:
-        limits: QOS → what it allows this user, and what of that is in use.
+        limits: QOS → what it allows this user and all of its users, and what of that is in use; under ``ACCOUNTS`` the
+            same of the user's accounts.
         gpus: run id → its GPUs; only of runs that were named, since each is a step on its nodes.
     """
 
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
-    limits: Mapping[str, Sequence[UserLimit]] = field(default_factory=dict)
+    limits: Mapping[str, Sequence[Limit]] = field(default_factory=dict)
     gpus: Mapping[str, GpuResult] = field(default_factory=dict)
 
 
@@ -48,9 +50,9 @@ def look_closer(items: Sequence[RunStatus], queue: SlurmQueue, env: Mapping[str,
     ours = [item for item in items if item.run.scheduler == "slurm" and item.run.job_id and not item.stale]
     waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
     over = [str(item.run.job_id) for item in ours if item.status.final and item.status.elapsed_s]
-    limited = any((item.status.reason or "").startswith("QOS") for item in ours if not item.status.final)
+    limited = any((item.status.reason or "").startswith(("QOS", "Assoc")) for item in ours if not item.status.final)
     gpus = _gpus(items, env) if inside else {}
-    return Insight(queue.waiting(waits), queue.usage(over), queue.user_limits() if limited else {}, gpus)
+    return Insight(queue.waiting(waits), queue.usage(over), queue.limits() if limited else {}, gpus)
 
 
 def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuResult]:

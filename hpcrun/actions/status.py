@@ -34,7 +34,8 @@ class RunStatus:
         stale: nobody answered, or the answer left it out; ``status`` is the last that was known, learned at its
             ``asked_s``.
         elements: of a sweep, whose ``status`` is that of all of them together.
-        about: what tells this row of a table from others of its run, such as an element's parameters.
+        element: which one of a sweep this row of a table is for; None for a run as a whole.
+        about: what tells this row from others of its run, such as an element's parameters.
         waits: the runs it waits for; of a run that never started those for whose sake it did not.
     """
 
@@ -43,6 +44,7 @@ class RunStatus:
     status: LastStatus
     stale: bool = False
     elements: tuple[ElementStatus, ...] = ()
+    element: int | None = None
     about: str = ""
     waits: tuple[Wait, ...] = ()
 

@@ -125,12 +125,12 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
     found = [find_element(word, context.store) for word in words]
     tell(item.note for item in found if item.note)
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
+    named = [(item.run.run_id, item.element) for item in found]
     now_s = context.now_s()
     schedulers = context.polling_scheduler if shape.watch else context.scheduler
 
     def show_result(result: StatusResult, *, known_only: bool = False) -> None:
-        result = only_elements(result, [(item.run.run_id, item.element) for item in found])
-        _show_result(context, result, wanted, now_s, rows=bool(words), shape=shape, known_only=known_only)
+        _show_result(context, only_elements(result, named), wanted, now_s, named, shape=shape, known_only=known_only)
 
     def ask() -> StatusResult:
         result = get_status(ids, store=context.store, schedulers=schedulers, host=context.host, now_s=now_s)
@@ -156,26 +156,27 @@ def _show_result(
     result: StatusResult,
     wanted: set[str],
     now_s: float,
+    named: list[tuple[str, int | None]],
     *,
-    rows: bool,
     shape: _Shape,
     known_only: bool,
 ) -> None:
-    """Show statuses; with ``rows`` each element of a sweep in a row of its own, and with ``known_only`` ask nobody."""
+    """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
     from dataclasses import replace
 
-    from hpcrun.views.status import status_csv, status_json, status_table, with_element_rows
+    from hpcrun.views.status import closer_rows, status_csv, status_json, status_table, with_element_rows
 
     if wanted:
         result = replace(result, runs=tuple(item for item in result.runs if item.status.state in wanted))
+    closer = closer_rows(result, named)
     insight = None
     if shape.verbose and not shape.csv:
         from hpcrun.actions.insight import Insight, look_closer
 
         # these questions are not shared: --watch would ask them again and again
         asks = not (known_only or result.away or shape.watch)
-        insight = look_closer(result.runs, context.queue(), context.env, inside=rows) if asks else Insight()
-    listed = with_element_rows(result) if rows else result
+        insight = look_closer(closer, context.queue(), context.env, inside=bool(named)) if asks else Insight()
+    listed = with_element_rows(result) if named else result
     if shape.json:
         show_json(status_json(result, insight))
     elif shape.csv:
@@ -186,7 +187,7 @@ def _show_result(
             from hpcrun.views.details import detail_lines
             from hpcrun.views.insight import insight_rows
 
-            show(line for item in result.runs for line in ("", *detail_lines(item, insight_rows(item, insight, now_s))))
+            show(line for item in closer for line in ("", *detail_lines(item, insight_rows(item, insight, now_s))))
     else:
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
     tell(f"hpcrun: {message}" for message in result.damaged)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from hpcrun.schedulers import detect_text as text
 from hpcrun.schedulers.detect_host import HostFacts, look_at_host
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.environment import clean_env, user_name
 from hpcrun.schedulers.process import Completed, run_command
 
 ANSWER_WITHIN_S = 10.0
@@ -71,7 +70,7 @@ class SlurmSite:
 
     def ask(self) -> ClusterFacts:
         """Ask everything at once, so that commands that hang cost ten seconds together and not each."""
-        user = _user()
+        user = user_name()
         commands = {
             "sinfo": text.sinfo_command(),
             "config": _CONFIG,
@@ -131,13 +130,6 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
 def _why(answer: Completed) -> str:
     lines = answer.stderr.strip().splitlines()
     return lines[-1].strip() if lines else f"exit status {answer.status}"
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _groups() -> tuple[str, ...]:

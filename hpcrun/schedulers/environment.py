@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Mapping
 
 _PREFIXES = (
@@ -47,3 +49,11 @@ def clean_env(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in env.items() if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)
     }
+
+
+def user_name() -> str:
+    """Return the name of this user, the number where it has none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

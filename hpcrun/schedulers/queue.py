@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hpcrun.schedulers.array_text import element_ids
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.environment import clean_env, user_name
+from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
 from hpcrun.schedulers.process import run_command
 from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, in_parts, parse_clock
 
@@ -38,15 +39,6 @@ class Waiting:
     place: int | None
     of: int
     qos: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class UserLimit:
-    """What a QOS allows one user: ``jobs``, or a resource in Slurm's word (``gres/gpu``), and how much is in use."""
-
-    what: str
-    used: str
-    allowed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +75,9 @@ class SlurmQueue:
         """Return where jobs stand in line; one question, whatever their number."""
         return places(self._run(waiting_command()), job_ids) if job_ids else {}
 
-    def user_limits(self) -> dict[str, list[UserLimit]]:
-        """Return what each QOS allows this user, where it allows less than everything."""
-        return parse_user_limits(self._run(["scontrol", "show", "assoc_mgr", "flags=qos"]), os.getuid())
+    def limits(self) -> dict[str, list[Limit]]:
+        """Return what each QOS, and under ``ACCOUNTS`` each account of this user, allows less of than everything."""
+        return parse_limits(self._run(limits_command(user_name())), os.getuid())
 
     def usage(self, job_ids: Sequence[str]) -> dict[str, Usage]:
         """Return what ended jobs have used; one question, whatever their number."""
@@ -138,35 +130,6 @@ def _time(text: str) -> float | None:
         return datetime.fromisoformat(text).timestamp()  # local time, as this process's own TZ has it
     except ValueError:
         return None
-
-
-def parse_user_limits(text: str, uid: int) -> dict[str, list[UserLimit]]:
-    """Read ``scontrol show assoc_mgr flags=qos``: QOS → the limits of a user, those without a limit left out.
-
-    ``MaxJobsPU=2(1)`` is two allowed and one in use, ``N`` no limit (src/common/assoc_mgr_info.c); users stand by
-    number.
-    """
-    found: dict[str, list[UserLimit]] = {}
-    qos, user, in_users = "", "", False
-    for line in map(str.strip, text.splitlines()):
-        if match := re.fullmatch(r"QOS=(.+?)\(\d+\)", line):
-            qos, user, in_users = match[1], "", False
-        elif line in ("User Limits", "Account Limits"):
-            in_users = line.startswith("User")
-        elif in_users and "=" not in line:
-            user = line
-        elif in_users and str(uid) in re.findall(r"\d+", user):
-            found.setdefault(qos, []).extend(_limits(line))
-    return {name: limits for name, limits in found.items() if limits}
-
-
-def _limits(line: str) -> list[UserLimit]:
-    limits = []
-    for key, allowed, used in re.findall(r"([\w/:.-]+)=(\d+)\((\d+)\)", line):
-        what = {"MaxJobsPU": "running jobs", "MaxSubmitJobsPU": "jobs"}.get(key, key)
-        if key != "MaxJobsAccruePU":
-            limits.append(UserLimit(what, used, allowed))
-    return limits
 
 
 def usage_command(job_ids: Sequence[str]) -> list[str]:

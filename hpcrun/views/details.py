@@ -21,7 +21,7 @@ def detail_lines(item: RunStatus, more: Sequence[tuple[str, str]] = ()) -> list[
         more: label and text of further lines, which come first.
     """
     run = item.run
-    attempt = last_attempt(item.folder)
+    attempt = last_attempt(item.folder, item.element or 0)
     rows = [
         *more,
         ("folder", str(item.folder)),
@@ -32,7 +32,10 @@ def detail_lines(item: RunStatus, more: Sequence[tuple[str, str]] = ()) -> list[
         *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
         *(_ran(load_imports(attempt.folder)) if attempt else []),
     ]
-    return [run.run_id, *(one_line(f"  {label:<12} {text}") for label, text in rows)]
+    return [
+        run.run_id if item.element is None else f"{run.run_id}/{item.element}",
+        *(one_line(f"  {label:<12} {text}") for label, text in rows),
+    ]
 
 
 def code_text(code: dict[str, Any]) -> str:

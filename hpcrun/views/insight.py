@@ -11,6 +11,7 @@ from hpcrun.actions.insight import Insight, advice, cpu_efficiency, last_line, l
 from hpcrun.actions.status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.schedulers.limits import ACCOUNTS
 from hpcrun.schedulers.queue import Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
 from hpcrun.views.text import clock_text, harmless
@@ -39,8 +40,8 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     return {
         "waiting": asdict(waiting) if waiting else None,
         "usage": {**asdict(usage), "cpu_efficiency": cpu_efficiency(usage)} if usage else None,
-        "last_line": last_line(item.folder) if running else None,
-        "metrics": last_metrics(item.folder) if running else {},
+        "last_line": last_line(item.folder, item.element or 0) if running else None,
+        "metrics": last_metrics(item.folder, item.element or 0) if running else {},
         "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
     }
 
@@ -53,8 +54,8 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         rows += [("waits", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
     if waiting:
         rows += [
-            ("limit", f"QOS {waiting.qos}: {limit.used} of {limit.allowed} {limit.what} in use by you")
-            for limit in insight.limits.get(waiting.qos, ())
+            ("limit", f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by {limit.whose}")
+            for limit in insight.limits.get(ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ())
         ]
         rows.append(("queue", place_text(waiting)))
         rows.append(("start", start_text(waiting, now_s)))
@@ -89,9 +90,9 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
         rows.append(("GPUs", use))
     if item.elements:
         return rows
-    if line := last_line(item.folder):
+    if line := last_line(item.folder, item.element or 0):
         rows.append(("says", _COLOUR.sub("", harmless(line))))
-    if metrics := last_metrics(item.folder):
+    if metrics := last_metrics(item.folder, item.element or 0):
         shown = (f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
         rows.append(("metrics", " ".join(shown)))
     return rows

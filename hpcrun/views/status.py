@@ -92,6 +92,18 @@ def only_elements(result: StatusResult, named: Sequence[tuple[str, int | None]])
     return replace(result, runs=tuple(kept(item) for item in result.runs))
 
 
+def closer_rows(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> tuple[RunStatus, ...]:
+    """Return what is looked at closely: the elements that were named, else runs as a whole."""
+    by_element = {run_id for run_id, index in named if index is not None} - {
+        run for run, index in named if index is None
+    }
+    return tuple(
+        row
+        for item in result.runs
+        for row in ([_element_row(item, one) for one in item.elements] if item.run.run_id in by_element else [item])
+    )
+
+
 def with_element_rows(result: StatusResult) -> StatusResult:
     """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters first."""
     rows: list[RunStatus] = []
@@ -108,6 +120,7 @@ def _element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
         status=element.status,
         stale=item.stale and not element.status.final,
         elements=(),
+        element=element.index,
         about=parameters_text(element.parameters),
     )
 

@@ -44,6 +44,22 @@ def test_as_many_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:
     assert times(hpcrun, 1)[0] < times(hpcrun, 0)[1] <= times(hpcrun, 2)[0] < times(hpcrun, 1)[1]
 
 
+def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
+    said = "echo lr is $1; sleep 60"
+    hpcrun(*LOCAL, "--sweep", "lr=1,2", "bash", "-c", said, "bash", "{lr}", check=True)
+
+    def look() -> str | None:
+        out = hpcrun("status", "-v", "last/0").stdout
+        return out if "says" in out else None
+
+    closer = wait_for(look, 30, "its line")
+    assert "/0\n" in closer
+    assert "  says         lr is 1\n" in closer
+    assert "says" not in hpcrun("status", "-v", "last/1").stdout
+    assert "says" not in hpcrun("status", "-v", "last").stdout
+    hpcrun("cancel", "last", check=True)
+
+
 def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:
     hpcrun(*LOCAL, "--sweep", "n=300,301,302", "sleep", "{n}", check=True)
     wait_for(lambda: states(hpcrun)[0] == "RUNNING", 20, "the first to run")

@@ -1,8 +1,8 @@
-"""Places in line, limits of a QOS, and what jobs have used, from Slurm's own words."""
+"""Places in line, and what jobs have used, from Slurm's own words."""
 
 from __future__ import annotations
 
-from hpcrun.schedulers.queue import UserLimit, parse_usage, parse_user_limits, places
+from hpcrun.schedulers.queue import parse_usage, places
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
 
@@ -29,37 +29,6 @@ def test_the_place_in_line_is_by_priority_then_age() -> None:
     }
     assert found["7"].start_s is not None
     assert found["9"].start_s is None
-
-
-# Slurm 22.05.8: scontrol show assoc_mgr flags=qos
-ASSOC_MGR = """\
-QOS=normal(1)
-    GrpJobs=N(1) GrpJobsAccrue=N(0) GrpSubmitJobs=N(101) GrpWall=N(0.00)
-    Account Limits
-      lab
-        MaxJobsPA=5(1) MaxJobsAccruePA=N(0) MaxSubmitJobsPA=N(1)
-    User Limits
-      1001
-        MaxJobsPU=N(1) MaxJobsAccruePU=N(0) MaxSubmitJobsPU=N(1)
-        MaxTRESPU=cpu=N(64),gres/gpu=N(4)
-QOS=short(2)
-    GrpJobs=7(1)
-    User Limits
-      0
-        MaxJobsPU=3(0) MaxJobsAccruePU=N(0) MaxSubmitJobsPU=N(0)
-      1001
-        MaxJobsPU=2(1) MaxJobsAccruePU=3(0) MaxSubmitJobsPU=N(1)
-        MaxTRESPU=cpu=N(64),mem=N(512000),gres/gpu=4(3)
-"""
-
-
-def test_the_limits_of_a_user_are_those_of_his_own_lines() -> None:
-    assert parse_user_limits(ASSOC_MGR, 1001) == {
-        "short": [UserLimit("running jobs", "1", "2"), UserLimit("gres/gpu", "3", "4")]
-    }
-    assert parse_user_limits(ASSOC_MGR, 0) == {"short": [UserLimit("running jobs", "0", "3")]}
-    assert parse_user_limits(ASSOC_MGR, 42) == {}
-    assert parse_user_limits("scontrol: error", 0) == {}
 
 
 def test_usage_is_that_of_the_largest_step() -> None:
