@@ -105,7 +105,7 @@ def bucket_count(payload_bytes: int) -> int:
 def bucket_overlap(payload_bytes: int) -> float:
     """Return the share of communication that DDP can start before the backward pass is over: all but the last bucket.
 
-    PyTorch Distributed, Li et al. 2020 (arXiv:2006.15704, section 3.2.3).
+    PyTorch Distributed, Li et al. 2020 (arXiv:2006.15704).
     """
     return 1 - min(1.0, BUCKET_BYTES / payload_bytes)
 

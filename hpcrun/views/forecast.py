@@ -202,7 +202,9 @@ def _span_or_dash(seconds: float | None) -> str:
 
 
 def _amount(number: float) -> str:
-    return f"{number:.0f}" if number >= 100 else f"{number:.2f}"
+    if number >= 100:
+        return f"{number:.0f}"
+    return f"{number:.2f}" if number >= 0.1 else f"{number:.2g}"
 
 
 def _rate(rate: float | None) -> str:
