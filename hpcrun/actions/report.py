@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.scaling.batches import BatchChange, batch_changes
 from hpcrun.scaling.causes import Diagnosis, diagnose_series
 from hpcrun.scaling.claims import Contradiction, contradictions
-from hpcrun.scaling.command import Command
+from hpcrun.scaling.command import ANY, Command
 from hpcrun.scaling.fit import Fit, best_fit, fit_series
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.series import Series, build_series
@@ -34,7 +34,7 @@ class ReportOptions:
     weak: bool = False
     warmup: int = 1
     min_efficiency: float = MIN_EFFICIENCY
-    command: Command = field(default_factory=Command)
+    command: Command = ANY
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hpcrun.actions.report import ReportOptions
 from hpcrun.errors import UsageError
 from hpcrun.runs.studies import Study
-from hpcrun.scaling.command import Command
+from hpcrun.scaling.command import ANY, Command
+
+_NAMED = 3
 
 
 def side_by_side(studies: Sequence[Study]) -> list[Study]:
@@ -20,6 +22,13 @@ def side_by_side(studies: Sequence[Study]) -> list[Study]:
     if len({study.name for study in studies}) == 1:
         return list(studies)
     return [study if study.dataset else replace(study, dataset=study.name) for study in studies]
+
+
+def report_name(names: Iterable[str]) -> str:
+    """Return a name for a report on studies and tables of these names: also that of its folder."""
+    several = list(dict.fromkeys(names))
+    rest = f"-and-{len(several) - _NAMED}-more" if len(several) > _NAMED else ""
+    return "-".join(several[:_NAMED])[:150] + rest
 
 
 def study_options(
@@ -41,7 +50,7 @@ def study_options(
         weak=kinds == {"weak"} if weak is None else weak,
         warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
         min_efficiency=min_efficiency,
-        command=command_of(studies[0]) if studies else Command(),
+        command=command_of(studies[0]) if studies else ANY,
     )
 
 

@@ -77,7 +77,7 @@ def report(
     """Say how a training scales, why, and how many GPUs to ask for: as text, tables and figures in a folder."""
     from hpcrun.actions.report import make_report, read_tables
     from hpcrun.actions.report_folder import check_folder, save_report
-    from hpcrun.actions.study_report import study_options, study_remarks
+    from hpcrun.actions.study_report import report_name, study_options, study_remarks
     from hpcrun.views.report.document import report_json
     from hpcrun.views.report.files import report_files
     from hpcrun.views.report.text import report_text
@@ -88,7 +88,7 @@ def report(
         tell(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
         return
     named = _find(studies or [], context)
-    name = "-".join(dict.fromkeys([*(study.name for study in named), *(path.stem for path in from_csv or ())]))
+    name = report_name([*(study.name for study in named), *(path.stem for path in from_csv or ())])
     folder = out or Path(f"report-{name}")
     check_folder(folder, force=force)
     share = _share(min_efficiency)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcrun.scaling.command import Command
+from hpcrun.scaling.command import ANY, Command
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.sizes import Size
 from hpcrun.scaling.verdict import EXCELLENT, Advice
@@ -51,7 +51,7 @@ class Diagnosis:
     unknown: tuple[str, ...]
 
 
-def diagnose_series(series: Series, advice: Advice, command: Command) -> Diagnosis | None:
+def diagnose_series(series: Series, advice: Advice, command: Command = ANY) -> Diagnosis | None:
     """Return why the first size that is not worth its GPUs is not, or else the largest; None where that is excellent.
 
     Args:

@@ -52,3 +52,7 @@ class Command:
         """Return the command that checks the nodes and GPUs of such a run."""
         spread = f"--nodes {nodes}" if nodes > 1 else ""
         return " ".join(word for word in ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread) if word)
+
+
+ANY = Command()
+"""The command of a study of which nothing is known but its numbers."""

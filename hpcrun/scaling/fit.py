@@ -115,12 +115,23 @@ def fit_series(series: Series) -> tuple[Fit, ...]:
 
 
 def best_fit(fits: Sequence[Fit]) -> Fit | None:
-    """Return the law to predict by: the one with communication where that is surely there, else the simple one."""
+    """Return the law to predict by.
+
+    In a strong study the law with communication has Amdahl's within it and comes nearer to anything: it is taken where
+    its communication is surely more than none. In a weak one the two laws have two terms each, and the nearer is taken.
+    """
     found = {fit.law: fit for fit in fits}
-    simple = found.get("amdahl") or found.get("gustafson")
-    full = found.get("communication")
-    surely = full and full.communication and (full.communication.low or 0) > 0
-    return full if surely or simple is None else simple
+    amdahl, full = found.get("amdahl"), found.get("communication")
+    if amdahl is None:
+        return min(fits, key=lambda fit: fit.error, default=None)
+    surely = full is not None and full.communication is not None and (full.communication.low or 0) > 0
+    return full if surely else amdahl
+
+
+def scaled_speedup(serial: Estimate, gpus: int) -> Estimate:
+    """Return what Gustafson's law gives GPUs whose work grows with their number, of the serial fraction of one GPU."""
+    bounds = (None if bound is None else gpus - bound * (gpus - 1) for bound in (serial.high, serial.low))
+    return Estimate(gpus - serial.value * (gpus - 1), *bounds)
 
 
 def _coefficients(shape: _Shape) -> int:

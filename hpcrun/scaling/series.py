@@ -152,9 +152,12 @@ def _problem(point: Point) -> str:
 
 
 def _basis(runs: Sequence[Measured], order: Sequence[Basis]) -> Basis:
-    """Return the first basis that all runs have; where there is none, the one that most have."""
-    counts = {basis: sum(_value(run, basis) is not None for run in runs) for basis in order}
-    return max(order, key=lambda basis: counts[basis])
+    """Return the first basis that has a run of every size; where there is none, the one that has most sizes."""
+
+    def covered(basis: Basis) -> int:
+        return len({(run.point.gpus, run.point.nodes) for run in runs if _value(run, basis) is not None})
+
+    return max(order, key=covered)
 
 
 def _value(run: Measured, basis: Basis) -> float | None:
@@ -230,7 +233,8 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
             nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
             yield f"{gpus} GPUs were run on several numbers of nodes: {nodes}; fits and figures have the fastest"
     samples = {point.samples for row in rows for point in row.points if point.samples}
-    if not weak and len(samples) > 1:
+    # less is what a DistributedSampler pads with, or drop_last leaves out
+    if not weak and samples and max(samples) > 1.1 * min(samples):
         yield (
             f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "
             "where the work grows with the GPUs, --weak compares the right numbers"

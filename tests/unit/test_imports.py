@@ -12,7 +12,7 @@ from hpcrun.runs.store import RunStore
 from tests.harness import Hpcrun
 from tests.unit.given import run
 
-HEAVY = {"torch", "pandas", "submitit", "jinja2"}
+HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2"}
 MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}  # pydantic builds their validators as they are imported
 READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed
 IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
@@ -46,6 +46,7 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
         ("plan", "--help"),
         ("profile", "set", "--help"),
         ("doctor", "--help"),
+        ("report", "--help"),
         ("--version",),
     ],
     ids=" ".join,

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-MOST_SERIES = 8
-"""More are not told apart by colour."""
-# Okabe & Ito (2008): told apart with every kind of colour blindness; the yellow is too pale on white and comes last
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
+# Okabe & Ito (2008): told apart with every kind of colour blindness; without their yellow, which is too pale on white,
+# and their black, which is that of the lines
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+MOST_SERIES = len(_COLOURS)
 _GREY = "#666666"
 _GOOD = 80.0
 """The line of good efficiency in per cent, as the charts that teams draw by hand have it."""
@@ -100,18 +100,18 @@ _Named = Sequence[tuple[str, Series]]
 
 
 def _panels(named: _Named, draw: Callable[[Axes, Series], None]) -> Figure:
-    """Return a figure with a panel for each series, four in a row at most."""
+    """Return a figure with a panel for each series."""
     from matplotlib.figure import Figure
 
-    across = min(4, len(named))
+    across = len(named) if len(named) <= 4 else 3
     down = math.ceil(len(named) / across)
     width = 6.5 if across == 1 else 4.2 * across
     figure = Figure(figsize=(width, 4.2 if down == 1 else 3.4 * down), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).flat
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
     for axes, (title, series) in zip(panels, named, strict=False):
         axes.set_title(_short(title))
         draw(axes, series)
-    for axes in list(panels)[len(named) :]:
+    for axes in panels[len(named) :]:
         axes.set_visible(False)
     return figure
 

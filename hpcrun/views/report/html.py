@@ -12,10 +12,10 @@ from hpcrun.views.report.words import Line, caption, heading, part_lines, report
 from hpcrun.views.text import one_line
 
 _STYLE = """\
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222;
   background: #fff }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #ddd }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }
 th { border-bottom: 2px solid #222 }
 th:last-child, td:last-child { text-align: left }
 .wide { overflow-x: auto }

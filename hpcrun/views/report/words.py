@@ -10,7 +10,7 @@ from hpcrun.actions.report import Part, Report
 from hpcrun.scaling.batches import BatchChange
 from hpcrun.scaling.causes import Diagnosis
 from hpcrun.scaling.claims import Contradiction
-from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction
+from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction, scaled_speedup
 from hpcrun.scaling.points import Point, Source
 from hpcrun.scaling.series import BASIS_WORDS, Row, Series
 from hpcrun.scaling.verdict import Advice, verdict
@@ -81,9 +81,10 @@ def _verdicts(series: Series) -> Iterator[Line]:
         yield Line("no verdict", "no run is of use")
     elif len(series.sizes) == 1:
         yield Line("no verdict", f"there is one size, {size_text(series.rows[0])}, and nothing to compare it with")
-    for word, rows in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
-        first, *_, last = [*rows] * 2
-        upto = f"{first.gpus} to {size_text(last)}" if first is not last else size_text(last)
+    for word, group in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
+        rows = list(group)
+        last = rows[-1]
+        upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
         yield Line(word, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
 
 
@@ -124,6 +125,10 @@ def _fits(part: Part) -> Iterator[Line]:
         yield Line("laws", f"{sizes} sizes give no interval, for a law goes through any {sizes}: measure a third")
     for fit in part.fits:
         yield Line(LAWS[fit.law], _fit(fit))
+        if fit.law == "amdahl" and fit.serial and fit.describes:
+            gpus = part.series.sizes[-1].gpus
+            speedup = interval_text(scaled_speedup(fit.serial, gpus), 1, "×")
+            yield Line(LAWS["gustafson"], f"{count(gpus, 'GPU')} with as many times the work would reach {speedup}")
     if part.expected:
         words = "; ".join(map(_prediction, part.expected.predictions))
         yield Line("next", f"{words}, by {LAWS[part.expected.law]}{_peak(part.expected)}")
@@ -201,5 +206,7 @@ def _contradictions(found: Sequence[Contradiction]) -> Iterator[Line]:
 def _warmup(report: Report) -> Iterator[Line]:
     several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
     if report.options.warmup and several:
-        first = "first epoch" if report.options.warmup == 1 else f"first {report.options.warmup} epochs"
-        yield Line("note", f"the {first} of each run warm the caches and do not count")
+        number = report.options.warmup
+        first = "epoch of each run warms" if number == 1 else f"{number} epochs of each run warm"
+        do = "does" if number == 1 else "do"
+        yield Line("note", f"the first {first} the caches, and {do} not count")

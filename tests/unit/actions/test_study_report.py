@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcrun.actions.report import ReportOptions
-from hpcrun.actions.study_report import command_of, side_by_side, study_options, study_remarks
+from hpcrun.actions.study_report import command_of, report_name, side_by_side, study_options, study_remarks
 from hpcrun.errors import UsageError
 from hpcrun.runs.studies import Study
 from hpcrun.scaling.sizes import Size
@@ -58,3 +58,9 @@ def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
     )
     module = replace(STRONG, request={"script": "pkg.train", "module": True})
     assert command_of(module).scale(SIZES) == "hpcrun scale -P a100 --gpus 1,4 --module pkg.train"
+
+
+def test_a_report_on_many_has_a_name_that_a_folder_can_have() -> None:
+    assert report_name(["a", "b", "a"]) == "a-b"
+    assert report_name(f"{number}{'x' * 99}" for number in range(9)).endswith("-and-6-more")
+    assert len(report_name("x" * number for number in range(90, 100))) < 200

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hpcrun.scaling.fit import Fit, best_fit, fit_series
+from hpcrun.scaling.fit import Estimate, Fit, best_fit, fit_series, scaled_speedup
 from hpcrun.scaling.points import Epoch, Point
 from hpcrun.scaling.series import build_series
 
@@ -48,6 +48,13 @@ def test_gustafson_finds_the_serial_fraction_of_a_weak_study() -> None:
     assert serial
     assert serial.value == pytest.approx(0.2)
     assert found["gustafson"].predictions[0].speedup.value == pytest.approx(32 - 0.2 * 31)
+    assert best_fit([*found.values()]) is found["gustafson"]
+    assert best_fit([]) is None
+
+
+def test_gustafson_says_of_a_strong_study_what_more_work_would_reach() -> None:
+    assert scaled_speedup(Estimate(0.25, 0.125, 0.5), 9) == Estimate(7, 5, 8)
+    assert scaled_speedup(Estimate(0.1), 11).low is None
 
 
 def test_communication_finds_both_its_terms_and_the_peak() -> None:
@@ -63,9 +70,11 @@ def test_communication_finds_both_its_terms_and_the_peak() -> None:
 
 
 def test_communication_of_a_weak_study() -> None:
-    cost = fits(lambda n: 10 + 0.1 * (n - 1), weak=True)["communication"].communication
+    found = fits(lambda n: 10 + 0.1 * (n - 1), weak=True)
+    cost = found["communication"].communication
     assert cost
     assert cost.value == pytest.approx(0.01)
+    assert best_fit([*found.values()]) is found["communication"]
 
 
 def test_without_communication_the_simple_law_predicts() -> None:

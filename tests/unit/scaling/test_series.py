@@ -67,12 +67,20 @@ def test_failed_runs_are_left_out_with_their_problem() -> None:
     assert (nothing.rows, len(nothing.left_out)) == ((), 1)
 
 
-def test_what_most_runs_have_is_compared_and_the_others_are_left_out() -> None:
-    elapsed = Point(4, total_s=100, source="elapsed")
-    series = one(run(1, 10), run(2, 6), elapsed)
+def test_a_run_without_what_its_size_is_compared_by_is_left_out() -> None:
+    silent = Point(4, total_s=100, source="elapsed")
+    series = one(run(1, 10, total_s=50), run(4, 3, total_s=30), silent)
     assert series.basis == "epoch"
-    assert series.left_out == ((elapsed, "it has no time of an epoch, by which the others are compared"),)
-    assert one(Point(1, total_s=80, source="elapsed"), elapsed).basis == "run"
+    assert series.left_out == ((silent, "it has no time of an epoch, by which the others are compared"),)
+
+
+def test_a_size_of_which_only_the_elapsed_time_is_known_makes_it_the_measure_of_all() -> None:
+    silent = Point(4, total_s=25, source="elapsed")
+    series = one(run(1, 10, total_s=50), run(2, 6, total_s=40), silent)
+    assert (series.basis, series.sources) == ("run", ("metrics", "elapsed"))
+    assert [row.speedup.mean for row in series.rows] == [1, 1.25, 2]
+    unlike = one(run(1, 10), run(2, 6), silent)
+    assert (unlike.basis, [point for point, _ in unlike.left_out]) == ("epoch", [silent])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0, -1.0])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hpcrun.scaling.causes import Diagnosis, diagnose_series
+from hpcrun.scaling.command import Command
 from hpcrun.scaling.points import Epoch, Point
 from hpcrun.scaling.series import Series, build_series
 from hpcrun.scaling.verdict import Advice, advise, pareto, verdict
@@ -66,7 +67,7 @@ def diagnosis(*, time_s: float = 50.0, **fields: Any) -> Diagnosis:
     base = Point(1, epochs=(Epoch(1, time_s=100),), batch_size=fields.pop("base_batch", 256))
     four = Point(4, epochs=(Epoch(1, time_s=time_s, **epoch),), **{"batch_size": 1024, **fields})
     (series,) = build_series([base, four])
-    found = diagnose_series(series, advice(series), "train.py --lr 1e-3")
+    found = diagnose_series(series, advice(series), Command("train.py --lr 1e-3"))
     assert found
     return found
 
