@@ -75,6 +75,10 @@ def join(args: argparse.Namespace, *, patience: timedelta = timedelta(minutes=5)
     Args:
         patience: how long a rank waits for the others in one collective before it gives up.
     """
+    if "LOCAL_RANK" not in os.environ:
+        raise SystemExit(
+            "no ranks: start it with hpcrun submit --launcher torchrun, or with torchrun --nproc-per-node 2"
+        )
     share_of(args.batch_size)  # says so before anybody waits
     local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -227,7 +231,7 @@ class Training:
             for loss_of in losses:
                 total += self.step(loss_of, batch)
             self.steps_done += 1
-            if epoch.steps % ASK_EVERY == 0 and self.stop_is_agreed():
+            if epoch.steps % ASK_EVERY == 0 and self.steps_done < len(loader) and self.stop_is_agreed():
                 self.checkpoint("last")
                 self.say(f"stopped in epoch {self.epoch}, after step {self.steps_done} of it")
                 self.stopping = True
@@ -296,7 +300,7 @@ class Training:
                 "model": self.model.module.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.scaler.state_dict(),
-                "progress": (self.epoch, self.steps_done, self.best),
+                "progress": (self.epoch, self.steps_done, self.best, self.args.batch_size),
             }
             for name in names:
                 save(self.folder / f"{name}.pt", state)
@@ -311,7 +315,9 @@ class Training:
         self.model.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
-        self.epoch, self.steps_done, self.best = state["progress"]
+        self.epoch, self.steps_done, self.best, batch_size = state["progress"]
+        if batch_size != self.args.batch_size:
+            self.steps_done = 0  # steps of another length: the epoch begins anew
         self.say(f"goes on in epoch {self.epoch}, after step {self.steps_done} of it")
 
     def leave(self) -> None:

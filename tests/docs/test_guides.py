@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
@@ -79,9 +79,9 @@ def test_every_file_of_a_page_is_used_by_a_command(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_command_in_a_sentence_is_one_with_these_options(name: str) -> None:
+    app = typer.main.get_command(build_app(None))
     for typed in re.findall(r"`hpcrun ([^`]+)`", PAGES[name]):
-        words = shlex.split(typed)
-        command: Any = typer.main.get_command(build_app(None))
+        words, command = shlex.split(typed), cast(Any, app)
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}

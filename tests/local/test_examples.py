@@ -108,6 +108,14 @@ def test_what_cannot_be_trained_is_refused_before_anybody_waits(
         training.join(parser.parse_args(args))
 
 
+def test_without_torchrun_one_sentence_says_how_to_start_it(
+    training: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_RANK")
+    with pytest.raises(SystemExit, match=r"^no ranks: start it with hpcrun submit --launcher torchrun, or"):
+        training.join(argparse.Namespace(batch_size=64))
+
+
 def test_without_recbole_one_sentence_says_how_to_get_the_data() -> None:
     bare = [sys.executable, "-S", "-c", "import movielens; movielens.ratings()"]  # -S: without what pip has installed
     done = subprocess.run(bare, cwd=EXAMPLES, capture_output=True, text=True)
