@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -106,6 +107,27 @@ def test_what_cannot_be_trained_is_refused_before_anybody_waits(
     training.add_arguments(parser, batch_size=64, lr=0.1)
     with pytest.raises(SystemExit, match=f"^{said}$"):
         training.join(parser.parse_args(args))
+
+
+def test_a_history_is_cut_so_that_every_step_is_learnt_once_and_the_last_two_never(training: ModuleType) -> None:
+    sasrec = importlib.import_module("sasrec")
+    histories = [list(range(length)) for length in (3, 4, 12, 13, 30)]
+    pieces = sasrec.training_pieces(histories, 10)
+    assert max(len(piece) for piece in pieces) == 11
+    steps = sorted(step for piece in pieces for step in pairwise(piece))
+    assert steps == sorted(step for seen in histories for step in pairwise(seen[:-2]))
+
+
+def test_each_rank_shuffles_its_own_part_in_its_own_way(training: ModuleType) -> None:
+    kgat = importlib.import_module("kgat")
+    samplers = [kgat.OwnShuffle(range(101), num_replicas=2, rank=rank, drop_last=True) for rank in (0, 1)]
+    even, odd = (list(sampler) for sampler in samplers)
+    assert (sorted(even), sorted(odd)) == (list(range(0, 100, 2)), list(range(1, 101, 2)))
+    assert [number // 2 for number in even] != [number // 2 for number in odd]
+    samplers[0].set_epoch(1)
+    assert list(samplers[0]) != even
+    samplers[0].done = 40
+    assert len(list(samplers[0])) == 10
 
 
 def test_without_torchrun_one_sentence_says_how_to_start_it(

@@ -22,7 +22,7 @@ ONE_NODE = ("-P", "cpu", "--gpus", "0", "--cpus", "2", "--mem", "1G", "--launche
 NETWORKS = {
     "text_classification": ("--samples", "1024", "--seq-len", "32", "--d-model", "32", "--lr", "5e-3"),
     "sasrec": ("--d-model", "32", "--lr", "5e-3"),
-    "kgat": ("--d-model", "16", "--layers", "1", "--min-facts", "20"),
+    "kgat": ("--d-model", "16", "--layers", "1", "--min-facts", "20", "--epochs", "2"),
 }
 CHANCE = {"text_classification": 1 / 10, "sasrec": 10 / 1682, "kgat": 20 / 1682}
 NOTED = "step epoch_time samples_per_s loss accuracy data_time sync_time batch_size samples parameters"
@@ -35,7 +35,7 @@ def train(lab: Lab, name: str, where: tuple[str, ...], args: tuple[str, ...]) ->
 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     **{name: partial(train, name=name, where=TWO_NODES, args=args) for name, args in NETWORKS.items()},
-    "tree_models": partial(train, name="tree_models", where=ONE_NODE, args=("--trees", "40")),
+    "tree_models": partial(train, name="tree_models", where=ONE_NODE, args=("--trees", "20")),
 }
 
 
@@ -57,7 +57,7 @@ def test_a_network_learns_on_two_nodes(scenarios: Scenarios, name: str) -> None:
     assert run.state == "COMPLETED", run.table
     assert len(set(re.findall(r"[a-z0-9]+-\d", (attempt(run.folder, 0) / "hosts").read_text()))) == 2
     first, *_, last = epochs(run)
-    assert last["step"] == 3
+    assert last["step"] == len(epochs(run)) > 1
     assert last["loss"] < 0.95 * first["loss"]
     assert last["accuracy"] > 2 * CHANCE[name]
 
