@@ -18,7 +18,7 @@ from tests.harness import REPO, Hpcrun
 GUIDES = REPO / "docs/guides"
 PAGES = {path.name: path.read_text() for path in sorted(GUIDES.glob("*.md"))}
 LOOKS = re.compile(r"hpcrun (status|logs|metrics|gpu) ?(?!.*-f)")
-PATIENCE_S = 30
+PATIENCE_S = 60
 """A command that only looks is typed again until it shows what the page shows: its job may not be as far."""
 
 
