@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from dev.pictures.desk import HOME, Desk, desk
 from dev.pictures.scenes import SCENES, Picture
@@ -67,7 +68,7 @@ def take(picture: Picture, at: Desk, *, keep: bool) -> None:
     if not keep:
         return
     if picture.drawn:
-        shutil.copyfile(at.project / picture.drawn, FOLDER / picture.drawn)
+        shutil.copyfile(at.project / picture.drawn, FOLDER / Path(picture.drawn).name)
     svg = svg_text(lines, name=picture.name, title="hpcrun", columns=picture.columns)
     (FOLDER / f"{picture.name}.svg").write_text(svg, "utf-8")
     print(f"{picture.name}: {len(lines)} lines", flush=True)

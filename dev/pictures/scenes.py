@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from dev.pictures.desk import Desk
 from dev.pictures.terminal import COLUMNS, Terminal
+from tests.harness import REPO
 
 Step = Callable[[Terminal], None]
 
@@ -83,6 +85,12 @@ def break_profile(desk: Desk) -> None:
     desk.give(desk.project / ".hpcrun")
 
 
+def bring_table(desk: Desk) -> None:
+    """Lay down the times that a team has published, for a report."""
+    shutil.copyfile(REPO / "tests/data/seeds/002.csv", desk.project / "guide.csv")
+    desk.give(desk.project / "guide.csv")
+
+
 def unplug(desk: Desk) -> None:
     """Pull two network cables: of a node that is idle, and of one that a job runs on."""
     desk.cluster.unplug("h100-2")
@@ -121,6 +129,9 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("gpu", "hpcrun gpu train"),
     picture("shell", "hpcrun shell train --node a100-2", "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES", "exit"),
     picture("where", "hpcrun where --gpus 8 --time 4h"),
+    picture("plan", "hpcrun plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"),
+    bring_table,
+    picture("report", "hpcrun report --from-csv guide.csv | head -24", drawn="report-guide/speedup_efficiency.png"),
     picture("doctor", "hpcrun doctor -P a100"),
     picture("profile-list", "hpcrun profile list"),
     picture("profile-show", "hpcrun profile show a100 --origin"),
@@ -130,6 +141,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     break_profile,
     picture("profile-validate", "hpcrun profile validate lab"),
     picture("sweep-status", "hpcrun status lr"),
+    picture("scale", "hpcrun scale --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
     picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
     picture("cancel", "hpcrun cancel next long", "hpcrun status next"),
     picture(

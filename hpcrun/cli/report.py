@@ -14,7 +14,7 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.output import JsonOption, show, show_json, tell
 from hpcrun.cli.study import explained, list_studies
 from hpcrun.errors import UsageError
-from hpcrun.views.text import one_line
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
@@ -102,7 +102,7 @@ def report(
         show_json({**report_json(result), "folder": str(folder), "files": sorted(files.contents)})
         return
     show(report_text(result, missing=files.missing, most=_SHOWN))
-    tell([one_line(f"written  {folder}: {', '.join(sorted(files.contents))}")])
+    tell([one_line(f"written  {folder}: report.html and {count(len(files.contents) - 1, 'other file')}")])
 
 
 def _find(words: list[str], context: Context, *, tables: bool) -> list[Study]:
