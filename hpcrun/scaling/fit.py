@@ -175,21 +175,26 @@ def _peak(coefficients: Array) -> int | None:
 
 
 def _least_squares(design: Array, targets: Array) -> Array:
-    """Return for each column of targets the coefficients, none negative, that come nearest to it."""
+    """Return for each column of targets the coefficients, none negative, that come nearest to it.
+
+    There are three terms at most, so that every choice of those that are not zero can be tried.
+    """
     import numpy as np
 
-    terms = design.shape[1]
-    best = np.zeros((terms, targets.shape[1]))
-    error = np.sum(targets**2, axis=0)
+    scale = np.sqrt(np.sum(design**2, axis=0))  # terms of one size, or thousands of GPUs would cost all digits
+    unit = design / scale
+    gram, wanted = unit.T @ unit, unit.T @ targets
+    terms, best, error = design.shape[1], np.zeros_like(wanted), np.sum(targets**2, axis=0)
     for number in range(1, terms + 1):
         for chosen in map(list, combinations(range(terms), number)):
-            found = np.linalg.pinv(design[:, chosen]) @ targets
-            error_here = np.sum((design[:, chosen] @ found - targets) ** 2, axis=0)
+            found = np.linalg.pinv(gram[np.ix_(chosen, chosen)], hermitian=True) @ wanted[chosen]
+            error_here = np.sum((unit[:, chosen] @ found - targets) ** 2, axis=0)
             better = (found >= 0).all(axis=0) & (error_here < error)
             best[:, better] = 0.0
             best[np.ix_(chosen, better)] = found[:, better]
             error = np.where(better, error_here, error)
-    return best
+    coefficients: Array = best / scale[:, None]
+    return coefficients
 
 
 @dataclass(frozen=True, slots=True)

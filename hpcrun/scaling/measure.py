@@ -52,11 +52,15 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run in numbers, each None where it did not say: means over its epochs, but the last accuracy."""
+    """One run in numbers, each None where it did not say: means over its epochs, but the last accuracy.
+
+    Times and samples per second are more than 0.
+    """
 
     point: Point
     epoch_s: float | None
     samples_per_s: float | None
+    run_s: float | None
     accuracy: float | None
     shares: Shares
 
@@ -64,33 +68,39 @@ class Measured:
 def measure(point: Point, warmup: int) -> Measured:
     """Return the means of a run over its epochs, without the first ``warmup``; the last epoch always counts."""
     epochs = point.epochs[min(warmup, max(0, len(point.epochs) - 1)) :]
-    epoch_s = mean(epoch.time_s for epoch in epochs)
-    rate = mean(epoch.samples_per_s for epoch in epochs)
+    epoch_s = mean(map(positive, (epoch.time_s for epoch in epochs)))
+    rate = mean(map(positive, (epoch.samples_per_s for epoch in epochs)))
     if rate is None and epoch_s and point.samples:
         rate = point.samples / epoch_s
     accuracies = _numbers(epoch.accuracy for epoch in point.epochs)
-    return Measured(point, epoch_s, rate, accuracies[-1] if accuracies else None, _shares(point, epochs))
+    accuracy = accuracies[-1] if accuracies else None
+    return Measured(point, epoch_s, rate, positive(point.total_s), accuracy, _shares(point, epochs))
+
+
+def positive(value: float | None) -> float | None:
+    """Return a number that can be divided by, else None: a training may well say NaN, or a clock run backwards."""
+    return value if value is not None and 0 < value < math.inf else None
 
 
 def _shares(point: Point, epochs: Sequence[Epoch]) -> Shares:
-    timed = [epoch for epoch in epochs if epoch.time_s]
-    startup = point.startup_s / point.total_s if point.startup_s is not None and point.total_s else None
+    startup = _part(point.startup_s, point.total_s)
     most = max(point.rank_samples, default=0)
     idle = 1 - fmean(point.rank_samples) / most if most else None
     return Shares(
-        data=mean(_part(epoch.data_s, epoch.time_s) for epoch in timed),
-        sync=mean(_part(epoch.sync_s, epoch.time_s) for epoch in timed),
+        data=mean(_part(epoch.data_s, epoch.time_s) for epoch in epochs),
+        sync=mean(_part(epoch.sync_s, epoch.time_s) for epoch in epochs),
         startup=startup,
         idle=idle,
     )
 
 
 def _part(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole
+    whole = positive(whole)
+    return None if part is None or whole is None else part / whole
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of those that are numbers: a training may well say NaN."""
+    """Return the mean of those that are numbers."""
     there = _numbers(values)
     return fmean(there) if there else None
 

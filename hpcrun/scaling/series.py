@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hpcrun.scaling.measure import Measured, Shares, Spread, mean_shares, measure, spread
+from hpcrun.scaling.measure import Measured, Shares, Spread, mean_shares, measure, positive, spread
 from hpcrun.scaling.points import Point, Source
 
 Basis = Literal["epoch", "throughput", "run", "published"]
@@ -165,11 +164,10 @@ def _value(run: Measured, basis: Basis) -> float | None:
     values: dict[Basis, float | None] = {
         "epoch": run.epoch_s,
         "throughput": run.samples_per_s,
-        "run": run.point.total_s,
-        "published": run.point.speedup,
+        "run": run.run_s,
+        "published": positive(run.point.speedup),
     }
-    value = values[basis]
-    return value if value and 0 < value < math.inf else None
+    return values[basis]
 
 
 def _rows(runs: Sequence[Measured], basis: Basis, weak: bool) -> tuple[Row, ...]:
@@ -204,7 +202,7 @@ def _row(runs: Sequence[Measured], speedup: Spread, smallest: int, basis: Basis)
         nodes=first.nodes,
         speedup=speedup,
         efficiency=speedup.mean * smallest / first.gpus,
-        time_s=spread(run.point.total_s if basis == "run" else run.epoch_s for run in runs),
+        time_s=spread(run.run_s if basis == "run" else run.epoch_s for run in runs),
         samples_per_s=spread(run.samples_per_s for run in runs),
         accuracy=spread(run.accuracy for run in runs),
         shares=mean_shares([run.shares for run in runs]),

@@ -90,6 +90,11 @@ def test_numbers_that_are_none_do_not_count(bad: float) -> None:
     assert len(series.left_out) == 1
 
 
+def test_a_time_of_nothing_is_no_time() -> None:
+    rows = one(run(1, 0.0, speedup=1.0, total_s=0.0), run(4, 0.0, speedup=2.0, startup_s=1.0, total_s=0.0)).rows
+    assert [(row.time_s, row.shares.startup) for row in rows] == [(None, None), (None, None)]
+
+
 def test_a_weak_study_compares_work_done() -> None:
     rates = [Point(n, epochs=(Epoch(1, time_s=60.0, samples_per_s=100 * n * 0.9),)) for n in (2, 4)]
     base = Point(1, epochs=(Epoch(1, time_s=60.0, samples_per_s=100),))
