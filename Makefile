@@ -26,7 +26,7 @@ demo: $(VENV)/installed-demo ## train a small model on this machine, on two "nod
 	hpcrun status
 
 test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu with a real Slurm
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
 check: $(VENV)/installed-dev ## everything CI checks besides the tests
 	@command -v shellcheck >/dev/null || { echo "shellcheck is missing: apt-get install shellcheck" >&2; exit 1; }

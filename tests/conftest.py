@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,12 +122,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Not by xdist's own groups: xdist 3.8 writes them into what pytest 9.2 no longer reads.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Side by side run: the tests of the one cluster, in their order, and the modules of all others."""
-    for item in items:
-        group = "slurm" if item.get_closest_marker("slurm") else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByModule(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "slurm" if nodeid.startswith("tests/slurm/") else nodeid.partition("::")[0]
+
+    return ByModule(config, log)
 
 
 # Not makereport: with xdist that is called in the workers only.

@@ -59,14 +59,8 @@ def type_command(person: Hpcrun, command: Command, status_before: int, *, may_fa
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if any(not one.slurm for one in commands_of(name))])
-def test_a_page_without_slurm(hpcrun: Hpcrun, name: str) -> None:
+def test_a_page(hpcrun: Hpcrun, name: str) -> None:
     follow(hpcrun, name, slurm=False)
-
-
-@pytest.mark.slurm
-@pytest.mark.parametrize("name", [name for name in PAGES if any(one.slurm for one in commands_of(name))])
-def test_a_page_on_the_cluster(as_researcher: Hpcrun, name: str) -> None:
-    follow(as_researcher, name, slurm=True)
 
 
 @pytest.mark.parametrize("name", PAGES)
