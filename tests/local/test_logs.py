@@ -22,11 +22,20 @@ raise SystemExit(0 if os.environ["HPCRUN_ATTEMPT"] == "1" else 1)
 """
 
 
-def seen(hpcrun: Hpcrun, *args: str, columns: int = 80, env: dict[str, str] | None = None) -> str:
-    """What a terminal is sent."""
+def seen(
+    hpcrun: Hpcrun,
+    *args: str,
+    columns: int = 80,
+    env: dict[str, str] | None = None,
+    begun: tuple[str, Path] | None = None,
+) -> str:
+    """What a terminal is sent; ``begun`` is a text to wait for and then a file to make, before what is returned."""
     argv = hpcrun.argv("logs", *args)
     terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, **(env or {})}, dimensions=(24, columns),
                              encoding="utf-8", cwd=str(hpcrun.folder), timeout=30)  # fmt: skip
+    if begun:
+        terminal.expect_exact(begun[0])
+        begun[1].touch()
     terminal.expect(pexpect.EOF)
     terminal.close()
     return str(terminal.before).replace("\r\n", "\n")
@@ -161,9 +170,15 @@ def test_a_line_without_an_end_takes_no_memory(hpcrun: Hpcrun) -> None:
 
 
 def test_a_bar_is_drawn_again_in_its_place(hpcrun: Hpcrun) -> None:
-    script = r"for i in 1 2 3; do printf '\r%s of 3 steps are done' $i; sleep 1; done; echo"
+    script = r"""
+for i in 1 2 3; do
+  printf '\r%s of 3 steps are done' $i
+  until [ -e watched ]; do sleep 0.1; done
+  sleep 1
+done
+echo"""
     hpcrun("submit", "-P", "local", "--gpus", "0", "bash", "-c", script, check=True)
-    shown = seen(hpcrun, "-f", columns=20)
+    shown = seen(hpcrun, "-f", columns=20, begun=("1 of 3", hpcrun.folder / "watched"))
     assert "\r\x1b[K3 of 3 steps are do" in shown  # no wider than the terminal, or it could not be drawn again
     assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
 

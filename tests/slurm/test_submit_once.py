@@ -16,7 +16,7 @@ from tests.harness import RESEARCHER, Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
 
-KILLS = 200
+KILLS = 100  # `make faults` has 200
 AT_ONCE = 50
 HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 
