@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hpcrun.actions.status import CANCELLED_MARK, RunStatus, Schedulers
+from hpcrun.actions.status import RunStatus, Schedulers
 from hpcrun.errors import SchedulerError
-from hpcrun.runs.elements import element_folder
+from hpcrun.runs.elements import CANCELLED_MARK, element_folder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 

@@ -17,7 +17,7 @@ from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import attempts, last_attempt
-from hpcrun.runs.elements import CANCELLED_MARK as CANCELLED_MARK
+from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import SBATCH_ERR, DamagedRunError, RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler

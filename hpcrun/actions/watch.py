@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.actions.judge import judge
-from hpcrun.actions.status import CANCELLED_MARK
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import UNKNOWN, JobInfo, is_terminal
 from hpcrun.runs.attempt import Attempt, last_attempt
+from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 

@@ -15,13 +15,13 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.status import CANCELLED_MARK
 from hpcrun.actions.watch import Element, Watch
 from hpcrun.cli.context import make_context
 from hpcrun.errors import SchedulerError
 from hpcrun.hpcrun_function import CALLS, FOLDER
 from hpcrun.job import state
 from hpcrun.runs.attempt import first_failure
+from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.logs import tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import BATCH_LOG, RunStore
