@@ -71,17 +71,18 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     started = time.monotonic()
     numbers = range(options.count) if options.only is None else [options.only]
-    findings = fuzz(options.seed, numbers, options.workers, show=options.only is not None)
-    print(summary(len(numbers), options.seed, findings, time.monotonic() - started))
+    findings, statuses = fuzz(options.seed, numbers, options.workers, show=options.only is not None)
+    print(summary(options.seed, findings, statuses, time.monotonic() - started))
     for text in descriptions(findings, options.seed):
         print(text)
     return 1 if findings else 0
 
 
-def summary(count: int, seed: int, findings: Sequence[Finding], seconds: float) -> str:
+def summary(seed: int, findings: Sequence[Finding], statuses: Counter[int], seconds: float) -> str:
     counts = Counter(finding.kind for finding in findings)
     kinds = ", ".join(f"{kind} {counts[kind]}" for kind in _KINDS)
-    return f"{count} command lines (seed {seed}) in {seconds:.0f} s: {kinds}"
+    ended = ", ".join(f"{count} with {status}" for status, count in sorted(statuses.items()))
+    return f"{statuses.total()} command lines (seed {seed}) in {seconds:.0f} s: {kinds}; they ended {ended}"
 
 
 def descriptions(findings: Sequence[Finding], seed: int) -> Iterator[str]:
@@ -98,16 +99,14 @@ def descriptions(findings: Sequence[Finding], seed: int) -> Iterator[str]:
         )
 
 
-def fuzz(seed: int, numbers: Sequence[int], workers: int, *, show: bool = False) -> list[Finding]:
-    """Run the numbered lines, and return what they must not have done."""
+def fuzz(seed: int, numbers: Sequence[int], workers: int, *, show: bool = False) -> tuple[list[Finding], Counter[int]]:
+    """Run the numbered lines; return what they must not have done, and how often each exit status was theirs."""
     _warm_up()
     shares = [list(numbers[first::workers]) for first in range(workers) if numbers[first::workers]]
-    if len(shares) == 1:
-        return _run_share(seed, shares[0], show)
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(len(shares), mp_context=context) as pool:
-        jobs = [pool.submit(_run_share, seed, share, show) for share in shares]
-        return sorted((one for job in jobs for one in job.result()), key=lambda one: one.number)
+    with ProcessPoolExecutor(len(shares), mp_context=multiprocessing.get_context("fork")) as pool:
+        done = [job.result() for job in [pool.submit(_run_share, seed, share, show) for share in shares]]
+    findings = sorted((one for found, _ in done for one in found), key=lambda one: one.number)
+    return findings, sum((statuses for _, statuses in done), Counter())
 
 
 def _warm_up() -> None:
@@ -118,10 +117,11 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def _run_share(seed: int, numbers: Sequence[int], show: bool) -> list[Finding]:
+def _run_share(seed: int, numbers: Sequence[int], show: bool) -> tuple[list[Finding], Counter[int]]:
     _adopt_orphans()
     commands = all_commands()
     findings: list[Finding] = []
+    statuses: Counter[int] = Counter()
     with tempfile.TemporaryDirectory(prefix="fuzz-commands-") as folder:
         template, live, programs = Path(folder, "template"), Path(folder, "live"), Path(folder, "bin")
         make_folders(template)
@@ -129,12 +129,14 @@ def _run_share(seed: int, numbers: Sequence[int], show: bool) -> list[Finding]:
         for number in numbers:
             argv = command_line(commands, seed, number)
             fresh_copy(template, live)
-            findings += _run_line(number, argv, live, programs, show)
+            status, found = _run_line(number, argv, live, programs, show)
+            statuses[status] += 1
+            findings += found
         findings += [
             Finding(numbers[-1], "write elsewhere", f"{path}, after one of the lines before", ())
             for path in _stray_files(Path(folder), {"template", "live", "bin"})
         ]
-    return findings
+    return findings, statuses
 
 
 def _adopt_orphans() -> None:
@@ -155,7 +157,9 @@ class Outcome:
     seconds: float
 
 
-def _run_line(number: int, argv: tuple[bytes, ...], live: Path, programs: Path, show: bool) -> Iterator[Finding]:
+def _run_line(
+    number: int, argv: tuple[bytes, ...], live: Path, programs: Path, show: bool
+) -> tuple[int, list[Finding]]:
     before = _state_of(live / "victim")
     variables = environment(live, programs)
     outcome = _on_terminal(argv, live, variables)
@@ -167,11 +171,12 @@ def _run_line(number: int, argv: tuple[bytes, ...], live: Path, programs: Path, 
     if show:
         sys.stdout.write(outcome.output.decode(errors="backslashreplace").replace("\x1b", "\\x1b"))
         print(f"exit status {outcome.status} after {outcome.seconds:.1f} s")
-    for kind, detail in (*_judge(argv, outcome), *_changes(argv, before, live)):
-        yield Finding(number, kind, detail, argv)
+    wrong = (*judge(argv, outcome), *_changes(argv, before, live))
+    return outcome.status, [Finding(number, kind, detail, argv) for kind, detail in wrong]
 
 
-def _judge(argv: tuple[bytes, ...], outcome: Outcome) -> Iterator[tuple[str, str]]:
+def judge(argv: tuple[bytes, ...], outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with how a line ended: its kind, and what was seen."""
     if b"Traceback (most recent call last)" in outcome.output or outcome.status not in _STATUSES:
         kind = "traceback" if outcome.status in _STATUSES else "exit status"
         yield kind, f"{outcome.status}, {_last_line(outcome.output)}{_last_frame(outcome.output)}"

@@ -1,0 +1,174 @@
+"""Which tests run which lines of hpcrun/actions and hpcrun/runs: a plugin of pytest, and the record that it leaves.
+
+The tests run in a copy of the checkout, `python -m hpcrun` too: the copy is first on PYTHONPATH, which Hpcrun's own
+clean environment would leave out.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coverage import Coverage, CoverageData
+
+from tests.harness import REPO, Hpcrun
+
+ROOMS = ("hpcrun/actions", "hpcrun/runs")
+_HANDED_ON = ("PYTHONPATH", "COVERAGE_PROCESS_START", "COVERED_BY")
+_REPORTS = "COVERING_REPORTS"  # the file for the durations and failures of the tests, where they are wanted
+
+_SETTINGS = """[run]
+parallel = true
+data_file = {folder}/data
+context = ${{COVERED_BY-}}
+include =
+    {tree}/hpcrun/actions/*
+    {tree}/hpcrun/runs/*
+"""
+
+
+# --- the plugin: loaded with -p dev.covering, in every worker -----------------------------------------------------
+
+
+def pytest_configure() -> None:
+    clean = Hpcrun.environ.fget  # type: ignore[attr-defined]
+
+    def environ(self: Hpcrun) -> dict[str, str]:
+        return {**{name: os.environ[name] for name in _HANDED_ON if name in os.environ}, **clean(self)}
+
+    Hpcrun.environ = property(environ)  # type: ignore[assignment,method-assign]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.environ["COVERED_BY"] = item.nodeid  # for the processes that the test starts
+    if measuring := Coverage.current():
+        measuring.switch_context(item.nodeid)
+
+
+_DURATIONS: dict[str, float] = {}
+_FAILED: set[str] = set()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _DURATIONS[report.nodeid] = _DURATIONS.get(report.nodeid, 0) + report.duration
+    if report.failed or report.skipped:
+        _FAILED.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _REPORTS in os.environ and not hasattr(session.config, "workerinput"):
+        reports = {"durations": _DURATIONS, "failed": sorted(_FAILED)}
+        Path(os.environ[_REPORTS]).write_text(json.dumps(reports))
+
+
+# --- the record ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Covering:
+    """The tests of each line, by their node ids, and how long each test took, in seconds."""
+
+    lines: dict[str, dict[int, set[str]]]
+    durations: dict[str, float]
+
+    def tests_of(self, path: str, line: int, source: str) -> list[str]:
+        """Return the tests that run a line, or what it defines where it runs at import; the quickest first."""
+        tests = self._of_lines(path, [line])
+        if not tests:
+            tests = self._of_lines(path, _uses(ast.parse(source), line))
+        return sorted(tests, key=lambda test: self.durations[test])
+
+    def _of_lines(self, path: str, lines: Iterable[int]) -> set[str]:
+        by_line = self.lines.get(path, {})
+        return {test for line in lines for test in by_line.get(line, ()) if test in self.durations}
+
+
+def _uses(tree: ast.Module, line: int) -> Iterator[int]:
+    """Yield the lines that use what a line defines at import: a constant's users, a function's body, else all."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.lineno - len(node.decorator_list) <= line < node.body[0].lineno:
+            yield from range(node.body[0].lineno, (node.end_lineno or line) + 1)
+            return
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or line):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            yield from (use.lineno for use in ast.walk(tree) if isinstance(use, ast.Name) and use.id in names)
+            return
+    yield from range(1, len(ast.unparse(tree)) + 1)
+
+
+def copy_checkout(to: Path) -> None:
+    """Copy the checkout without what git and the tools keep in it."""
+    kept_out = shutil.ignore_patterns(".git", ".venv", ".mutants", "*_cache", ".hypothesis", "docs/pictures")
+    shutil.copytree(REPO, to, ignore=kept_out, symlinks=True)
+
+
+def run_tests(tree: Path, arguments: list[str], timeout_s: float | None, **variables: str) -> tuple[int, str]:
+    """Run tests in a copy of the checkout; return pytest's exit status and what it printed.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    argv = [sys.executable, "-m", "pytest", "-p", "dev.covering", "-p", "no:cacheprovider", "-q", *arguments]
+    environ = {**os.environ, "PYTHONPATH": str(tree), **variables}
+    process = subprocess.Popen(
+        argv, cwd=tree, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        raise
+    return process.returncode, output
+
+
+def measure(folder: Path, tests: list[str], workers: int) -> Covering:
+    """Run the tests once, and record which of them run which lines; those that fail or are skipped are left out."""
+    tree, reports = folder / "tree", folder / "reports.json"
+    copy_checkout(tree)
+    settings = folder / "coveragerc"
+    settings.write_text(_SETTINGS.format(folder=folder, tree=tree))
+    variables = {"COVERAGE_PROCESS_START": str(settings), _REPORTS: str(reports)}
+    _, output = run_tests(tree, [*tests, f"--numprocesses={workers}"], None, **variables)
+    if not reports.exists():
+        raise RuntimeError(f"the tests did not run:\n{output[-3000:]}")
+    said: dict[str, Any] = json.loads(reports.read_text())
+    failed = set(said["failed"])
+    durations = {test: seconds for test, seconds in said["durations"].items() if test not in failed}
+    return Covering(_read_lines(folder, tree), durations)
+
+
+def _read_lines(folder: Path, tree: Path) -> dict[str, dict[int, set[str]]]:
+    lines: dict[str, dict[int, set[str]]] = {}
+    for path in folder.glob("data.*"):
+        data = CoverageData(basename=str(path))
+        data.read()
+        for file in data.measured_files():
+            by_line = lines.setdefault(str(Path(file).relative_to(tree)), {})
+            for line, contexts in data.contexts_by_lineno(file).items():
+                by_line.setdefault(line, set()).update(context for context in contexts if context)
+        data.close()
+        path.unlink()
+    return lines
+
+
+def save(covering: Covering, path: Path) -> None:
+    lines = {file: {line: sorted(tests) for line, tests in by.items()} for file, by in covering.lines.items()}
+    path.write_text(json.dumps({"lines": lines, "durations": covering.durations}))
+
+
+def load(path: Path) -> Covering:
+    saved = json.loads(path.read_text())
+    lines = {file: {int(line): set(tests) for line, tests in by.items()} for file, by in saved["lines"].items()}
+    return Covering(lines, saved["durations"])
