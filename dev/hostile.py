@@ -73,7 +73,6 @@ _SANE: dict[str, tuple[bytes, ...]] = {
     "launcher": (b"python", b"srun", b"torchrun"),
     "nodes": (b"1", b"2"),
     "walltime_s": (b"10", b"1:00:00", b"36h"),
-    "memory": (b"10G", b"0"),
     "sweep": (b"lr=1,2,3", b"seed=0,1"),
     "sweep_file": (b"sweep.yaml",),
     "states": (b"COMPLETED", b"failed", b"pending"),
@@ -86,7 +85,24 @@ _SANE: dict[str, tuple[bytes, ...]] = {
     "older_than": (b"0s", b"30d"),
     "grep": (b"loss", b"x*"),
     "since": (b"10m", b"2026-01-01"),
+    "studies": (b"last", b"train"),
+    "partition": (b"gpu",), "account": (b"lab",), "qos": (b"normal",), "constraint": (b"a100&nvlink",),
+    "nodelist": (b"n[1-4]",), "exclude": (b"n1,n2",), "reservation": (b"course",),
+    "mail_user": (b"me@example.org",), "mail_type": (b"END,FAIL",), "sbatch": (b"comment=x", b"nice=100"),
+    "no_sbatch": (b"gres", b"mem"), "env": (b"A=1", b"OMP_NUM_THREADS=2"), "setup": (b"true", b"ulimit -c 0"),
+    "load": (b"gcc/13",), "workdir": (b"folder", b"."), "python": (b"python3",), "snapshot_limit_mb": (b"10M",),
+    "columns": (b"name,state", b"job,why"), "node": (b"here", b"0"), "png": (b"plot.png",),
+    "out": (b"out", b"out.sh"), "output_dir": (b"out",), "write": (b"found",), "base": (b"a100", b"local"),
+    "time": (b"1:00:00",), "gpus_per_node": (b"2", b"a100:4"), "gpu_type": (b"a100",), "max_time": (b"2-00:00:00",),
+    "description": (b"a cluster",), "mode": (b"strong", b"weak"), "lr": (b"1e-3",), "optimizer": (b"adamw",),
+    "epochs": (b"10",), "parameters": (b"25M",), "dtype": (b"bf16", b"fp32"), "overlap": (b"50%",),
+    "tokens_per_sample": (b"197",), "price_per_gpu_hour": (b"2.5",), "also": (b"512:9m",),
+    "reference_gpus": (b"1",), "warmup_epochs": (b"5",), "min_efficiency": (b"70",), "metrics": (b"loss",),
+    "elements": (b"0-1",), "after": (b"good", b"L1"), "chain": (b"2",), "ranks": (b"1,2",), "dataset": (b"digits",),
+    "resume": (b"last",), "shown": (b"last",), "memory_mb": (b"10G", b"0"), "warn_s": (b"5m",),
+    "profiles": (b"a100", b"mine"),
 }  # fmt: skip
+_SANE_NUMBERS = (b"1", b"2", b"4")  # of every other option
 WAITING = {"--watch", "--follow", "-f", "--wait", "shell"}
 
 
@@ -118,29 +134,29 @@ def command_line(commands: list[Command], seed: int, number: int) -> tuple[bytes
     """Return the arguments of the numbered line: the same ones for the same seed and the same options."""
     pick = random.Random(f"{seed}:{number}")
     command = pick.choice(commands)
-    options = [word for _ in range(pick.randint(0, 4)) if command.options for word in _option(pick, command)]
+    hostility = pick.choice((0.1, 0.3, 0.6))
+    options = [word for _ in range(pick.randint(0, 5)) if command.options for word in _option(pick, command, hostility)]
     arguments: list[bytes] = []
     for one in command.arguments:
         count = 1 if one.nargs == 1 else pick.randint(0, 3)
         if one.required or pick.random() < 0.8:
-            arguments += [_value(pick, one.name) for _ in range(count)]
+            arguments += [_value(pick, one.name, hostility) for _ in range(count)]
     words = [word.encode() for word in command.words]
     return (*words, *arguments, *options) if pick.random() < 0.2 else (*words, *options, *arguments)
 
 
-def _option(pick: random.Random, command: Command) -> list[bytes]:
+def _option(pick: random.Random, command: Command, hostility: float) -> list[bytes]:
     option = pick.choice(command.options)
     name = pick.choice([*option.opts, *option.secondary_opts]).encode()
     if option.is_flag:
         return [name] if pick.random() < 0.95 else [name + b"=" + pick.choice(HOSTILE)]
-    value = _value(pick, option.name)
+    value = _value(pick, option.name, hostility)
     return [name + b"=" + value] if name.startswith(b"--") and pick.random() < 0.3 else [name, value]
 
 
-def _value(pick: random.Random, name: str) -> bytes:
-    sane = _SANE.get(name, ())
-    if sane and pick.random() < 0.6:
-        return pick.choice(sane)
+def _value(pick: random.Random, name: str, hostility: float) -> bytes:
+    if pick.random() > hostility:
+        return pick.choice(_SANE.get(name, _SANE_NUMBERS))
     if pick.random() < 0.1:
         return pick.choice(HOSTILE) + pick.choice(HOSTILE)
     return pick.choice(HOSTILE)
