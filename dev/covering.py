@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from coverage import Coverage, CoverageData
 
+from dev.syntax import lines_that_use, statement_lines
 from tests.harness import REPO, Hpcrun
 
 ROOMS = ("hpcrun/actions", "hpcrun/runs")
@@ -76,36 +77,27 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @dataclass(frozen=True)
 class Covering:
-    """The tests of each line, by their node ids, and how long each test took, in seconds."""
+    """The tests of each line, by their node ids (none where it ran at import), and how long each took, in seconds."""
 
     lines: dict[str, dict[int, set[str]]]
     durations: dict[str, float]
 
     def tests_of(self, path: str, line: int, source: str) -> list[str]:
-        """Return the tests that run a line, or what it defines where it runs at import; the quickest first."""
-        tests = self._of_lines(path, [line])
-        if not tests:
-            tests = self._of_lines(path, _uses(ast.parse(source), line))
+        """Return the tests that run a line's statement, or what that defines at import; the quickest first."""
+        tree = ast.parse(source)
+        statement = statement_lines(tree, line)
+        tests = self._of_lines(path, statement)
+        if not tests and self._runs_at_import(path, statement):
+            tests = self._of_lines(path, lines_that_use(tree, line))
         return sorted(tests, key=lambda test: self.durations[test])
 
     def _of_lines(self, path: str, lines: Iterable[int]) -> set[str]:
         by_line = self.lines.get(path, {})
         return {test for line in lines for test in by_line.get(line, ()) if test in self.durations}
 
-
-def _uses(tree: ast.Module, line: int) -> Iterator[int]:
-    """Yield the lines that use what a line defines at import: a constant's users, a function's body, else all."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.lineno - len(node.decorator_list) <= line < node.body[0].lineno:
-            yield from range(node.body[0].lineno, (node.end_lineno or line) + 1)
-            return
-    for node in tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or line):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = {target.id for target in targets if isinstance(target, ast.Name)}
-            yield from (use.lineno for use in ast.walk(tree) if isinstance(use, ast.Name) and use.id in names)
-            return
-    yield from range(1, len(ast.unparse(tree)) + 1)
+    def _runs_at_import(self, path: str, lines: range) -> bool:
+        """Whether any of the lines ran outside a test's own time."""
+        return any(line in self.lines.get(path, {}) for line in lines)
 
 
 def copy_checkout(to: Path) -> None:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from queue import Queue
 
@@ -28,6 +29,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 from dev.covering import ROOMS, Covering, copy_checkout, load, measure, run_tests, save
+from dev.syntax import is_python, left_out_spans
 from tests.harness import REPO
 
 TESTS = ("tests/unit", "tests/local")
@@ -103,28 +105,30 @@ def all_mutants(only: str) -> dict[tuple[str, int, int], list[Mutant]]:
 
 def _mutants_of(path: str, source: str) -> Iterator[tuple[int, Mutant]]:
     nodes = list(ast_nodes(get_ast(source)))
-    annotations = list(_annotations(ast.parse(source)))
+    left_out = list(left_out_spans(ast.parse(source)))
     for name in sorted(set(operator_names()) - _LEFT_OUT):
         operator = get_operator(name)()
         positions = [start for node in nodes for start, _ in operator.mutation_positions(node)]
         for occurrence, start in enumerate(positions):
-            if not any(first <= start < last for first, last in annotations):
+            if not any(first <= start < last for first, last in left_out):
                 yield start[1], Mutant(path, start[0], name, occurrence)
 
 
-def _annotations(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield where each annotation begins and ends, by line and column: nothing reads them when the program runs."""
-    for node in ast.walk(tree):
-        for found in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-            if isinstance(found, ast.expr) and found.end_lineno is not None and found.end_col_offset is not None:
-                yield (found.lineno, found.col_offset), (found.end_lineno, found.end_col_offset)
-
-
 def sample(places: dict[tuple[str, int, int], list[Mutant]], count: int, seed: int) -> list[Mutant]:
-    """Return one change for each of so many places, the same ones for the same seed and the same code."""
+    """Return one change for each of so many places, the same ones for the same seed and the same code.
+
+    A change that is no Python any more (a star before arguments is an operator to cosmic-ray) is none.
+    """
     pick = random.Random(seed)
-    chosen = pick.sample(sorted(places), min(count, len(places)))
-    return [pick.choice(places[place]) for place in chosen]
+    order = pick.sample(sorted(places), len(places))
+    drawn = (pick.choice(places[place]) for place in order)
+    return list(islice((mutant for mutant in drawn if is_python(changed_source(mutant))), count))
+
+
+def changed_source(mutant: Mutant) -> str:
+    """Return the text of a mutant's file, with its change."""
+    source = (REPO / mutant.path).read_text()
+    return str(mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence))
 
 
 # --- trying them --------------------------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ def try_one(mutant: Mutant, number: int, covering: Covering, tree: Path) -> Resu
     """Run the tests of a mutant's line with the change in place."""
     path = tree / mutant.path
     source = path.read_text()
-    changed = mutate_code(source, get_operator(mutant.operator)(), mutant.occurrence)
+    changed = changed_source(mutant)
     change = _difference(source, changed)
     tests = list(_within_budget(covering, mutant, source))
     if not tests:

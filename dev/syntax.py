@@ -1,0 +1,54 @@
+"""What the lines of a Python file belong to: for `dev/mutants.py`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+
+def statement_lines(tree: ast.Module, line: int) -> range:
+    """Return the lines of the innermost statement that a line belongs to; of one with a body, those before the body."""
+    lines = range(line, line + 1)
+    for node in ast.walk(tree):  # outer ones come first
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+            if node.lineno <= line <= last:
+                lines = range(node.lineno, last + 1)
+    return lines
+
+
+def lines_that_use(tree: ast.Module, line: int) -> Iterator[int]:
+    """Yield the lines that use what a line defines at import: a function's body, a constant's users, else all."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.lineno - len(node.decorator_list) <= line < node.body[0].lineno:
+            yield from range(node.body[0].lineno, (node.end_lineno or line) + 1)
+            return
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or line):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            yield from (use.lineno for use in ast.walk(tree) if isinstance(use, ast.Name) and use.id in names)
+            return
+    yield from range(1, (tree.body[-1].end_lineno or line) + 1)
+
+
+def left_out_spans(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield where each annotation and decorator begins and ends, by line and column.
+
+    Nothing reads an annotation when the program runs; a dataclass that is no longer frozen does the same.
+    """
+    for node in ast.walk(tree):
+        annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        for found in (*annotations, *getattr(node, "decorator_list", [])):
+            if isinstance(found, ast.expr) and found.end_lineno is not None and found.end_col_offset is not None:
+                yield (found.lineno, found.col_offset), (found.end_lineno, found.end_col_offset)
+
+
+def is_python(source: str) -> bool:
+    """Return whether Python can read a text as a program."""
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""Which lines of a file `make mutants` takes for one, and which places it leaves alone."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dev.syntax import is_python, left_out_spans, lines_that_use, statement_lines
+
+SOURCE = """\
+WAIT_S = 60
+
+@dataclass(frozen=True)
+class Record:
+    name: str | None = None
+
+def wait(
+    seconds: int = WAIT_S,
+) -> int | None:
+    if (
+        seconds > 1
+        and seconds < 9
+    ):
+        return start(
+            seconds,
+        )
+    return None
+"""
+TREE = ast.parse(SOURCE)
+
+
+def line_of(text: str) -> int:
+    return next(number for number, line in enumerate(SOURCE.splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "last"),
+    [
+        ("WAIT_S = 60", "WAIT_S = 60", "WAIT_S = 60"),
+        ("and seconds < 9", "if (", "):"),
+        ("            seconds,", "return start(", "        )"),
+        ("return None", "return None", "return None"),
+    ],
+)
+def test_the_lines_of_a_statement(line: str, first: str, last: str) -> None:
+    lines = statement_lines(TREE, line_of(line))
+    assert lines[0] == line_of(first)
+    assert lines[-1] >= line_of(last) - 1  # the bracket that ends a condition may be left out
+    assert line_of(line) in lines
+
+
+def test_a_constant_is_tested_where_it_is_used() -> None:
+    assert set(lines_that_use(TREE, line_of("WAIT_S = 60"))) == {1, line_of("seconds: int = WAIT_S")}
+
+
+def test_a_default_is_tested_by_the_function_s_own_lines() -> None:
+    lines = set(lines_that_use(TREE, line_of("seconds: int = WAIT_S")))
+    assert {line_of("return start("), line_of("return None")} <= lines
+    assert 1 not in lines
+
+
+def test_annotations_and_decorators_are_left_alone() -> None:
+    texts = [SOURCE.splitlines()[first[0] - 1][first[1] : last[1]] for first, last in left_out_spans(TREE)]
+    assert sorted(texts) == ["dataclass(frozen=True)", "int", "int | None", "str | None"]
+
+
+def test_a_star_made_an_operator_is_no_python() -> None:
+    assert is_python("def f(*, a): return a")
+    assert not is_python("def f(%, a): return a")
