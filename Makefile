@@ -11,11 +11,20 @@ PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo pyth
 # them: three workers.
 ARGS ?=
 
+# Where torch comes from: index (what pip finds; on x86_64 that is the build with CUDA), cpu (PyTorch's own index of CPU
+# builds) or system (Debian's python3-torch). The virtual environment remembers it.
+TORCH ?= $(shell cat $(VENV)/torch 2>/dev/null || echo index)
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+# The Debian of make fresh; which of all random cases make fuzz and make mutants take.
+SUITE ?= bookworm
+SEED ?= 1
+
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint dev/constraints.txt
-INSTALLED_FROM := $(BIN)/python pyproject.toml dev/constraints.txt
+INSTALLED_FROM := $(VENV)/torch pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check golden pictures bench faults cluster cluster-down clean
+.PHONY: help demo test fresh check fuzz mutants golden pictures bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,13 +37,18 @@ demo: $(VENV)/installed-demo ## train a small model on this machine, on two "nod
 test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu with a real Slurm
 	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
+fresh: ## demo and test in a new Debian with what README names and nothing else (root); SUITE=trixie another one
+	dev/debian.sh make $(SUITE) $(if $(filter system,$(TORCH)),python3-torch)
+	dev/debian.sh run $(SUITE) make demo TORCH=$(TORCH)
+	HPCRUN_REQUIRE_SLURM=1 dev/debian.sh run $(SUITE) make test ARGS='$(ARGS)'
+	dev/debian.sh remove $(SUITE)
+
 check: $(VENV)/installed-dev ## everything CI checks besides the tests
-	@command -v shellcheck >/dev/null || { echo "shellcheck is missing: apt-get install shellcheck" >&2; exit 1; }
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
-	shellcheck dev/*.sh .ci/run
+	$(BIN)/shellcheck dev/*.sh .ci/run
 
 golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference before you commit it
 	$(BIN)/python -m pytest tests/golden --update-golden
@@ -51,6 +65,13 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/report.py
+
+fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run folders; SEED=7 others
+	$(BIN)/python -m dev.fuzz_commands --count 2000 --seed $(SEED)
+	$(BIN)/python -m dev.fuzz_folders --count 2000 --seed $(SEED)
+
+mutants: $(VENV)/installed-mutants ## change 200 places of actions/ and runs/, and count what the tests notice; SEED=7 others
+	$(BIN)/python -m dev.mutants --count 200 --seed $(SEED) $(ARGS)
 
 faults: $(VENV)/installed-dev ## break the cluster in every way and count what became of the runs
 	$(BIN)/python benchmarks/faults.py
@@ -69,15 +90,38 @@ clean: ## remove the virtual environment and what the tools left behind; runs ar
 $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	{ echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(if $(filter system,$(TORCH)),--system-site-packages) $(VENV)
+
+$(VENV)/torch: $(BIN)/python dev/constraints.txt
+	@$(MAKE) --no-print-directory torch-from-$(TORCH)
+	@echo $(TORCH) >$@
+
+.PHONY: torch-from-index torch-from-cpu torch-from-system
+torch-from-index:
+	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
+	echo "installing torch, as pip finds it. On x86_64 that is the build with CUDA: 2.7 GB to download, 5 GB on disk."; \
+	echo "Smaller: TORCH=cpu (0.2 GB, from $(TORCH_INDEX)) or TORCH=system (apt-get install python3-torch)."; }
+	@$(INSTALL) torch
+
+torch-from-cpu:
+	@echo "installing torch from $(TORCH_INDEX) ..."
+	@$(INSTALL) --index-url $(TORCH_INDEX) torch
+
+torch-from-system:
+	@$(BIN)/python -c 'import torch' 2>/dev/null || \
+	{ echo "$(VENV) finds no torch of the system: apt-get install python3-torch, then make clean" >&2; exit 1; }
 
 $(VENV)/installed-demo: $(INSTALLED_FROM)
 	@echo "installing into $(VENV) ..."
-	@$(INSTALL) --editable '.[torch,examples]'
+	@$(INSTALL) --editable '.[examples]'
 	@touch $@
 
 $(VENV)/installed-dev: $(INSTALLED_FROM)
 	@echo "installing into $(VENV), with what the tests need ..."
-	@$(INSTALL) --editable '.[torch,plot,examples,dev]'
+	@$(INSTALL) --editable '.[plot,examples,dev]'
 	@$(INSTALL) --no-deps recbole
 	@touch $@ $(VENV)/installed-demo
+
+$(VENV)/installed-mutants: $(VENV)/installed-dev
+	@$(INSTALL) --editable '.[mutants]'
+	@touch $@

@@ -18,6 +18,7 @@ import pytest
 from tests.harness import (
     REPO,
     RESEARCHER,
+    SYSTEM_PATH,
     Cluster,
     Hpcrun,
     as_researcher_command,
@@ -27,8 +28,8 @@ from tests.harness import (
     shown_to_researcher,
 )
 
-SKIPPED: list[str] = []
-"""The reasons of slurm tests that were."""
+SKIPPED: list[tuple[str, str]] = []
+"""What each test that was skipped needs, and why it was skipped."""
 
 
 # --- the cluster ----------------------------------------------------------------------------------------------
@@ -61,6 +62,21 @@ def cluster(slurm_cluster: Cluster) -> Iterator[Cluster]:
     jobs_of_others = slurm_cluster.jobs()
     yield slurm_cluster
     slurm_cluster.restore(keep=jobs_of_others)
+
+
+def programs_are_required() -> bool:
+    """Whether a test that finds no editor or no LaTeX is a failure: so in CI."""
+    return os.environ.get("HPCRUN_REQUIRE_PROGRAMS") == "1"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    programs = [program for mark in item.iter_markers("needs") for program in mark.args]
+    for program in programs:
+        if shutil.which(program, path=SYSTEM_PATH) is None:
+            reason = f"{program} is not installed"
+            if programs_are_required():
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
 
 
 @pytest.fixture(autouse=True)
@@ -138,19 +154,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 # Not makereport: with xdist that is called in the workers only.
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     expected_to_fail = hasattr(report, "wasxfail")  # pytest calls those skipped as well
-    if report.skipped and not expected_to_fail and "slurm" in report.keywords:
+    if report.skipped and not expected_to_fail:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        SKIPPED.append(reason.removeprefix("Skipped: "))
+        SKIPPED.extend(
+            (kind, reason.removeprefix("Skipped: ")) for kind in ("slurm", "needs") if kind in report.keywords
+        )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
     yield  # pytest's own list of skips comes first
-    for reason, count in Counter(SKIPPED).items():
+    for (kind, reason), count in Counter(SKIPPED).items():
         tests = "1 test" if count == 1 else f"{count} tests"
-        terminalreporter.write_line(f"slurm: {tests} skipped: {reason}", yellow=True)
+        terminalreporter.write_line(f"{kind}: {tests} skipped: {reason}", yellow=True)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if slurm_is_required() and SKIPPED:
+    if slurm_is_required() and any(kind == "slurm" for kind, _ in SKIPPED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

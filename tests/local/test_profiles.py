@@ -499,10 +499,9 @@ def test_one_can_leave_with_a_mistake_and_the_file_as_it_was(hpcrun: Hpcrun, ans
     assert path.read_text() == "extends: a100\n"
 
 
+@pytest.mark.needs("ed")
 def test_a_real_editor(hpcrun: Hpcrun) -> None:
     """ed(1), with a mistake, the way back, and the mistake put right."""
-    if not Path("/usr/bin/ed").exists():
-        pytest.skip("ed is not installed")
     path = put(own(hpcrun), "extends: a100\n")
     terminal = terminal_of(hpcrun, "profile", "edit", "a100", EDITOR="/usr/bin/ed")
     terminal.expect("14")  # ed says how many bytes it read
@@ -519,10 +518,9 @@ def test_a_real_editor(hpcrun: Hpcrun) -> None:
     assert path.read_text() == "extends: a100\npartition: long\n"
 
 
+@pytest.mark.needs("vi")
 def test_a_real_editor_of_the_whole_screen(hpcrun: Hpcrun) -> None:
     """vi, found without $EDITOR."""
-    if not Path("/usr/bin/vi").exists():
-        pytest.skip("vi is not installed")
     path = put(own(hpcrun), "extends: a100\n")
     terminal = terminal_of(hpcrun, "profile", "edit", "a100")
     terminal.expect("extends")

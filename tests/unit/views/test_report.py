@@ -6,7 +6,6 @@ import csv
 import html.parser
 import io
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -187,7 +186,7 @@ def pdflatex(source: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.needs("pdflatex")
 def test_the_table_is_set_by_latex_alone_and_within_another_document(tmp_path: Path) -> None:
     tex = summary_tex(report(*full(HOSTILE), *full("".join(map(chr, range(32, 384))))))
     assert "1 page" in pdflatex(tex, tmp_path)

@@ -1,0 +1,47 @@
+"""A test that needs an editor or LaTeX: what becomes of it where that program is not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness import REPO
+
+TESTS = """
+import pytest
+
+@pytest.mark.needs("no-such-program")
+def test_that_needs_it(): raise SystemExit
+
+@pytest.mark.needs("sh")
+def test_that_finds_its_program(): assert True
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "status", "counts", "line"),
+    [
+        ("0", 0, "1 passed, 1 skipped", "needs: 1 test skipped: no-such-program is not installed"),
+        ("1", 1, "1 passed, 1 error", "no-such-program is not installed"),
+    ],
+)
+def test_a_missing_program_is_named_and_fails_where_it_is_required(
+    tmp_path: Path, required: str, status: int, counts: str, line: str
+) -> None:
+    path = tmp_path / "test_programs.py"
+    path.write_text(TESTS)
+    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", f"--config-file={REPO}/pyproject.toml"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(path)],
+        env={**os.environ, "HPCRUN_REQUIRE_PROGRAMS": required},
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert counts in done.stdout
+    assert line in done.stdout
