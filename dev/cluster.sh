@@ -13,6 +13,8 @@ SELF=${BASH_SOURCE[0]}
 
 ROOT=${HPCRUN_CLUSTER_DIR:-/tmp/hpcrun-cluster} # everything but the network and the hosts lines lies here
 RESEARCHER=researcher                           # an ordinary user: root would pass every permission check
+# The user is the machine's, and so shared by clusters in network namespaces of their own: which of them use it.
+USERS=/run/hpcrun-clusters
 LOGIN=hpc-login
 NETWORK=10.78.0
 BRIDGE=br-hpcrun
@@ -41,6 +43,8 @@ usage: $SELF COMMAND
 
   up [--no-accounting]      start the cluster (installs Debian's packages where they are missing)
   down                      stop it and remove everything 'up' made
+  check                     say whether this machine can run a cluster
+  install                   install Debian's packages where they are missing; 'up' does it too
   status                    sinfo and squeue; fails where no cluster is up
   env                       eval "\$($SELF env)" points sbatch, squeue ... at it
 
@@ -112,14 +116,16 @@ install_packages() {
   type slurmctld slurmd slurmdbd sbatch munged mariadbd mariadb-install-db ip >/dev/null 2>&1 && return
   say "installing Debian's slurm, munge and mariadb packages ..."
   export DEBIAN_FRONTEND=noninteractive
-  local quietly=(-qq -o Dpkg::Use-Pty=0)
+  local quietly=(-qq -o Dpkg::Use-Pty=0) log
+  log=$(mktemp)
   { # a fresh image has no package lists; apt's chatter is shown only where it failed
     apt-get "${quietly[@]}" update && apt-get "${quietly[@]}" install --yes --no-install-recommends \
       slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2
-  } >"$ROOT/log/apt.log" 2>&1 </dev/null || {
-    tail -n 20 "$ROOT/log/apt.log" >&2
-    die $EXIT_FAILED "apt-get could not install the packages (all of it: $ROOT/log/apt.log)"
+  } >"$log" 2>&1 </dev/null || {
+    tail -n 20 "$log" >&2
+    die $EXIT_FAILED "apt-get could not install the packages (all of it: $log)"
   }
+  rm -f "$log"
 }
 
 # --- daemons: every one has its pid in $ROOT/run/NAME.pid --------------------------------------------------------
@@ -346,9 +352,14 @@ configure() { # configure yes|no (accounting)
 }
 
 add_researcher() {
-  id "$RESEARCHER" >/dev/null 2>&1 && return
-  touch "$ROOT/made-researcher" # before the user, so that a 'down' after Ctrl-C knows whose it is
-  useradd --create-home --user-group --shell /bin/bash "$RESEARCHER"
+  mkdir -p "$USERS"
+  (
+    flock 9
+    touch "$USERS/${ROOT//\//,}"
+    if id "$RESEARCHER" >/dev/null 2>&1; then exit; fi
+    touch "$USERS/made" # before the user, so that a 'down' after Ctrl-C knows whose it is
+    useradd --create-home --user-group --shell /bin/bash "$RESEARCHER"
+  ) 9<"$USERS"
 }
 
 account() { sacctmgr --immediate "$@" >>"$ROOT/log/start.log"; }
@@ -470,8 +481,25 @@ kill_node() { # true once nothing is left to kill
   return 1
 }
 
-remove_researcher() { # only the one that 'up' made
-  [[ -e $ROOT/made-researcher ]] && id "$RESEARCHER" >/dev/null 2>&1 || return 0
+remove_researcher() { # the last cluster to go removes the user that one of them has made
+  [[ -e $USERS ]] || return 0
+  (
+    flock 9
+    rm -f "$USERS/${ROOT//\//,}"
+    if used_by_others || [[ ! -e $USERS/made ]]; then exit; fi
+    if id "$RESEARCHER" >/dev/null 2>&1; then delete_researcher; fi
+    rm -f "$USERS/made"
+  ) 9<"$USERS"
+}
+used_by_others() {
+  local name root
+  for name in "$USERS"/,*; do
+    root=${name##*/}
+    if [[ -e ${root//,//}/complete ]]; then return 0; fi
+  done
+  return 1
+}
+delete_researcher() {
   local owner process
   while read -r owner process; do # userdel refuses while the user runs anything
     if [[ $owner == "$RESEARCHER" ]]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
@@ -537,6 +565,8 @@ main() {
     up) up yes ;;
     "up --no-accounting") up no ;;
     down) down ;;
+    check) need_capable_machine ;;
+    install) need_capable_machine && install_packages ;;
     status) show_status ;;
     env) show_env ;;
     "stop "* | "start "* | "unplug "* | "plug "* | "block "* | "unblock "*) fault "$1" "${*:2}" ;;

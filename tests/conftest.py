@@ -27,6 +27,7 @@ from tests.harness import (
     only_session_on_cluster,
     shown_to_researcher,
 )
+from tests.namespaces import Namespaces
 
 SKIPPED: list[tuple[str, str]] = []
 """What each test that was skipped needs, and why it was skipped."""
@@ -44,7 +45,7 @@ def slurm_is_required() -> bool:
 def slurm_cluster() -> Iterator[Cluster]:
     """The development cluster: one that is up already, or one for this session alone."""
     with ExitStack() as until_end:
-        if os.geteuid() == 0:  # who else cannot start one, and need not wait to be told
+        if os.geteuid() == 0 and NAMESPACES is None:  # who else cannot start one, and need not wait to be told
             until_end.enter_context(only_session_on_cluster())
         was_up = cluster_error("status") is None
         if error := cluster_error("up"):
@@ -141,14 +142,61 @@ def pytest_configure(config: pytest.Config) -> None:
 # Not by xdist's own groups: xdist 3.8 writes them into what pytest 9.2 no longer reads.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Side by side run: the tests of the one cluster, in their order, and the modules of all others."""
+    """The tests of a module run in one worker, in their order: they share what is dear to make."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByModule(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "slurm" if nodeid.startswith("tests/slurm/") else nodeid.partition("::")[0]
+            return nodeid.partition("::")[0]
 
     return ByModule(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix the tests that wait for Slurm with those that compute, so that side by side they use the machine evenly."""
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    waiting = [name for name in modules if name.startswith("tests/slurm/")]
+    computing = [name for name in modules if name not in waiting]
+    places = [
+        ((number + 0.5) / len(group), name) for group in (waiting, computing) for number, name in enumerate(group)
+    ]
+    items[:] = [item for _, name in sorted(places) for item in modules[name]]
+
+
+# --- a cluster for each worker --------------------------------------------------------------------------------
+
+NAMESPACES: Namespaces | None = None
+"""Those of this process where it is one of several workers; the cluster of a lone process is the machine's."""
+
+
+def is_slurm_test(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slurm") is not None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Run a slurm test in the worker's namespaces, and the last test too: with it ends what the session has begun."""
+    global NAMESPACES
+    if NAMESPACES is None and is_slurm_test(item) and may_have_own_cluster():
+        install_slurm()
+        NAMESPACES = Namespaces()
+        os.environ["HPCRUN_CLUSTER_DIR"] = f"/tmp/hpcrun-cluster-{os.environ['PYTEST_XDIST_WORKER']}-{os.getpid()}"
+    if NAMESPACES is None or not (is_slurm_test(item) or nextitem is None):
+        return (yield)
+    with NAMESPACES.entered():
+        return (yield)
+
+
+def may_have_own_cluster() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0 and cluster_error("check") is None
+
+
+def install_slurm() -> None:
+    """Install Slurm's packages while there is a network to fetch them by; one worker does it for all."""
+    with only_session_on_cluster():
+        cluster_sh("install")
 
 
 # Not makereport: with xdist that is called in the workers only.
