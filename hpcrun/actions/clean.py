@@ -10,7 +10,7 @@ from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.size import Size, run_size
-from hpcrun.runs.store import RunStore
+from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
 """What ``clean`` takes for old where nothing else says which runs it should remove."""
@@ -53,16 +53,39 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanLeftover:
+    """A folder that a killed process left while it made or removed a run.
+
+    Attributes:
+        total: its size in bytes; 0 of one that stays, which may be anything.
+    """
+
+    leftover: Leftover
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """What would be removed, oldest first, and what was asked for and stays."""
+    """What would be removed, oldest first, and what was asked for and stays.
+
+    Attributes:
+        leftovers: what goes with them, and what looks like a leftover and stays.
+    """
 
     going: tuple[Candidate, ...]
     staying: tuple[Candidate, ...]
+    leftovers: tuple[CleanLeftover, ...] = ()
+
+    @property
+    def going_leftovers(self) -> tuple[CleanLeftover, ...]:
+        """Leftovers that would be removed."""
+        return tuple(item for item in self.leftovers if item.leftover.kept is None)
 
     @property
     def total(self) -> int:
         """Bytes that would be freed."""
-        return sum(candidate.size.total for candidate in self.going)
+        runs = sum(candidate.size.total for candidate in self.going)
+        return runs + sum(item.total for item in self.going_leftovers)
 
     @property
     def checkpoints(self) -> int:
@@ -80,14 +103,16 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
     if choice.keep:
         chosen = chosen[: -choice.keep]
     found = [_candidate(item, choice, store, now_s) for item in chosen]
+    leftovers = [] if choice.named else store.leftovers(now_s - SILENT_FOR_S)
     return CleanPlan(
         tuple(candidate for candidate in found if candidate.kept is None),
         tuple(candidate for candidate in found if candidate.kept is not None),
+        tuple(CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers),
     )
 
 
 def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
-    """Remove what a plan says, and what killed processes left lying about a day ago or before.
+    """Remove what a plan says, and the markers of runs that are gone.
 
     Returns:
         what is gone, and the failures.
@@ -100,7 +125,7 @@ def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list
             errors.append(error)
         else:
             gone.append(candidate)
-    store.remove_leftovers(now_s - SILENT_FOR_S)
+    errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - SILENT_FOR_S)
     return gone, errors
 
 

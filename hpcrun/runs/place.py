@@ -69,6 +69,15 @@ def mount_of(path: Path) -> Mount | None:
         return None
 
 
+def mounts_in(folder: Path) -> list[str]:
+    """Return where file systems are mounted at or below a folder; none where this machine does not say."""
+    try:
+        mounts = parse_mounts(_MOUNTS.read_text("utf-8", errors="surrogateescape"))
+    except OSError:  # no Linux
+        return []
+    return [mount.point for mount in mounts if Path(mount.point).is_relative_to(folder)]
+
+
 def _write_error(folder: Path) -> OSError | None:
     """Do what a run does: write a file aside, on to the disk, and rename it."""
     left = []
