@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.lost import LOST_AFTER_S, SURELY_OVER_AFTER_S, has_started, last_sign_s
+from hpcrun.actions.status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
-from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.size import Size, run_size
-from hpcrun.runs.store import RunStore
+from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
 """What ``clean`` takes for old where nothing else says which runs it should remove."""
-SILENT_FOR_S = 86400.0
-"""A run of which nobody knows the end may be removed, where it is asked for, after so long without a sign of life."""
+LEFT_AFTER_S = 86400.0
+"""So old is what a killed process left; what is younger may be in the hands of one that lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,39 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanLeftover:
+    """A folder that a killed process left while it made or removed a run.
+
+    Attributes:
+        total: its size in bytes; 0 of one that stays, which may be anything.
+    """
+
+    leftover: Leftover
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """What would be removed, oldest first, and what was asked for and stays."""
+    """What would be removed, oldest first, and what was asked for and stays.
+
+    Attributes:
+        leftovers: what goes with them, and what looks like a leftover and stays.
+    """
 
     going: tuple[Candidate, ...]
     staying: tuple[Candidate, ...]
+    leftovers: tuple[CleanLeftover, ...] = ()
+
+    @property
+    def going_leftovers(self) -> tuple[CleanLeftover, ...]:
+        """Leftovers that would be removed."""
+        return tuple(item for item in self.leftovers if item.leftover.kept is None)
 
     @property
     def total(self) -> int:
         """Bytes that would be freed."""
-        return sum(candidate.size.total for candidate in self.going)
+        runs = sum(candidate.size.total for candidate in self.going)
+        return runs + sum(item.total for item in self.going_leftovers)
 
     @property
     def checkpoints(self) -> int:
@@ -80,14 +103,16 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
     if choice.keep:
         chosen = chosen[: -choice.keep]
     found = [_candidate(item, choice, store, now_s) for item in chosen]
+    leftovers = [] if choice.named else store.leftovers(now_s - LEFT_AFTER_S)
     return CleanPlan(
         tuple(candidate for candidate in found if candidate.kept is None),
         tuple(candidate for candidate in found if candidate.kept is not None),
+        tuple(CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers),
     )
 
 
 def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
-    """Remove what a plan says, and what killed processes left lying about a day ago or before.
+    """Remove what a plan says, and the markers of runs that are gone.
 
     Returns:
         what is gone, and the failures.
@@ -100,17 +125,18 @@ def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list
             errors.append(error)
         else:
             gone.append(candidate)
-    store.remove_leftovers(now_s - SILENT_FOR_S)
+    errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - LEFT_AFTER_S)
     return gone, errors
 
 
 def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
-    if choice.states and item.status.state not in choice.states:
+    if choice.states and not is_in(item, choice.states):
         return False
     if choice.older_than_s is not None and now_s - _ended_s(item) < choice.older_than_s:
         return False
-    # a live one is spoken of only where it was asked for by name or by its state
-    return item.status.final or choice.named or bool(choice.states)
+    # one that may live is spoken of only where it was asked for by name or by its state
+    over = item.status.final or _lives(item, _ended_s(item), now_s) is None
+    return over or choice.named or bool(choice.states)
 
 
 def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: float) -> Candidate:
@@ -127,18 +153,18 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     """Say why a run may still live, None where it cannot."""
     if item.status.final:
         return None
+    if item.elsewhere:
+        if has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S:
+            return None
+        place = f"host {item.run.host}" if item.run.scheduler == "local" else f"cluster {item.run.cluster}"
+        return f"it was {item.status.state} when last heard of, and may still be: ask on {place}"
     if item.stale:
         return f"it was {item.status.state} when last heard of, and may still be"
     if item.status.state != state.UNKNOWN:
         return f"it is {item.status.state}"
-    return None if now_s - ended_s > SILENT_FOR_S else "nobody knows whether it is over"
+    return None if now_s - ended_s > LOST_AFTER_S else "nobody knows whether it is over"
 
 
 def _ended_s(item: RunStatus) -> float:
     """Return when a run ended, or last gave a sign of life, in seconds since the epoch."""
-    attempt = last_attempt(item.folder)
-    if attempt is None:
-        return item.run.created_s + (item.status.elapsed_s or 0)
-    if attempt.exit is not None:
-        return attempt.exit.ended_s
-    return max(attempt.alive_s, attempt.started_s + (item.status.elapsed_s or 0))
+    return last_sign_s(item.run, item.folder, item.status)

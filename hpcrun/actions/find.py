@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcrun.errors import NotFoundError, UsageError, nearest
+from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
+from hpcrun.runs.names import JOB_ID, RUN_ID
+from hpcrun.runs.names import run_name as run_name
 from hpcrun.runs.record import Run
-from hpcrun.runs.store import DamagedRunError, RunStore
+from hpcrun.runs.store import RunStore
 
 LAST = "last"
-_RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}")
-_JOB_ID = re.compile(r"L?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +20,6 @@ class Found:
 
     run: Run
     note: str | None = None
-
-
-def run_name(run_id: str) -> str:
-    """Return the name in a run id."""
-    match = _RUN_ID.fullmatch(run_id)
-    return match["name"] if match else run_id
 
 
 def find_run(word: str, store: RunStore) -> Found:
@@ -43,13 +36,13 @@ def find_run(word: str, store: RunStore) -> Found:
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit makes one")
     if word == LAST:
-        ids = [run_id for run_id in ids if _RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
+        ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
         second = ids[-1][:15]  # YYYYMMDD-HHMMSS: ids tell time in seconds, records more exactly
         newest = [store.load(run_id) for run_id in ids if run_id.startswith(second)]
         return Found(max(newest, key=lambda run: run.created_s))
     if word in ids:
         return Found(store.load(word))
-    found = _by_job_id(word, ids, store) if _JOB_ID.fullmatch(word) else None
+    found = _by_job_id(word, ids, store) if JOB_ID.fullmatch(word) else None
     if found:
         return found
     run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
@@ -85,16 +78,28 @@ def choose_id(word: str, ids: Sequence[str], nouns: tuple[str, str], listing: st
     raise NotFoundError(f"there is no {noun} {word!r}", hint=f"did you mean {close!r}?" if close else listing)
 
 
-def _by_job_id(word: str, ids: list[str], store: RunStore) -> Found | None:
-    found = []
-    for run_id in reversed(ids):
-        try:
-            run = store.load(run_id)
-        except DamagedRunError:
-            continue
-        if run.job_id == word:
-            found.append(run)
+def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> Found | None:
+    """Find the run of a job: first where the index says, and in the runs that it does not know, then in all."""
+    noted = store.noted_jobs()
+    likely = {run_id for run_id in ids if run_id not in noted or word in noted[run_id]}
+    found = _with_job(word, likely, store, noted) or _with_job(word, set(ids) - likely, store, noted)
+    found.sort(key=lambda run: run.run_id, reverse=True)
     if len(found) > 1:
         lines = "\n".join(f"  {run.run_id} ({run.cluster or run.host})" for run in found)
         raise UsageError(f"job id {word} belongs to {len(found)} runs:\n{lines}", hint="name the run by its id")
     return Found(found[0]) if found else None
+
+
+def _with_job(word: str, ids: Collection[str], store: RunStore, noted: Mapping[str, frozenset[str]]) -> list[Run]:
+    """Return the runs whose own record has a job id, and note in the index what was read."""
+    found = []
+    for run_id in ids:
+        try:
+            run = store.load(run_id)
+        except HpcrunError:  # damaged, or no run at all
+            continue
+        if run.job_id not in noted.get(run_id, ()):
+            store.note_job(run)
+        if run.job_id == word:
+            found.append(run)
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -147,25 +146,18 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
         ProfileError: the editor failed or left no file, or mistakes were left in it; the file is as it was.
     """
     copy = _open_copy(name, place, commented=True)
-    folder = Path(tempfile.mkdtemp(prefix="hpcrun-edit-"))
-    draft = folder / copy.path.name
-    keep = False
-    try:
+    with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:
+        draft = Path(folder) / copy.path.name
         with saving(draft):
             draft.write_bytes(copy.text.encode())
         text = _edited(draft, copy, place, run_editor, again)
-        keep = True  # from here on it is right, and work that should not be lost
         changed = text != copy.text
         if changed:
-            _save_edited(text, copy, place)
-        keep = False
-    except ProfileError as error:
-        if keep:
-            raise ProfileError(error.message, hint=f"your text is kept in {draft}") from None
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                _save_edited(text, copy, place)
+            except ProfileError as error:  # it is right, and work that should not be lost
+                kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
+                raise ProfileError(error.message, hint=f"your text is kept in {kept}") from None
     return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
 
 

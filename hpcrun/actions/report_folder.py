@@ -77,4 +77,5 @@ def _others(folder: Path) -> list[str]:
         own = {MARK, *(folder / MARK).read_text("utf-8").splitlines()}
     except (OSError, UnicodeDecodeError):
         own = set()
-    return sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
+    # a report has no folders: one that its list names is somebody's all the same
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in own or entry.is_dir())

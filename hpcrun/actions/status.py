@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hpcrun.actions.damaged import damage_words
 from hpcrun.actions.judge import judge, with_attempts
+from hpcrun.actions.lost import is_lost, keep_since
 from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, known_elements, open_sweep
 from hpcrun.actions.waits import Wait, never_started, waits_of
 from hpcrun.errors import HpcrunError, SchedulerError
@@ -38,6 +39,8 @@ class RunStatus:
         element: which one of a sweep this row of a table is for; None for a run as a whole.
         about: what tells this row from others of its run, such as an element's parameters.
         waits: the runs it waits for; of a run that never started those for whose sake it did not.
+        elsewhere: it belongs to another cluster or host, which cannot be asked from here.
+        lost: nobody knows its end, and it has given no sign of life for a day.
     """
 
     run: Run
@@ -48,6 +51,8 @@ class RunStatus:
     element: int | None = None
     about: str = ""
     waits: tuple[Wait, ...] = ()
+    elsewhere: bool = False
+    lost: bool = False
 
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
@@ -76,6 +81,17 @@ class StatusResult:
     runs: tuple[RunStatus, ...]
     away: SchedulerError | None = None
     damaged: tuple[str, ...] = ()
+
+
+def is_in(item: RunStatus, states: Collection[str]) -> bool:
+    """Whether a run is in one of these states. A lost one counts as UNKNOWN, whatever it was when last heard of."""
+    return item.status.state in states or (item.lost and state.UNKNOWN in states)
+
+
+def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
+    """Return the result without the runs that are lost, and how many those are."""
+    kept = tuple(item for item in result.runs if not item.lost)
+    return replace(result, runs=kept), len(result.runs) - len(kept)
 
 
 Schedulers = Callable[[str], Scheduler]
@@ -152,7 +168,8 @@ def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> Stat
                            now_s=now_s)  # fmt: skip
             status = with_attempts(status, newest)
         assert status is not None
-        items.append(RunStatus(run, folder, status, stale=not status.final))
+        lost = is_lost(run, folder, status, elsewhere=False, now_s=now_s)
+        items.append(RunStatus(run, folder, status, stale=not status.final, lost=lost))
     return StatusResult(tuple(items), damaged=tuple(damaged))
 
 
@@ -193,8 +210,11 @@ def _ask(
             over = _is_final(last)
             if over:
                 store.leave_active(run.run_id)
-            known = known_elements(run, folder)
-            statuses[run.run_id] = RunStatus(run, folder, last or _elsewhere(run), stale=not over, elements=known)
+            known, status = known_elements(run, folder), last or _elsewhere(run)
+            lost = is_lost(run, folder, status, elsewhere=not over, now_s=now_s)
+            statuses[run.run_id] = RunStatus(
+                run, folder, status, stale=not over, elements=known, elsewhere=not over, lost=lost
+            )
             continue
         elements: tuple[ElementStatus, ...] = ()
         if sweep := sweeps.get(run.run_id):
@@ -203,11 +223,12 @@ def _ask(
         else:
             run = _adopt(run, answers.get(folder) if answers else None, folder, store)
             status = _judge(run, folder, answers, last, sending.get(run.run_id), now_s)
-        status = _with_refusal(status, folder)
+        status = keep_since(_with_refusal(status, folder), last)
         if answers is not None and not _says_the_same(status, last):
             store.save_status(run.run_id, status)
         stale = not status.final and (answers is None or (status.missed_s is not None and status.asked_s < now_s))
-        statuses[run.run_id] = RunStatus(run, folder, status, stale, elements)
+        lost = is_lost(run, folder, status, elsewhere=False, now_s=now_s)
+        statuses[run.run_id] = RunStatus(run, folder, status, stale, elements, lost=lost)
     return statuses, error
 
 

@@ -140,6 +140,8 @@ def fold(statuses: Iterable[LastStatus], run: Run, now_s: float) -> LastStatus:
     final = all(status.final for status in listed)
     if final:
         word = next((worst for worst in _WORST if worst in words), words[0])
+    elif all(status.final or status.state == state.UNKNOWN for status in listed):
+        word = state.UNKNOWN
     elif state.RUNNING in words or any(status.final for status in listed):
         word = state.RUNNING  # where some are over and others wait it is under way
     else:

@@ -54,7 +54,7 @@ def clean(
     It shows what would go and how much that is, then asks; without a terminal it removes nothing unless --yes is given.
     """
     from hpcrun.actions.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
-    from hpcrun.views.clean import clean_json, clean_summary, clean_table, staying_lines
+    from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines
 
     if keep is not None and keep < 0:
         raise UsageError(f"--keep {keep}: a number of runs, 0 or more")
@@ -63,15 +63,18 @@ def clean(
     if age_s is None and not (runs or wanted or keep is not None):
         age_s = DEFAULT_AGE_S
     context = make_context()
+    context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
     now_s = context.now_s()
     plan = plan_clean(_statuses(context, runs or [], now_s), choice, store=context.store, now_s=now_s)
     if not as_json:
         tell(staying_lines(plan))
-        if not plan.going:
+        if not (plan.going or plan.going_leftovers):
             tell([f"nothing to remove in {context.store.root}"])
             return
-        show_rich(clean_table(plan, now_s))
+        if plan.going:
+            show_rich(clean_table(plan, now_s))
+        show(leftover_lines(plan, now_s))
     question = f"Remove {clean_summary(plan)}?"
     agreed = yes or (not as_json and can_ask() and confirm(question))
     gone, errors = remove_runs(plan, context.store, now_s=now_s) if agreed else ([], [])

@@ -69,7 +69,7 @@ def status(
 ) -> None:
     """Show the newest runs and every run that is not over, newest last."""
     wanted = check_states(states or [])
-    shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch)
+    shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:
         raise UsageError(f"--interval {interval}: the controller is asked at most every {MIN_INTERVAL_S} s")
     context = make_context()
@@ -91,16 +91,21 @@ def status(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How the result is to look."""
+    """How the result is to look.
+
+    Attributes:
+        folds: lost runs are one line, where none is named: for people who do not ask for all.
+    """
 
     columns: tuple[str, ...]
     csv: bool
     json: bool
     verbose: bool
     watch: bool
+    folds: bool
 
 
-def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, watch: bool) -> _Shape:
+def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, watch: bool, everything: bool) -> _Shape:
     """Return how the result is to look.
 
     Raises:
@@ -112,7 +117,8 @@ def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, wa
         raise UsageError(f"--watch and {'--json' if as_json else '--csv'} exclude each other")
     if as_json and (as_csv or columns):
         raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} exclude each other")
-    return _Shape(check_columns(columns), as_csv, as_json, verbose, watch)
+    folds = not (everything or as_csv or as_json)
+    return _Shape(check_columns(columns), as_csv, as_json, verbose, watch, folds)
 
 
 def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, shape: _Shape) -> None:
@@ -162,12 +168,9 @@ def _show_result(
     known_only: bool,
 ) -> None:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
-    from dataclasses import replace
+    from hpcrun.views.status import closer_rows, lost_line, status_csv, status_json, status_table, with_element_rows
 
-    from hpcrun.views.status import closer_rows, status_csv, status_json, status_table, with_element_rows
-
-    if wanted:
-        result = replace(result, runs=tuple(item for item in result.runs if item.status.state in wanted))
+    result, lost = _shown(result, wanted, folds=shape.folds and not named)
     closer = closer_rows(result, named)
     insight = None
     if shape.verbose and not shape.csv:
@@ -189,9 +192,22 @@ def _show_result(
 
             for item in closer:
                 show(["", *detail_lines(item, width(), insight_rows(item, insight, now_s))])
-    else:
+    elif not lost:
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
+    if lost:
+        show([lost_line(lost)])
     tell(f"hpcrun: {message}" for message in result.damaged)
+
+
+def _shown(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
+    """Return the runs to show, and how many lost ones are left out."""
+    from dataclasses import replace
+
+    from hpcrun.actions.status import is_in, without_lost
+
+    if wanted:
+        return replace(result, runs=tuple(item for item in result.runs if is_in(item, wanted))), 0
+    return without_lost(result) if folds else (result, 0)
 
 
 def _rules(context: Context) -> tuple[Rule, ...]:

@@ -8,6 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcrun.runs.rights import other_use
+
 _MOUNTS = Path("/proc/mounts")
 
 
@@ -31,6 +33,7 @@ class Place:
         mode: permission bits of the folder.
         owner: uid of its owner.
         free_bytes, free_files: what is left for an ordinary user; files None where the file system does not count.
+        other_use: what else the folder is, for which runs are not kept in it; None where it is for runs alone.
     """
 
     tested: Path
@@ -41,6 +44,7 @@ class Place:
     mount: Mount | None
     free_bytes: int
     free_files: int | None
+    other_use: str | None = None
 
 
 def look_at_place(root: Path) -> Place:
@@ -58,6 +62,7 @@ def look_at_place(root: Path) -> Place:
         mount_of(tested),
         space.f_bavail * space.f_frsize,
         space.f_favail if space.f_files else None,
+        other_use(root),
     )
 
 
@@ -67,6 +72,15 @@ def mount_of(path: Path) -> Mount | None:
         return find_mount(path, parse_mounts(_MOUNTS.read_text("utf-8", errors="replace")))
     except OSError:  # no Linux
         return None
+
+
+def mounts_in(folder: Path) -> list[str]:
+    """Return where file systems are mounted at or below a folder; none where this machine does not say."""
+    try:
+        mounts = parse_mounts(_MOUNTS.read_text("utf-8", errors="surrogateescape"))
+    except OSError:  # no Linux
+        return []
+    return [mount.point for mount in mounts if Path(mount.point).is_relative_to(folder)]
 
 
 def _write_error(folder: Path) -> OSError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import stat
 from contextlib import suppress
@@ -41,6 +42,73 @@ def check_private(root: Path) -> None:
     with suppress(OSError):
         if danger := danger_in(root):
             raise UnsafeFolderError(f"the runs folder is not used: {danger}", hint=private_hint(root))
+
+
+def check_dedicated(root: Path) -> None:
+    """Refuse to keep runs in a folder that is something else besides.
+
+    Raises:
+        UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
+    """
+    if use := other_use(root):
+        own = shlex.quote(str(root / "hpcrun-runs"))
+        raise UnsafeFolderError(
+            f"runs are not kept in {root}: it is {use}",
+            hint=f"name a folder for runs alone: HPCRUN_RUNS={own}, or runs: in config.yaml",
+        )
+
+
+def other_use(root: Path) -> str | None:
+    """Say what else a runs folder is, None where it is for runs alone or not there yet."""
+    if link := foreign_link(root):
+        return link
+    real = Path(os.path.realpath(root))
+    try:
+        found = real.stat()
+    except OSError:
+        return None
+    if os.path.ismount(real):
+        return "the top of a file system"
+    for home in _homes(found.st_uid):
+        with suppress(OSError):
+            if os.path.samestat(home.stat(), found):
+                return "a home folder"
+    return "a repository" if _is_repository(real) else None
+
+
+def _homes(owner: int) -> list[Path]:
+    """Return the home folders of this user and of an owner. Others' need no look: their folders are not used."""
+    homes = []
+    with suppress(RuntimeError):
+        homes.append(Path.home())
+    for uid in {os.geteuid(), owner}:
+        with suppress(KeyError):
+            homes.append(Path(pwd.getpwuid(uid).pw_dir))
+    return homes
+
+
+def _is_repository(folder: Path) -> bool:
+    if any(os.path.lexists(folder / name) for name in (".git", ".hg", ".svn", ".jj")):
+        return True
+    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))  # a bare one of git
+
+
+def foreign_link(path: Path) -> str | None:
+    """Say where a path leads through another user's link, None where it does not.
+
+    Links on the way may be of the owner of the folder that they lie in, as those that a site makes: the rule of the
+    kernel's protected_symlinks, proc_sys_fs(5), here for every folder.
+    """
+    trusted = (os.geteuid(), 0)
+    whole = Path(os.path.abspath(path))
+    for step in (*reversed(whole.parents), whole):
+        with suppress(OSError):
+            found = step.lstat()
+            if not stat.S_ISLNK(found.st_mode) or found.st_uid in trusted:
+                continue
+            if step == whole or found.st_uid != step.parent.stat().st_uid:
+                return f"reached through {step}, a link of another user (uid {found.st_uid})"
+    return None
 
 
 def check_parent(parent: Path) -> None:

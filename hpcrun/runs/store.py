@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
+from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
+from hpcrun.runs.names import (
+    ACTIVE,
+    JOBS,
+    RUN_ID,
+    STUDIES,
+    aside_run_id,
+    making_name,
+    parse_job_entry,
+    removing_name,
+)
 from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, salvage, status_from_json, status_to_json
-from hpcrun.runs.rights import ELSEWHERE, check_parent, check_private, danger_in, private_hint
+from hpcrun.runs.removal import MARKER, NotRemovedError, holds_record, remove_tree, why_not_ours
+from hpcrun.runs.rights import ELSEWHERE, check_dedicated, check_parent, check_private, danger_in, private_hint
 
-ACTIVE = "active"
-STUDIES = "studies"
 SCRIPT = "script.sh"
 BATCH_LOG = "batch.log"
 SBATCH_ERR = "sbatch.err"
@@ -44,6 +53,21 @@ class RunExistsError(PlanError):
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """A folder with a name as hpcrun gives it to a run that is made or deleted, which a killed process left.
+
+    Attributes:
+        changed_s: when something in it was last added or removed, in seconds since the epoch.
+        kept: why it is not deleted all the same, None where it is.
+    """
+
+    path: Path
+    run_id: str
+    changed_s: float
+    kept: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunStore:
     """The runs below one folder."""
 
@@ -60,11 +84,11 @@ class RunStore:
             UnsafeFolderError: another user could have changed them.
         """
         check_private(self.root)
-        return [name for name in _names(self.root) if name not in (ACTIVE, STUDIES) and not name.startswith(".")]
+        return [name for name in _names(self.root) if name not in (ACTIVE, STUDIES, JOBS) and not name.startswith(".")]
 
     def active_ids(self) -> list[str]:
         """Return the ids of the runs that are not over, oldest first."""
-        return _names(self.root / ACTIVE)
+        return [name for name in _names(self.root / ACTIVE) if RUN_ID.fullmatch(name)]
 
     def create(
         self,
@@ -87,8 +111,9 @@ class RunStore:
             PlanError: the runs folder cannot be written to.
         """
         parent = elsewhere or self.root
-        folder, aside = parent / run.run_id, parent / f".{run.run_id}"
+        folder, aside = parent / run.run_id, parent / making_name(run.run_id)
         link, marker = self.folder(run.run_id), self.root / ACTIVE / run.run_id
+        check_dedicated(self.root)
         with writing(parent), ExitStack() as undo:
             for needed in (self.root, parent, marker.parent):  # each by itself: mkdir makes parents by the umask
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,8 +126,11 @@ class RunStore:
             undo.callback(marker.unlink, missing_ok=True)
             if link.is_symlink() or link.exists():
                 raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again")
+            if elsewhere is not None:
+                _note_place(marker, parent)
             aside.mkdir(mode=0o700)
-            undo.callback(shutil.rmtree, aside, ignore_errors=True)
+            undo.callback(_remove_quietly, aside)
+            (aside / MARKER).touch(exist_ok=False)
             _write(aside / "run.json", run_to_json(run))
             _write(aside / SCRIPT, script)
             for name, text in (files or {}).items():
@@ -112,9 +140,12 @@ class RunStore:
                 fill(aside)
             aside.rename(folder)
             if elsewhere is not None:
-                undo.callback(shutil.rmtree, folder, ignore_errors=True)
+                undo.callback(_remove_quietly, aside)
+                undo.callback(folder.rename, aside)
                 link.symlink_to(folder)  # last: a link to nothing would be a run that cannot be read
             undo.pop_all()  # it is made: nothing is undone any more
+        with suppress(OSError):
+            (folder / MARKER).unlink()
         return folder
 
     def load(self, run_id: str) -> Run:
@@ -139,53 +170,98 @@ class RunStore:
             raise _damaged(run_id, path, error) from None
 
     def save(self, run: Run) -> None:
-        """Replace a run's record."""
+        """Replace a run's record, and note its job id in the index."""
         with writing(self.root):
             replace_file(self.folder(run.run_id) / "run.json", run_to_json(run))
+        self.note_job(run)
+
+    def note_job(self, run: Run) -> None:
+        """Note a run's job id in the index, so that it is found without reading other runs."""
+        if run.job_id is not None:
+            note_job(self.root, run.job_id, run.run_id)
+
+    def noted_jobs(self) -> Mapping[str, frozenset[str]]:
+        """Return run id → job ids of the index. It may lack runs and be wrong: compare a run's record."""
+        return noted_jobs(self.root)
 
     def is_own_folder(self, run_id: str) -> bool:
-        """Whether a run's folder holds this run and no other: a link may lead anywhere."""
-        folder = self.folder(run_id)
-        if not folder.is_symlink():
-            return True
-        real = folder.resolve()
-        try:
-            return real.name == run_id and run_from_json((real / "run.json").read_text("utf-8")).run_id == run_id
-        except (OSError, ValueError):
-            return False
+        """Whether a run's folder is this user's and holds this run and no other: a link may lead anywhere."""
+        real = self.folder(run_id).resolve()
+        return real.name == run_id and holds_record(real, run_id)
 
     def delete(self, run_id: str) -> None:
-        """Remove a run. Killed meanwhile, it leaves a run or none, and at most a hidden folder.
+        """Remove a run; one that is gone is no error. Killed meanwhile, it leaves a run or none, and a hidden folder.
 
         Raises:
-            PlanError: its folder cannot be written to.
+            PlanError: its folder cannot be written to, is not this run's, or a part of it remains.
         """
-        folder = self.folder(run_id)
+        folder, marker = self.folder(run_id), self.root / ACTIVE / run_id
         real = folder.resolve()
-        aside = real.with_name(f".{run_id}.gone")
+        aside = real.with_name(removing_name(run_id))
+        if real.exists() and not self.is_own_folder(run_id):
+            raise NotRemovedError(f"{folder} was not removed: it is not the folder of run {run_id} alone")
         with writing(real.parent):
-            if folder.is_symlink():  # first: a link to nothing would be a run that cannot be read
-                folder.unlink()
+            if folder.is_symlink():
+                with suppress(OSError):  # on a full disk it is deleted all the same
+                    _write(
+                        marker, os.fsencode(real.parent) + b"\n"
+                    )  # where the rest lies, should this process be killed
+                folder.unlink()  # first: a link to nothing would be a run that cannot be read
             with suppress(FileNotFoundError):
                 real.rename(aside)
-            (self.root / ACTIVE / run_id).unlink(missing_ok=True)
-        shutil.rmtree(aside, ignore_errors=True)
+        forget_jobs(self.root, run_id)
+        remove_tree(aside)
+        with writing(self.root):
+            marker.unlink(missing_ok=True)
 
-    def remove_leftovers(self, before_s: float) -> None:
-        """Remove what processes left that were killed while they made or removed a run, before a time.
+    def check_dedicated(self) -> None:
+        """Refuse to write to, or clean, a runs folder that is something else besides.
+
+        Raises:
+            UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
+        """
+        check_dedicated(self.root)
+
+    def leftovers(self, before_s: float) -> list[Leftover]:
+        """Return what processes left that were killed while they made or deleted a run, before a time.
 
         Args:
             before_s: seconds since the epoch; what is younger may still be wanted.
         """
-        for entry in (self.root / name for name in _names(self.root) if name.startswith(".")):
-            with suppress(OSError):
-                if stat.S_ISDIR(entry.lstat().st_mode) and entry.lstat().st_mtime < before_s:
-                    shutil.rmtree(entry)
         runs = set(self.run_ids())
-        for marker in (self.root / ACTIVE / run_id for run_id in self.active_ids() if run_id not in runs):
+        paths = {self.root / name for name in _names(self.root)}
+        for marker in self._lone_markers(runs):
+            paths |= set(_noted_asides(marker))
+        found = []
+        for path in sorted(paths):
+            run_id = aside_run_id(path.name)
             with suppress(OSError):
-                if marker.lstat().st_mtime < before_s:
-                    marker.unlink()
+                if run_id and (changed_s := path.lstat().st_mtime) < before_s:
+                    found.append(Leftover(path, run_id, changed_s, why_not_ours(path)))
+        return found
+
+    def remove_leftovers(self, leftovers: Sequence[Leftover], before_s: float) -> list[HpcrunError]:
+        """Remove leftovers, and the markers and index entries before a time whose runs are gone; returns failures."""
+        errors: list[HpcrunError] = []
+        for leftover in leftovers:
+            try:
+                remove_tree(leftover.path)
+            except NotRemovedError as error:
+                errors.append(error)
+        runs = set(self.run_ids())
+        stale = [path for path in self._lone_markers(runs) if not any(map(os.path.lexists, _noted_asides(path)))]
+        for name in _names(self.root / JOBS):
+            if (entry := parse_job_entry(name)) and entry[1] not in runs:
+                stale.append(self.root / JOBS / name)
+        for path in stale:
+            with suppress(OSError):
+                if path.lstat().st_mtime < before_s:
+                    path.unlink()
+        return errors
+
+    def _lone_markers(self, runs: Collection[str]) -> list[Path]:
+        """Return the markers without their run."""
+        return [self.root / ACTIVE / name for name in self.active_ids() if name not in runs]
 
     def last_status(self, run_id: str) -> LastStatus | None:
         """Return what was last known of a run, None where nothing was or it cannot be read."""
@@ -208,6 +284,34 @@ class RunStore:
         """Take a run that is over off the active ones."""
         with suppress(OSError):
             (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+
+
+_LONGEST_PATH = 4096  # PATH_MAX
+
+
+def _note_place(marker: Path, parent: Path) -> None:
+    """Note in its marker where a run lies that is made or deleted elsewhere, so that clean finds what is left of it."""
+    _write(marker, os.fsencode(parent) + b"\n")
+
+
+def _noted_asides(marker: Path) -> list[Path]:
+    """Return where a run's folder may lie that is made or deleted elsewhere; none where its marker names no place."""
+    try:  # a link is not followed, nor a FIFO waited for
+        descriptor = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            text = file.read(_LONGEST_PATH + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return []
+    parent = Path(os.fsdecode(text.removesuffix(b"\n")))
+    if b"\0" in text or not parent.is_absolute():
+        return []
+    return [parent / making_name(marker.name), parent / removing_name(marker.name)]
+
+
+def _remove_quietly(aside: Path) -> None:
+    """Remove a half-made run after a failure, which is what is said; clean finds what is left."""
+    with suppress(NotRemovedError):
+        remove_tree(aside)
 
 
 def _damaged(run_id: str, path: Path, error: OSError | ValueError) -> DamagedRunError:

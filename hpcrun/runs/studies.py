@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.runs.rights import check_private
-from hpcrun.runs.store import STUDIES, replace_file, writing
+from hpcrun.runs.names import STUDIES
+from hpcrun.runs.rights import check_dedicated, check_private
+from hpcrun.runs.store import replace_file, writing
 
 SCHEMA = 1
 RECORD, CACHE, LOCK = "study.json", "points.json", "lock"
@@ -154,9 +155,10 @@ class StudyStore:
         """Write a study's record, whole: a process that is killed leaves the old one or the new one.
 
         Raises:
-            PlanError: the runs folder cannot be written to.
+            PlanError: the runs folder cannot be written to, or is not for runs alone.
         """
         folder = self.folder(study.study_id)
+        check_dedicated(self.runs)
         with writing(self.runs):
             for needed in (self.runs, folder.parent, folder):  # each by itself: mkdir makes parents by the umask
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.clean import Candidate, CleanPlan
+from hpcrun.actions.clean import Candidate, CleanLeftover, CleanPlan
 from hpcrun.views.text import age_text, count, one_line
 
 if TYPE_CHECKING:
@@ -35,8 +35,20 @@ def clean_table(plan: CleanPlan, now_s: float) -> Table:
 
 def clean_summary(plan: CleanPlan) -> str:
     """Return what would go in one line."""
-    text = f"{count(len(plan.going), 'run')}, {bytes_text(plan.total)}"
+    parts = [count(len(plan.going), "run")] if plan.going else []
+    if plan.going_leftovers:
+        parts.append(count(len(plan.going_leftovers), "leftover folder"))
+    text = f"{' and '.join(parts)}, {bytes_text(plan.total)}"
     return f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints" if plan.checkpoints else text
+
+
+def leftover_lines(plan: CleanPlan, now_s: float) -> list[str]:
+    """Return the folders that would go besides runs: an hpcrun left them that was killed in the middle."""
+    return [
+        f"leftover   {one_line(str(item.leftover.path))}: an hpcrun was interrupted while it made or removed this run, "
+        f"{age_text(max(0.0, now_s - item.leftover.changed_s))}, {bytes_text(item.total)}"
+        for item in plan.going_leftovers
+    ]
 
 
 def staying_lines(plan: CleanPlan) -> list[str]:
@@ -50,6 +62,9 @@ def staying_lines(plan: CleanPlan) -> list[str]:
         held = bytes_text(sum(candidate.size.checkpoints for candidate in with_checkpoints))
         which = count(len(with_checkpoints), "run")
         lines.append(f"kept       {which} with checkpoints ({held}): --checkpoints removes them too")
+    for item in plan.leftovers:
+        if item.leftover.kept is not None:
+            lines.append(f"kept       {one_line(str(item.leftover.path))}: {item.leftover.kept}; look into it yourself")
     return lines
 
 
@@ -62,6 +77,22 @@ def clean_json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
         "checkpoint_bytes": plan.checkpoints,
         "runs": [_candidate_json(candidate) for candidate in plan.going],
         "kept": [{**_candidate_json(candidate), "why": candidate.kept} for candidate in plan.staying],
+        "leftovers": [_leftover_json(item) for item in plan.going_leftovers],
+        "kept_leftovers": [
+            {**_leftover_json(item), "why": item.leftover.kept}
+            for item in plan.leftovers
+            if item.leftover.kept is not None
+        ],
+    }
+
+
+def _leftover_json(item: CleanLeftover) -> dict[str, Any]:
+    leftover = item.leftover
+    return {
+        "run_id": leftover.run_id,
+        "folder": str(leftover.path),
+        "changed_s": leftover.changed_s,
+        "bytes": item.total,
     }
 
 

@@ -15,7 +15,7 @@ from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.columns import FIELDS, TABLE, csv_text, fitting
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
-from hpcrun.views.text import age_text, clock_text, one_line
+from hpcrun.views.text import age_text, clock_text, count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -89,6 +89,12 @@ def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
             row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False
         )
         row["why"] = "\n".join(lines)
+
+
+def lost_line(number: int) -> str:
+    """Return what stands for the runs that are lost: how many, and the command that lists them."""
+    runs = count(number, "run")
+    return f"{runs} without a sign of life for over a day, end unknown: hpcrun status --state unknown"
 
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
@@ -211,6 +217,7 @@ def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
         **{name: getattr(run, name) for name in kept},
         "folder": str(item.folder),
         "stale": item.stale,
+        "lost": item.lost,
         **asdict(item.status),
         **lineage_json(item),
         **more,

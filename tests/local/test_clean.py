@@ -161,13 +161,77 @@ def test_what_clean_cannot_read(args: list[str], says: str, hpcrun: Hpcrun) -> N
     assert names(hpcrun) == {"old"}
 
 
-def test_what_killed_processes_left_goes_too(hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "old", "true")
-    for name, age_d in ((".20260101-000000-x-0000", 2), (".20260101-000000-y-0000", 0)):
-        (hpcrun.runs / name).mkdir()
-        os.utime(hpcrun.runs / name, (time.time() - age_d * DAY,) * 2)
-    hpcrun("clean", "--yes", "old", check=True)
-    assert sorted(path.name for path in hpcrun.runs.iterdir()) == [".20260101-000000-y-0000", "active"]
+def age(path: Path, age_d: float) -> None:
+    os.utime(path, (time.time() - age_d * DAY,) * 2)
+
+
+def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
+    submit(hpcrun, "young", "true")
+    old, new, odd = (hpcrun.runs / f".20260101-000000-{name}-0000" for name in ("old", "new", "odd"))
+    for path, mark in ((old, ".made-by-hpcrun"), (new, ".made-by-hpcrun"), (odd, "thesis.tex")):
+        path.mkdir()
+        (path / mark).touch()
+    for path, age_d in ((old, 2.0), (odd, 2.0), (new, 0.5)):
+        age(path, age_d)
+    shown = hpcrun("clean", check=True)
+    assert f"leftover   {old}" in shown.stdout
+    assert "nothing was removed: 1 leftover folder" in shown.stderr
+    assert f"kept       {odd}: nothing in it shows that hpcrun made it" in shown.stderr
+    document = json.loads(hpcrun("clean", "--json", check=True).stdout)
+    assert [item["folder"] for item in document["leftovers"]] == [str(old)]
+    assert [item["folder"] for item in document["kept_leftovers"]] == [str(odd)]
+    assert {path.name for path in (old, new, odd)} <= {path.name for path in hpcrun.runs.iterdir()}
+    assert "removed    1 leftover folder" in hpcrun("clean", "--yes", check=True).stdout
+    assert (old.exists(), new.exists(), odd.exists()) == (False, True, True)
+
+
+OTHERS = (".ssh/id_ed25519", ".config/x/y", ".venv/bin/python", ".cache/z", "active/notes.txt", "studies/thesis.tex",
+          "jobs/4711.txt", ".20250101-000000-thesis-0000/thesis.tex", "src/train.py")  # fmt: skip
+
+
+def a_project(folder: Path) -> Path:
+    """A folder with what people keep in theirs, all of it old."""
+    for name in OTHERS:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    for path in sorted(folder.rglob("*"), reverse=True):
+        age(path, 400)
+    return folder
+
+
+def what_is_left(folder: Path) -> list[str]:
+    return [name for name in OTHERS if (folder / name).exists()]
+
+
+def test_clean_removes_nothing_that_hpcrun_did_not_make(hpcrun: Hpcrun) -> None:
+    project = a_project(hpcrun.folder / "project")
+    env = {"HPCRUN_RUNS": str(project)}
+    hpcrun(*JOB, "--wait", "true", env=env, check=True)
+    for args in (["--yes", "--json"], ["--yes"], ["--yes", "--keep", "0"], ["--yes", "--older-than", "1m"]):
+        hpcrun("clean", *args, env=env, check=True)
+    assert what_is_left(project) == list(OTHERS)
+    assert not list(project.glob("2*"))
+
+
+def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(hpcrun: Hpcrun) -> None:
+    project = a_project(hpcrun.folder / "project")
+    (project / ".hpcrun").mkdir()
+    (project / ".hpcrun" / "config.yaml").write_text("runs: ..\n")
+    env = {"HPCRUN_RUNS": None}
+    hpcrun(*JOB, "--wait", "-J", "early", "true", env=env, cwd=project, check=True)
+    (project / ".git").mkdir()
+    for args in (["clean", "--yes"], ["clean", "--yes", "--json"], ["clean", "early"], [*JOB, "true"]):
+        done = hpcrun(*args, env=env, cwd=project)
+        assert done.returncode == 4
+        assert f"runs are not kept in {project}" in done.stdout + done.stderr
+        assert "a repository" in done.stdout + done.stderr
+        assert "HPCRUN_RUNS=" in done.stdout + done.stderr
+    for args in (["status"], ["logs", "early"], ["explain", "early"]):
+        assert hpcrun(*args, env=env, cwd=project).returncode == 0
+    assert what_is_left(project) == list(OTHERS)
+    home = hpcrun(*JOB, "true", env={"HPCRUN_RUNS": "~"})
+    assert (home.returncode, "it is a home folder" in home.stderr) == (4, True)
 
 
 def test_json_says_what_went(hpcrun: Hpcrun) -> None:

@@ -100,7 +100,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(hpcrun: Hpcrun, full_disk: Path) -> None:
-    done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": str(full_disk)})
+    done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": str(full_disk / "runs")})
     checks = checks_of(done)
     assert done.returncode == 4
     assert red(checks) == ["writable", "space"]
@@ -220,3 +220,11 @@ def test_a_python_of_the_job_s_modules_is_not_looked_for_here(site: Site) -> Non
     checks = doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": "() { true; }", "VIRTUAL_ENV": None})
     assert red(checks) == []
     assert checks["python, torch"]["seen"].startswith("not checked: python3.99")
+
+
+def test_a_runs_folder_that_is_something_else_is_red(hpcrun: Hpcrun) -> None:
+    done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": "~"})
+    checks = checks_of(done)
+    assert (done.returncode, red(checks)) == (4, ["use"])
+    assert checks["use"]["seen"] == "it is a home folder: no run is made in it"
+    assert checks["use"]["fix"].endswith(f"HPCRUN_RUNS={hpcrun.home}/hpcrun-runs")

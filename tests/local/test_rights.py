@@ -80,13 +80,13 @@ def test_a_folder_where_anybody_could_swap_the_run_is_refused(hpcrun: Hpcrun, tm
     hpcrun(*JOB, "--output-dir", str(place), "--wait", "true", check=True)
 
 
-@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "x\ny"])
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "jobs", "x\ny"])
 def test_names_stay_in_the_runs_folder(name: str, hpcrun: Hpcrun, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     done = hpcrun(*JOB, "--wait", "-J", name, "true")
     assert done.returncode in (0, 2), done.stderr
     assert sorted(tmp_path.iterdir()) == before
-    assert all(path.name[0].isdigit() or path.name == "active" for path in hpcrun.runs.iterdir())
+    assert all(path.name[0].isdigit() or path.name in ("active", "jobs") for path in hpcrun.runs.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from pathlib import Path
 
 import pandas
@@ -105,3 +106,38 @@ def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
 
 def _has_line(hpcrun: Hpcrun) -> bool:
     return any("step 7" in path.read_text() for path in hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out"))
+
+
+def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) -> None:
+    hpcrun = two_runs
+    day = 86400
+    for name, heard_d in (("lost", 3.0), ("gone", 2.0), ("missing", 0.5)):
+        hpcrun(*PYTHON_JOB, "-J", name, "--wait", "true", check=True)
+        folder = next(hpcrun.runs.glob(f"*-{name}-*"))
+        attempt = folder / "elements/0/attempts/0"
+        for path in (attempt / "exit", folder / "supervisor.json"):
+            path.unlink()
+        heard_s = time.time() - heard_d * day
+        for path in (attempt / "start", folder / "status.json"):
+            record = json.loads(path.read_text(), strict=False)
+            known = {"state": "UNKNOWN", "asked_s": heard_s, "final": False}
+            path.write_text(json.dumps({**record, "started": heard_s} if path.name == "start" else known))
+        (attempt / "heartbeat").write_text(str(heard_s))
+        (hpcrun.runs / "active" / folder.name).touch()
+    shown = hpcrun("status", check=True).stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "good", "bad", "missing", "2"]
+    line = shown.splitlines()[-1]
+    assert line.startswith("2 runs without a sign of life for over a day")
+    command = line.partition("hpcrun ")[2].split()
+    assert [row.split()[0] for row in hpcrun(*command, check=True).stdout.splitlines()] == [
+        "NAME", "lost", "gone", "missing",
+    ]  # fmt: skip
+    everything = hpcrun("status", "--all", check=True).stdout
+    assert len(everything.splitlines()) == 6
+    assert "lost" in hpcrun("status", "lost", check=True).stdout
+    runs = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
+    assert [run["lost"] for run in runs] == [False, False, True, True, False]
+    assert len(list(csv.reader(hpcrun("status", "--csv", check=True).stdout.splitlines()))) == 6
+    assert "nobody knows whether it is over" in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
+    shown = hpcrun("status", check=True).stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "good", "bad", "missing"]

@@ -50,16 +50,18 @@ def test_refusals(cluster: Cluster, as_researcher: Hpcrun, args: list[str], code
 
 @pytest.fixture
 def full_disk(as_researcher: Hpcrun) -> Iterator[Path]:
-    """A file system of the researcher's own that is full to the last block."""
+    """A runs folder on a file system of the researcher's own that is full to the last block."""
     mount = as_researcher.folder / "full"
     mount.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
-    (mount / "active").mkdir()
-    shutil.chown(mount / "active", RESEARCHER)
+    runs = mount / "runs"
+    for path in (runs, runs / "active"):
+        path.mkdir(mode=0o700)
+        shutil.chown(path, RESEARCHER)
     with (mount / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(b"x" * 1024)
-    yield mount
+    yield runs
     subprocess.run(["umount", str(mount)], check=True)
 
 
@@ -68,7 +70,7 @@ def test_a_full_disk(cluster: Cluster, as_researcher: Hpcrun, full_disk: Path) -
     assert done.returncode == 4, done.stderr
     assert "No space left on device" in done.stderr
     assert "HPCRUN_RUNS" in done.stderr
-    assert sorted(path.name for path in full_disk.iterdir()) == ["active", "filler"]
+    assert sorted(path.name for path in full_disk.iterdir()) == ["active"]
     assert nothing_left(cluster, as_researcher)
 
 

@@ -32,6 +32,9 @@ def judge_runs(root: Path, place: Place, quota: Quota | None, *, uid: int, on_sl
         on_slurm: whether other machines must see it.
     """
     checks = [judge_write(root, place)]
+    if place.other_use is not None:
+        fix = f"a folder for runs alone: HPCRUN_RUNS={shlex.quote(str(root / 'hpcrun-runs'))}"
+        checks.append(Check(RUNS, "use", "red", f"it is {place.other_use}: no run is made in it", fix))
     if place.exists:
         checks.append(judge_mode(root, place, uid))
     if place.mount is not None:

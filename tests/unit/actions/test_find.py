@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,50 @@ def test_a_job_id_of_two_clusters_lists_both(store: RunStore) -> None:
         find_run("100", store)
     assert "(alpha)" in refused.value.message
     assert "(beta)" in refused.value.message
+
+
+def entries(store: RunStore) -> set[str]:
+    return {path.name for path in (store.root / "jobs").iterdir()}
+
+
+def test_a_job_id_that_was_looked_for_once_is_noted(store: RunStore) -> None:
+    assert store.noted_jobs() == {}
+    assert find_run("101", store).run.run_id == NEW
+    assert entries(store) == {f"100.{OLD}", f"101.{NEW}", f"102.{OTHER}"}
+    write(store.folder(OLD) / "run.json", "{")  # not read: it has another job id
+    assert find_run("101", store).run.run_id == NEW
+
+
+def test_an_entry_is_never_trusted(store: RunStore) -> None:
+    wrong = (f"101.{OLD}", f"999.{OLD}", f"100.{NEW}", "100.20260105-000000-gone-eeee", "100.", "100.../x",
+             f"100.{OLD}.more", f"..{OLD}", ".hidden", "100")  # fmt: skip
+    for name in wrong:
+        write(store.root / "jobs" / name.replace("/", "∕"), "")
+    (store.root / "jobs" / "102.20260106-000000-link-ffff").symlink_to("/etc/passwd")
+    os.mkfifo(store.root / "jobs" / f"102.{OLD}")
+    assert find_run("100", store).run.run_id == OLD
+    assert find_run("101", store).run.run_id == NEW
+    assert find_run("102", store).run.run_id == OTHER
+    with pytest.raises(NotFoundError):
+        find_run("999", store)
+
+
+def test_of_two_runs_with_a_job_id_both_are_found_when_one_alone_is_noted(store: RunStore) -> None:
+    store.note_job(store.load(OLD))
+    store.create(run("20260103-000000-far-dddd", job_id="100", cluster="beta"), "")
+    with pytest.raises(UsageError, match="job id 100 belongs to 2 runs"):
+        find_run("100", store)
+
+
+def test_a_runs_folder_that_cannot_be_written_to_is_searched_all_the_same(store: RunStore) -> None:
+    write(store.root / "jobs", "a file")
+    assert find_run("101", store).run.run_id == NEW
+
+
+def test_other_files_in_the_runs_folder_do_not_hide_a_job(store: RunStore) -> None:
+    (store.root / "notes").mkdir()
+    write(store.root / "README.md", "")
+    assert find_run("101", store).run.run_id == NEW
 
 
 @pytest.mark.parametrize(

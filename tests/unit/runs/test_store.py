@@ -6,6 +6,9 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +19,7 @@ import pytest
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore, replace_file
+from tests.harness import REPO
 from tests.unit.given import run, write
 
 OLD, NEW = "20260101-000000-a-0000", "20260102-000000-b-0000"
@@ -212,4 +216,98 @@ def test_programs_lie_where_the_script_looks_for_them(tmp_path: Path) -> None:
     folder = store.create(run(OLD), "", files={"preflight/node.py": "print(1)\n"})
     assert (folder / "preflight/node.py").read_text() == "print(1)\n"
     store.delete(OLD)
+    assert files(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hpcrun.runs.store import RunStore
+from tests.unit.given import run
+
+action, root, elsewhere, run_id, event, text = sys.argv[1:]
+
+def watch(name, args):
+    if name == event and any(text in str(arg) for arg in args):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(watch)
+store = RunStore(Path(root))
+if action == "create":
+    store.create(run(run_id), "", Path(elsewhere) if elsewhere else None)
+else:
+    store.delete(run_id)
+"""
+
+
+def killed(action: str, store: RunStore, before: str, elsewhere: Path | None = None) -> None:
+    """Make or delete a run in a process that is killed just before it does something: ``os.rename .2026`` is the name
+    of Python's audit event and a part of the path."""
+    argv = [sys.executable, "-c", KILLED, action, str(store.root), str(elsewhere or ""), OLD, *before.split()]
+    done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=30)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("before", ["open .made-by-hpcrun", "open run.json", "open script.sh", "os.rename ."])
+def test_what_a_killed_process_leaves_of_a_new_run_can_be_recognised(
+    before: str, elsewhere: bool, tmp_path: Path
+) -> None:
+    store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch"
+    killed("create", store, before, scratch if elsewhere else None)
+    parent = scratch if elsewhere else store.root
+    (left,) = store.leftovers(time.time() + 1)
+    assert (left.path, left.run_id, left.kept) == (parent / f".{OLD}", OLD, None)
+    assert store.leftovers(time.time() - 60) == []
+    assert store.remove_leftovers([left], time.time() + 1) == []
+    assert files(tmp_path) == []
+    assert not left.path.exists()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("before", ["os.remove script.sh", "os.remove run.json", f"os.rmdir .{OLD}.gone"])
+def test_what_a_killed_process_leaves_of_a_run_that_it_deletes_can_be_recognised(
+    before: str, elsewhere: bool, tmp_path: Path
+) -> None:
+    store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch"
+    store.create(run(OLD), "", scratch if elsewhere else None)
+    killed("delete", store, before)
+    assert store.run_ids() == []
+    (left,) = store.leftovers(time.time() + 1)
+    assert (left.path.name, left.kept) == (f".{OLD}.gone", None)
+    assert store.remove_leftovers([left], time.time() + 1) == []
+    assert files(tmp_path) == []
+
+
+def test_what_others_keep_in_a_runs_folder_is_no_leftover(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    kept = [".ssh/id", ".git/HEAD", ".venv/x", f".{NEW}/thesis.tex", "active/notes.txt", "jobs/4711", "jobs/4711.notes"]
+    for name in kept:
+        write(tmp_path / name, "")
+    (left,) = store.leftovers(time.time() + 1)
+    assert (left.path.name, left.kept) == (f".{NEW}", "nothing in it shows that hpcrun made it")
+    (error,) = store.remove_leftovers([left], time.time() + 1)
+    assert "was not removed" in error.message
+    assert set(kept) <= set(files(tmp_path))
+
+
+def test_a_folder_that_is_not_the_run_s_own_is_not_deleted(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    store.create(run(OLD), "")
+    thesis = write(tmp_path / "thesis" / OLD / "thesis.tex", "")
+    store.folder(NEW).symlink_to(thesis.parent)
+    with pytest.raises(PlanError, match="is not the folder of run"):
+        store.delete(NEW)
+    shutil.move(store.folder(OLD), store.folder("20260103-000000-c-0000"))
+    with pytest.raises(PlanError, match="is not the folder of run"):
+        store.delete("20260103-000000-c-0000")
+    assert thesis.exists()
+
+
+def test_a_run_that_lies_elsewhere_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    store.create(run(OLD), "", tmp_path / "scratch" / ("x" * 40))
+    with full_disk():
+        store.delete(OLD)
     assert files(tmp_path) == []

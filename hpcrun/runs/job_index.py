@@ -1,0 +1,43 @@
+"""The index from job ids to runs: an empty file ``jobs/4711.RUNID`` for each run whose job id is known.
+
+It only says where to look first: who finds a run by it compares the run's own record. A run without an entry is looked
+into, so runs that were made without the index, or whose entry could not be written, are found all the same. A file for
+each run needs no lock: clusters that share a home may give the same id to two jobs at the same moment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hpcrun.runs.names import JOB_ID, JOBS, job_entry_name, parse_job_entry
+
+
+def note_job(root: Path, job_id: str, run_id: str) -> None:
+    """Note the job id of a run. Where that cannot be written the run is found more slowly."""
+    if not JOB_ID.fullmatch(job_id):
+        return
+    with suppress(OSError):
+        (root / JOBS).mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        os.close(os.open(root / JOBS / job_entry_name(job_id, run_id), flags, 0o600))
+
+
+def noted_jobs(root: Path) -> Mapping[str, frozenset[str]]:
+    """Return run id → job ids, as the index has them; empty where there is none."""
+    found: dict[str, frozenset[str]] = {}
+    with suppress(OSError):
+        for name in os.listdir(root / JOBS):
+            if entry := parse_job_entry(name):
+                job_id, run_id = entry
+                found[run_id] = found.get(run_id, frozenset()) | {job_id}
+    return found
+
+
+def forget_jobs(root: Path, run_id: str) -> None:
+    """Take a run off the index."""
+    for job_id in noted_jobs(root).get(run_id, ()):
+        with suppress(OSError):
+            (root / JOBS / job_entry_name(job_id, run_id)).unlink(missing_ok=True)

@@ -1,0 +1,243 @@
+"""Deleting a folder tree: the only place in hpcrun that does, and only a tree that hpcrun itself has made.
+
+It takes the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a real folder of this user
+with a marker or the run's record in it. The walk goes from descriptor to descriptor and never through a link, so
+nothing that is renamed meanwhile leads it elsewhere; it holds two descriptors at a time, however deep the tree is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.errors import PlanError
+from hpcrun.runs.names import aside_run_id
+from hpcrun.runs.place import mounts_in
+
+MARKER = ".made-by-hpcrun"
+"""An empty file, the first in a run's folder that is being made; it goes when the run is whole."""
+RECORD = "run.json"
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a FIFO would wait for its writer
+_LONGEST_RECORD = 64 * 2**20
+
+
+class NotRemovedError(PlanError):
+    """A folder that was not deleted, or not wholly."""
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete the folder of a run that is being made or deleted, with all that is in it. One that is gone is no error.
+
+    What shows whose folder it is goes last: a process that is killed meanwhile leaves a folder that can be deleted.
+
+    Raises:
+        NotRemovedError: it is not one of hpcrun's, and is left as it is; or a part of it cannot be deleted.
+    """
+    with ExitStack() as opened:
+        try:
+            parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened.callback(os.close, parent)
+            top = _open_folder(folder.name, parent)
+            opened.callback(os.close, top)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise NotRemovedError(f"{folder} was not removed: {_open_problem(error)}") from None
+        if problem := _stranger(folder.name, top):
+            raise NotRemovedError(f"{folder} was not removed: {problem}")
+        problems = _empty(top) or _remove_signs(folder.name, top, parent)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise NotRemovedError(
+            f"{folder} was not removed wholly: {problems[0]}{more}",
+            hint="hpcrun clean tries again a day later, or remove it yourself",
+        )
+
+
+def why_not_ours(folder: Path) -> str | None:
+    """Say why :func:`remove_tree` would leave a folder as it is, None where it would not."""
+    try:
+        top = os.open(folder, _FOLDER)
+    except OSError as error:
+        return _open_problem(error)
+    try:
+        return _stranger(folder.name, top)
+    finally:
+        os.close(top)
+
+
+def holds_record(folder: Path, run_id: str) -> bool:
+    """Whether a folder is this user's and holds the record of this run."""
+    try:
+        top = os.open(folder, _FOLDER)
+    except OSError:
+        return False
+    try:
+        return os.fstat(top).st_uid == os.geteuid() and _has_record(top, run_id)
+    finally:
+        os.close(top)
+
+
+def _open_problem(error: OSError) -> str:
+    # open(2): O_NOFOLLOW with O_DIRECTORY says ENOTDIR of a link
+    link = isinstance(error, NotADirectoryError)
+    return "it is no folder, or a link to one" if link else error.strerror or str(error)
+
+
+def _stranger(name: str, top: int) -> str | None:
+    """Say why an open folder is not one of hpcrun's to delete, None where it is."""
+    run_id = aside_run_id(name)
+    if run_id is None:
+        return "its name is not one that hpcrun gives"
+    if (owner := os.fstat(top).st_uid) != os.geteuid():
+        return f"it belongs to another user (uid {owner})"
+    if mounts := mounts_in(Path(os.readlink(f"/proc/self/fd/{top}"))):
+        return f"another file system is mounted at {mounts[0]}"
+    if not os.listdir(top) or _has_marker(top) or _has_record(top, run_id):
+        return None  # a process killed between mkdir and the marker leaves an empty folder
+    return "nothing in it shows that hpcrun made it"
+
+
+def _has_marker(top: int) -> bool:
+    try:
+        found = os.stat(MARKER, dir_fd=top, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _has_record(top: int, run_id: str) -> bool:
+    """Whether an open folder holds a run's record, damaged or not: the line with its id is there."""
+    try:
+        descriptor = os.open(RECORD, _FILE, dir_fd=top)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return False
+        return f'"run_id": {json.dumps(run_id)},'.encode() in file.read(_LONGEST_RECORD)
+
+
+@dataclass(slots=True)
+class _Level:
+    """A folder on the way down: its name in the one above, which folder it is, and its folders still to be deleted."""
+
+    name: str
+    identity: tuple[int, int]
+    folders: list[str]
+
+
+def _empty(top: int) -> list[str]:
+    """Delete everything in an open folder but what shows whose it is; returns what could not be deleted, and why."""
+    problems: list[str] = []
+    here = os.dup(top)
+    try:
+        levels = [_Level("", _identity(here), _unlink_files(here, {MARKER, RECORD}, problems))]
+        while True:
+            level = levels[-1]
+            if level.folders:
+                name = level.folders.pop()
+                below = _enter(name, here, problems)
+                if below is not None:
+                    os.close(here)
+                    here = below
+                    levels.append(_Level(name, _identity(here), _unlink_files(here, set(), problems)))
+                continue
+            levels.pop()
+            if not levels:
+                return problems
+            above = os.open("..", _FOLDER, dir_fd=here)
+            os.close(here)
+            here = above
+            if _identity(here) != levels[-1].identity:  # never go on in a folder that was not come through
+                return [*problems, f"{level.name}: it was moved meanwhile"]
+            _try(os.rmdir, level.name, here, problems)
+    except OSError as error:
+        return [*problems, error.strerror or str(error)]
+    finally:
+        os.close(here)
+
+
+def _unlink_files(folder: int, keep: set[str], problems: list[str]) -> list[str]:
+    """Delete the files, links and FIFOs in an open folder; returns the names of its folders."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name not in keep]
+    for name, is_folder in found:
+        if not is_folder:
+            _try(os.unlink, name, folder, problems)
+    return [name for name, is_folder in found if is_folder]
+
+
+def _try(remove: Callable[..., None], name: str, folder: int, problems: list[str]) -> None:
+    try:
+        remove(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(f"{name}: {error.strerror}")
+
+
+def _enter(name: str, here: int, problems: list[str]) -> int | None:
+    """Open a folder in an open folder; None where that cannot be, or where it lies on another file system."""
+    try:
+        below = _open_folder(name, here)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(f"{name}: {_open_problem(error)}")
+        return None
+    if os.fstat(below).st_dev == os.fstat(here).st_dev:
+        return below
+    os.close(below)
+    problems.append(f"{name}: another file system is mounted there")
+    return None
+
+
+def _open_folder(name: str, parent: int) -> int:
+    """Open a folder, never through a link, and give its owner back the rights to empty it.
+
+    Raises:
+        OSError: it is gone, no folder, a link, or somebody else's and closed.
+    """
+    try:
+        folder = os.open(name, _FOLDER, dir_fd=parent)
+    except PermissionError:
+        folder = _open_closed(name, parent)
+    found = os.fstat(folder)
+    if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.fchmod(folder, stat.S_IRWXU)
+    return folder
+
+
+def _open_closed(name: str, parent: int) -> int:
+    """Open a folder that this user may not read: chmod(2) through /proc reaches what a descriptor of open(2)'s O_PATH
+    is of, which can be had without a right to it, and no link that took its place."""
+    path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{path}", stat.S_IRWXU)
+        return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(path)
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino
+
+
+def _remove_signs(name: str, top: int, parent: int) -> list[str]:
+    """Delete what shows whose folder it is, then the folder, which is empty now."""
+    problems: list[str] = []
+    for sign in (RECORD, MARKER):
+        _try(os.unlink, sign, top, problems)
+    if not problems:
+        _try(os.rmdir, name, parent, problems)
+    return problems
