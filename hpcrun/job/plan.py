@@ -241,7 +241,6 @@ def _apply_request(directives: Directives, request: JobRequest) -> None:
         "exclude": request.exclude,
         "mail-user": request.mail_user,
         "mail-type": request.mail_type,
-        "chdir": request.workdir,
     }
     for key, value in asked.items():
         if value is not None:

@@ -9,7 +9,6 @@ if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/$element/attemp
   HPCRUN_JOB_ID=L$$
   HPCRUN_RUN_DIR=$PWD/hpcrun-$HPCRUN_JOB_ID
 fi
-cd '/data/my project' || exit 1
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
@@ -43,6 +42,8 @@ signal=
 record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
 # A sign of life, for hpcrun status where nobody else knows of this job.
 (while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
+
+cd -- '/data/my project' || fail 'cannot start in /data/my project on this node'
 
 # The virtual environment that was active when this was submitted.
 export VIRTUAL_ENV=/home/me/venv

@@ -11,7 +11,6 @@
 #SBATCH --exclusive
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
-#SBATCH --chdir="/data/my project"
 
 # Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
@@ -54,6 +53,8 @@ signal=
 record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
 # A sign of life, for hpcrun status where nobody else knows of this job.
 (while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
+
+cd -- '/data/my project' || fail 'cannot start in /data/my project on this node'
 
 # Environment modules; a batch shell may not have the command yet.
 if ! command -v module >/dev/null; then

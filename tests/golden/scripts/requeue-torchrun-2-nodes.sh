@@ -126,6 +126,9 @@ if [ "$attempt" -gt 3 ]; then
   fail 'started once more than --requeue 3 allows'
 fi
 
+# Slurm starts a job in /tmp where its own folder is gone, or is not on this node.
+[ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
+
 # The virtual environment that was active when this was submitted.
 export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"

@@ -121,6 +121,9 @@ node_told() {
 trap 'ask_to_stop time_limit' USR1
 export -f ask_to_stop keep listen catches a_rank_failed rank_told node_told slurm_says is_preempted
 
+# Slurm starts a job in /tmp where its own folder is gone, or is not on this node.
+[ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
+
 # The virtual environment that was active when this was submitted.
 export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"

@@ -73,7 +73,6 @@ def test_every_job_is_submitted_without_requeue_and_appends_its_log() -> None:
         ("nodelist", "nodelist"),
         ("mail_user", "mail-user"),
         ("mail_type", "mail-type"),
-        ("workdir", "chdir"),
     ],
 )
 def test_what_is_asked_for_is_passed_on(field: str, directive: str) -> None:
