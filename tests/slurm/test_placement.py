@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcrun.job.units import parse_time
 from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
@@ -21,6 +23,29 @@ import hpcrun
 def go():
     print(ascii(["right", os.getcwd(), os.environ["SLURM_SUBMIT_DIR"]]))
 hpcrun.Executor("cpu", cpus=1, mem="100M", time=5).submit(go)
+"""
+
+
+PROFILE = """
+scheduler: slurm
+partition: h100
+gpu: {{type: {type}, per_node: 8, directive: {form}}}
+cpu: {{per_node: 64, per_gpu: 2}}
+memory: {{per_node: 500G, per_gpu: 100M}}
+time: {{default: "10:00"}}
+"""
+# form of the directive, type, options: each of them at least once
+ALLOCATIONS = (
+    ("gres", "h100", ("--launcher", "srun")),
+    ("gres", "null", ("--launcher", "python", "--sbatch", "mem-per-gpu=200M")),
+    ("gpus-per-node", "h100", ("--launcher", "srun", "--sbatch", "mem-per-cpu=50M", "--sbatch", "time=7")),
+    ("gpus-per-node", "null", ("--launcher", "srun", "--no-sbatch", "cpus-per-task", "--no-sbatch", "time")),
+    ("gpus", "h100", ("--launcher", "srun", "--cpus", "12", "--sbatch", "mem=70M")),
+    ("gpus", "null", ("--launcher", "python", "--sbatch", "exclusive", "--sbatch", "mem-per-cpu=10M")),
+)
+SEE = """
+import json, os
+print(json.dumps({name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "OMP_NUM_THREADS")}))
 """
 
 
@@ -106,3 +131,40 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
         for log in folder.glob("elements/*/attempts/0/rank-0.out"):
             assert ascii(["right", str(where), str(project)]) in log.read_text().splitlines(), run["name"]
         assert (run["state"], run["name"]) == ("COMPLETED", run["name"])
+
+
+def test_every_form_of_a_request_gets_what_the_plan_says(as_researcher: Hpcrun, cluster: Cluster) -> None:
+    (as_researcher.folder / "see.py").write_text(SEE)
+    plans: dict[str, dict[str, Any]] = {}
+    for number, (form, type_, options) in enumerate(ALLOCATIONS):
+        profile = as_researcher.folder / f"{number}.yaml"
+        profile.write_text(PROFILE.format(form=form, type=type_))
+        job = ("submit", "--json", "-P", f"./{profile.name}", "--gpus", "6", "--nodes", "2", *options, "see.py")
+        submitted = json.loads(as_researcher(*job, check=True).stdout)
+        plans[submitted["job_id"]] = submitted["plan"]
+    found = {run["job_id"]: run for run in all_over(as_researcher)}
+
+    for job_id, plan in plans.items():
+        job = cluster.slurm("scontrol", "--oneliner", "show", "job", job_id)
+        limit, tres = (str(word) for word in re.findall(r" (?:TimeLimit|TRES|AllocTRES)=(\S+)", job))
+        given = dict(item.split("=", 1) for item in tres.split(","))
+        case = (plan["directives"], given)
+        assert found[job_id]["state"] == "COMPLETED", case
+        assert parse_time(limit) == (plan["walltime_s"] or 12 * 3600), case  # the default of the partition
+        exclusive = "exclusive" in dict(plan["directives"])
+        cpus = 64 if exclusive else plan["cpus_per_node"] or plan["shape"]["procs_per_node"]  # Slurm's default
+        assert (int(given["cpu"]), int(given["gres/gpu"])) == (2 * cpus, 16 if exclusive else 6), case
+        assert megabytes(given["mem"]) == 2 * plan["memory_mb"], case
+        logs = Path(found[job_id]["folder"]).glob("elements/0/attempts/0/rank-*.out")
+        ranks = [json.loads(log.read_text()) for log in logs]
+        assert sorted(rank["SLURMD_NODENAME"] for rank in ranks) == sorted(
+            ["h100-1", "h100-2"] * plan["shape"]["procs_per_node"]
+        ), case
+        assert {len(rank["CUDA_VISIBLE_DEVICES"].split(",")) for rank in ranks} == {3}, case
+        threads = plan["cpus_per_rank"] or 1
+        assert {rank["OMP_NUM_THREADS"] for rank in ranks} == {str(threads)}, case
+
+
+def megabytes(text: str) -> float:
+    """A size as Slurm writes it: 0.5G, 600M."""
+    return float(text[:-1]) * {"M": 1, "G": 1024}[text[-1]]

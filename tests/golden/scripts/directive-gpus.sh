@@ -7,6 +7,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=2
 #SBATCH --gpus=h100:4
+#SBATCH --gpus-per-node=h100:2
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
