@@ -48,6 +48,20 @@ import json, os
 print(json.dumps({name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "OMP_NUM_THREADS")}))
 """
 
+SHOW_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
+IDS = frozenset(
+    """
+    HPCRUN_JOB_ID HPCRUN_PORT MASTER_PORT SLURM_JOBID SLURM_JOB_ID SLURM_SRUN_COMM_PORT SLURM_STEP_LAUNCHER_PORT
+    SLURM_SUBMIT_HOST SLURM_TASK_PID
+    """.split()
+)
+SUBMIT_FROM_INSIDE = """
+import os, subprocess, sys
+if os.environ["RANK"] == "0":
+    os.environ["MINE"] = "set by the program"
+    subprocess.run([sys.executable, "-m", "hpcrun", *sys.argv[2:]], cwd=sys.argv[1], check=True)
+"""
+
 
 def runs(person: Hpcrun) -> list[dict[str, Any]]:
     return list(json.loads(person("status", "--all", "--json", check=True).stdout)["runs"])
@@ -145,8 +159,8 @@ def test_every_form_of_a_request_gets_what_the_plan_says(as_researcher: Hpcrun, 
     found = {run["job_id"]: run for run in all_over(as_researcher)}
 
     for job_id, plan in plans.items():
-        job = cluster.slurm("scontrol", "--oneliner", "show", "job", job_id)
-        limit, tres = (str(word) for word in re.findall(r" (?:TimeLimit|TRES|AllocTRES)=(\S+)", job))
+        shown = cluster.slurm("scontrol", "--oneliner", "show", "job", job_id)
+        limit, tres = re.findall(r" (?:TimeLimit|TRES|AllocTRES)=(\S+)", shown)
         given = dict(item.split("=", 1) for item in tres.split(","))
         case = (plan["directives"], given)
         assert found[job_id]["state"] == "COMPLETED", case
@@ -168,3 +182,38 @@ def test_every_form_of_a_request_gets_what_the_plan_says(as_researcher: Hpcrun, 
 def megabytes(text: str) -> float:
     """A size as Slurm writes it: 0.5G, 600M."""
     return float(text[:-1]) * {"M": 1, "G": 1024}[text[-1]]
+
+
+def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(as_researcher: Hpcrun) -> None:
+    project = as_researcher.folder / "project"
+    person = as_researcher.run
+    person("mkdir", "-p", str(project / "src/pkg"), str(project / ".hpcrun/profiles"))
+    for name, text in {
+        "show.py": SHOW_ENVIRONMENT,
+        "outer.py": SUBMIT_FROM_INSIDE,
+        "src/pkg/__init__.py": "",
+        ".hpcrun/profiles/here.yaml": "extends: a100\nenv: {NCCL_DEBUG: WARN, MINE: profile}\n",
+    }.items():
+        person("sh", "-c", 'printf %s "$1" >"$2"', "sh", text, str(project / name))
+    shell = {"OMP_NUM_THREADS": "5", "PYTHONPATH": f"/theirs:{as_researcher.environ.get('PYTHONPATH', '')}".strip(":")}
+    show = ("submit", *SMALL, "--launcher", "srun", "show.py")
+    as_researcher(*show, cwd=project, env=shell, check=True)
+    as_researcher(
+        "submit", "-P", "here", "--gpus", "2", "--cpus", "4", "--mem", "2G", "--time", "9", "--snapshot", "-J", "outer",
+        "--requeue", "1", "--setup", "export FROM_SETUP=1 PATH=/setup:$PATH", "--env", "TORCH_CPP_LOG_LEVEL=ERROR",
+        "outer.py", str(project), *show,
+        cwd=project, env=shell, check=True,
+    )  # fmt: skip
+
+    def ended() -> list[Path] | None:
+        found = runs(as_researcher)
+        assert [run["reason"] for run in found if run["state"] == "FAILED"] == []
+        folders = sorted(Path(run["folder"]) for run in found if run["name"] == "show" and run["final"])
+        return folders if len(folders) == 2 else None
+
+    folders = wait_for(ended, 90, "the jobs from the login shell and from inside a job to end")
+    logs = [(folder / "elements/0/attempts/0/rank-0.out").read_text() for folder in folders]
+    login, job = (json.loads(log.replace(str(folder), "RUN")) for log, folder in zip(logs, folders, strict=True))
+    different = {name for name in {*login, *job} if login.get(name) != job.get(name)}
+    assert different - IDS == {"MINE"}, {name: (login.get(name), job.get(name)) for name in different - IDS}
+    assert job["MINE"] == "set by the program"
