@@ -20,7 +20,7 @@ def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_
         SchedulerError: there is no srun here.
     """
     check_running(item)
-    workdir = item.run.plan.get("workdir") or item.run.request.get("workdir")
+    workdir = item.run.plan.get("workdir") or item.run.cwd
     workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None
     try:
         if item.run.scheduler == "local":

@@ -42,6 +42,14 @@ class SubmitResult:
     remarks: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Array:
+    """The elements of a run for a scheduler that reads no directives, and how many of them may run at once."""
+
+    elements: tuple[int, ...]
+    at_once: int | None
+
+
 def submit(
     prepared: Prepared,
     *,
@@ -53,6 +61,7 @@ def submit(
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
     lineage: Lineage = _ALONE,
+    array: Array | None = None,
 ) -> SubmitResult:
     """Record a run and submit its job: the record comes first, so that no job is ever unknown.
 
@@ -60,6 +69,7 @@ def submit(
         output_dir: where the run's folder goes, instead of the runs folder.
         files: path below the run's folder → content, for what the job needs besides its script.
         lineage: what it has to do with earlier runs.
+        array: the elements of a run that is no sweep, on this machine; None for a plain job.
 
     Raises:
         SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
@@ -79,7 +89,7 @@ def submit(
     )
     run, folder, notes = made.run, made.folder, made.notes
     try:
-        submitted = scheduler.submit(_submission(prepared, folder, surroundings, lineage))
+        submitted = scheduler.submit(_submission(prepared, folder, surroundings, lineage, array))
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:
@@ -113,9 +123,12 @@ def check_available(plan: Plan, scheduler: Scheduler) -> None:
                         hint="use --profile local to run on this machine, or --dry-run to see the script")  # fmt: skip
 
 
-def _submission(prepared: Prepared, folder: Path, surroundings: Surroundings, lineage: Lineage) -> Submission:
+def _submission(
+    prepared: Prepared, folder: Path, surroundings: Surroundings, lineage: Lineage, array: Array | None
+) -> Submission:
     plan = prepared.plan
-    sweep = plan.sweep
+    if plan.sweep:
+        array = Array(plan.sweep.chosen, plan.sweep.max_parallel)
     return Submission(
         name=plan.name,
         folder=folder,
@@ -125,8 +138,8 @@ def _submission(prepared: Prepared, folder: Path, surroundings: Surroundings, li
         walltime_s=plan.walltime_s,
         warn_s=plan.requeue.warn_s if plan.requeue else None,
         dependency=dependency_option(lineage.after),
-        elements=sweep.chosen if sweep else (),
-        max_parallel=sweep.max_parallel if sweep else None,
+        elements=array.elements if array else (),
+        max_parallel=array.at_once if array else None,
     )
 
 

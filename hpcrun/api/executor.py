@@ -15,7 +15,7 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcrun.actions.functions import function_files, function_request, prepare_functions
 from hpcrun.actions.prepare import Prepared, choose_profile
-from hpcrun.actions.submit import SubmitResult, submit
+from hpcrun.actions.submit import Array, SubmitResult, submit
 from hpcrun.api import parameters
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
@@ -33,13 +33,14 @@ class Executor(core.Executor):
         job = executor.submit(train, lr=1e-3)
         print(job.result())
 
-    ``submit``, ``map_array``, ``submit_array`` and ``batch`` are submitit's own. Several calls are one Slurm array and
-    one run; on this machine each is a run of its own.
+    ``submit``, ``map_array``, ``submit_array`` and ``batch`` are submitit's own. Several calls are one
+    array and one run.
 
     Args:
         profile: name of the profile; chosen as ``hpcrun submit`` chooses where it is not said.
         tasks_per_node: processes on each node that call the function, 1 by default; see ``job.results()``.
-        array_parallelism: how many elements of an array run at a time.
+        array_parallelism: how many elements of an array run at a time; by default as many as fit, and on this machine
+            all, or one after the other where they use its GPUs.
         **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``, ``nodes=2``,
             ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ...
 
@@ -83,8 +84,6 @@ class Executor(core.Executor):
             # submitit's count of time-outs; how often a job starts again is --requeue's to say
             delayed.set_timeout((prepared.plan.walltime_s or 0) // 60, requeue.times if requeue else 0)
         calls = [_pickled(delayed) for delayed in delayed_submissions]
-        if prepared.plan.scheduler == "local":
-            return [self._submit_calls(context, prepared, [call])[0] for call in calls]
         return self._submit_calls(context, prepared, calls)
 
     def _prepare(self, context: Context, name: str, elements: int) -> Prepared:
@@ -111,10 +110,19 @@ class Executor(core.Executor):
             run_id=context.new_run_id(prepared.plan.name),
             now_s=context.now_s(),
             files=function_files(calls),
+            array=self._local_array(prepared, len(calls)),
         )
         if result.remarks:
             _log.warning(result.remarks)
         return [_job(result, prepared, index, of=len(calls)) for index in range(len(calls))]
+
+    def _local_array(self, prepared: Prepared, calls: int) -> Array | None:
+        """Return what this machine's scheduler is told of an array; to Slurm the script's directive says it."""
+        if prepared.plan.scheduler != "local" or calls == 1:
+            return None
+        # each call takes all GPUs of the plan
+        default = 1 if prepared.plan.local_gpus else calls
+        return Array(tuple(range(calls)), parameters.array_parallelism(self.parameters) or default)
 
 
 def _job(result: SubmitResult, prepared: Prepared, index: int, *, of: int) -> core.Job[Any]:

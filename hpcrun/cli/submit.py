@@ -153,7 +153,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     from hpcrun.actions.prepare import choose_profile
     from hpcrun.job.request import read_request
 
-    profile = asked.pop("profile")
+    profile = asked.pop("profile", None)
     # a list that was not given is None from typer, and empty in the request
     said = {name: value for name, value in asked.items() if value is not None}
     if "workdir" in said:

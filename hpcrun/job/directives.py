@@ -21,6 +21,7 @@ OWNED: dict[str, str] = {
     "export-file": "use --env NAME=VALUE; all else is handed on",
     "gpus": "use --gpus",
     "gpus-per-node": "use --gpus-per-node",
+    "gpus-per-socket": "use --gpus-per-node",
     "gpus-per-task": "use --gpus with --launcher srun; per-task binding would hide a rank's peers from it",
     "gres": "use --gpus",
     "het-group": "submit one job for each group",
@@ -34,10 +35,12 @@ OWNED: dict[str, str] = {
     "ntasks-per-node": "use --gpus or --nproc-per-node",
     "open-mode": "leave it out: hpcrun appends",
     "output": "use --output-dir",
+    "overcommit": "use --cpus N for fewer CPUs: the ranks of a node would share those of one",
     "parsable": "use --json",
     "quiet": "use --json",
     "requeue": "use --requeue N: N further attempts",
     "signal": "use --warn",
+    "tres-per-task": "use --gpus and --cpus; per-task binding would hide a rank's peers from it",
     "test-only": "use --dry-run",
     "wait": "use --wait",
     "wrap": "name the program and its arguments as they are",
@@ -63,8 +66,8 @@ KNOWN: tuple[str, ...] = tuple(
     contiguous core-spec cores-per-socket cpu-freq deadline delay-boot dependency distribution exclusive extra
     extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep
     licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mincpus network nice no-kill ntasks-per-core ntasks-per-
-    socket overcommit oversubscribe power prefer priority profile propagate reboot segment sockets-per-node spread-
-    job stepmgr switches thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid use-min-nodes verbose
+    socket oversubscribe power prefer priority profile propagate reboot segment sockets-per-node spread-
+    job stepmgr switches thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose
     wait-all-nodes wckey
     """.split()
 )

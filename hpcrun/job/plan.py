@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from hpcrun.job import directives as sbatch
+from hpcrun.job.allocation import read_allocation
 from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
@@ -15,13 +16,12 @@ from hpcrun.job.request import JobRequest, Preflight
 from hpcrun.job.requeue import Requeue, check_warning, decide_requeue
 from hpcrun.job.resources import (
     Machine,
+    check_memory,
     check_walltime,
     decide_cpus,
     decide_memory,
     decide_walltime,
-    memory_of,
     share_gpus,
-    walltime_of,
 )
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, decide_shape
@@ -52,7 +52,7 @@ class Plan:
     """What will run: every number and word of the script, and nothing that depends on when or where.
 
     Attributes:
-        cpus_per_node: CPUs of each node; a rank's share of them sets OMP_NUM_THREADS.
+        cpus_per_node: CPUs of each node, None where the site decides; a rank's share of them sets OMP_NUM_THREADS.
         memory_mb: host memory per node, None where the site decides, 0 for all of it.
         walltime_s: time limit in seconds, None where the site decides.
         directives: the #SBATCH lines in order, name → value (None for a bare flag).
@@ -71,7 +71,7 @@ class Plan:
     profile: str
     scheduler: Literal["slurm", "local"]
     shape: Shape
-    cpus_per_node: int
+    cpus_per_node: int | None
     memory_mb: int | None
     walltime_s: int | None
     directives: tuple[tuple[str, str | None], ...]
@@ -90,9 +90,14 @@ class Plan:
     snapshot: Snapshot | None = None
 
     @property
-    def cpus_per_rank(self) -> int:
-        """CPUs of one rank, at least one."""
-        return max(1, self.cpus_per_node // self.shape.procs_per_node)
+    def cpus_per_rank(self) -> int | None:
+        """CPUs of one rank, at least one; None where the site decides."""
+        return None if self.cpus_per_node is None else max(1, self.cpus_per_node // self.shape.procs_per_node)
+
+    @property
+    def cpus_per_task(self) -> int | None:
+        """CPUs of one Slurm task; None where the site decides."""
+        return None if self.cpus_per_node is None else self.cpus_per_node // self.shape.tasks_per_node
 
     def directive(self, name: str) -> str | None:
         """Return a directive's value, or None where it is not set."""
@@ -115,7 +120,8 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     profile = for_gpu_type(profile, request)
     sweep = decide_sweep(request)
     shape = decide_shape(request, profile)
-    cpus = decide_cpus(request, profile, shape, machine)
+    share = decide_cpus(request, profile, shape, machine)
+    cpus: int | None = share
     memory_mb = decide_memory(request, profile, shape)
     walltime_s = decide_walltime(request, profile)
     local_gpus, gpu_note = share_gpus(profile, shape, machine)
@@ -124,12 +130,14 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     name = name_of(request)
     directives: Directives = {}
     if profile.scheduler == "slurm":
-        directives = {"job-name": name, **_profile_directives(profile, shape, cpus, memory_mb, walltime_s)}
+        directives = {"job-name": name, **_profile_directives(profile, shape, share, memory_mb, walltime_s)}
         directives |= _requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
         _apply_request(directives, request)
-        # --sbatch and --no-sbatch may have changed them
-        memory_mb, walltime_s = memory_of(directives), walltime_of(directives)
+        # what --sbatch and --no-sbatch made of it is what counts
+        asked = read_allocation(directives, shape, profile)
+        cpus, memory_mb, walltime_s = asked.cpus_per_node, asked.memory_mb, asked.walltime_s
+        check_memory(memory_mb, profile)
         check_walltime(walltime_s, profile)
     check_warning(requeue, walltime_s)
     unknown = (sbatch.unknown_note(key) for key in directives)
@@ -193,13 +201,6 @@ def _profile_directives(
     profile: Profile, shape: Shape, cpus: int, memory_mb: int | None, walltime_s: int | None
 ) -> Directives:
     """Return the directives that the profile and the job's size make."""
-    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
-    gpu_forms: dict[str, tuple[str, str]] = {
-        "gres": ("gres", f"gpu:{prefix}{shape.gpus_per_node}"),
-        "gpus-per-node": ("gpus-per-node", f"{prefix}{shape.gpus_per_node}"),
-        "gpus": ("gpus", f"{prefix}{shape.gpus}"),
-    }
-    gpu_key, gpu_value = gpu_forms[profile.gpu.directive]
     wanted = {
         "partition": profile.partition,
         "account": profile.account,
@@ -208,7 +209,7 @@ def _profile_directives(
         "nodes": str(shape.nodes),
         "ntasks-per-node": str(shape.tasks_per_node),
         "cpus-per-task": str(cpus // shape.tasks_per_node),
-        gpu_key: gpu_value if shape.gpus_per_node else None,
+        **(_gpu_directives(profile, shape) if shape.gpus_per_node else {}),
         "mem": None if memory_mb is None else format_memory(memory_mb),
         "time": None if walltime_s is None else format_time(walltime_s),
     }
@@ -216,6 +217,18 @@ def _profile_directives(
     for key, value in profile.sbatch.items():
         sbatch.set_directive(directives, key, None if value is True else value)
     return directives
+
+
+def _gpu_directives(profile: Profile, shape: Shape) -> Directives:
+    """Return what asks for the GPUs, in the form that the site wants."""
+    prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
+    each = f"{prefix}{shape.gpus_per_node}"
+    if profile.gpu.directive == "gres":
+        return {"gres": f"gpu:{each}"}
+    if profile.gpu.directive == "gpus-per-node":
+        return {"gpus-per-node": each}
+    # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
+    return {"gpus": f"{prefix}{shape.gpus}", **({"gpus-per-node": each} if shape.nodes > 1 else {})}
 
 
 def _requeue_directives(requeue: Requeue | None) -> Directives:
@@ -241,7 +254,6 @@ def _apply_request(directives: Directives, request: JobRequest) -> None:
         "exclude": request.exclude,
         "mail-user": request.mail_user,
         "mail-type": request.mail_type,
-        "chdir": request.workdir,
     }
     for key, value in asked.items():
         if value is not None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.directives import Directives
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import Shape
-from hpcrun.job.units import format_memory, format_time, parse_memory, parse_time
+from hpcrun.job.units import format_memory, format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +83,23 @@ def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | 
             return None
         share = profile.memory.per_gpu * shape.gpus_per_node
         return min(share, most or share)
-    if most is not None and request.memory_mb > most:
-        asked, has = format_memory(request.memory_mb), format_memory(most)
+    check_memory(request.memory_mb, profile)
+    return request.memory_mb
+
+
+def check_memory(memory_mb: int | None, profile: Profile) -> None:
+    """Refuse more memory than a node of the profile has.
+
+    Raises:
+        PlanError: it is.
+    """
+    most = profile.memory.per_node
+    if memory_mb is not None and most is not None and memory_mb > most:
+        asked, has = format_memory(memory_mb), format_memory(most)
         raise PlanError(
             f"{asked} of memory, but a node of profile {profile.name!r} has {has}",
             hint=f"ask for --mem {has} or less",
         )
-    return request.memory_mb
 
 
 def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
@@ -117,23 +125,6 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
             f"a time of {format_time(walltime_s)} is over the {format_time(most)} that profile {profile.name!r} allows",
             hint=f"ask for --time {format_time(most)} or less, or take a profile whose partition allows more",
         )
-
-
-def memory_of(directives: Directives) -> int | None:
-    """Return the memory per node in MB that the directives ask for, None where they leave it to the site."""
-    return _read(parse_memory, directives.get("mem"))
-
-
-def walltime_of(directives: Directives) -> int | None:
-    """Return the time limit in seconds that the directives ask for, None where they leave it to the site."""
-    return _read(parse_time, directives.get("time"))
-
-
-def _read(parse: Callable[[str], int], text: str | None) -> int | None:
-    try:
-        return None if text is None else parse(text)
-    except ValueError:  # UNLIMITED, or a mistake: sbatch will judge
-        return None
 
 
 def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[tuple[str, ...], ...], str | None]:

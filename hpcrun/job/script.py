@@ -75,7 +75,7 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
 def _variables(plan: Plan) -> dict[str, Any]:
     shape = plan.shape
     kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
-    size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node} CPUs"
+    size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node or 'the default'} CPUs"
     nodes, ranks = _count(shape.nodes, "node"), _count(shape.world_size, "rank")
     program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
     elements = f", {_count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""

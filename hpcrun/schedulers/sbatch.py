@@ -22,6 +22,8 @@ from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED
 _STDERR = "sbatch.err"
 # submitit drops what sbatch says besides its answer, a site's remarks among it: it is kept in a file
 _KEEP_STDERR = 'exec 2>"$0"; '
+# for SLURM_SUBMIT_DIR, which is where sbatch was called: the caller of resubmit may be in another folder
+_GO_THERE = 'cd -P -- "$1" && shift || exit 1; '
 # Takes the permit to submit, or submits nothing: see submitter.py. This shell becomes sbatch and keeps its process id.
 _TAKE_PERMIT = 'mv "$1" "$2" || { echo "this run was given up before it could be submitted"; exit 1; } >&2; shift 2; '
 
@@ -45,11 +47,13 @@ class ScriptExecutor(submitit.SlurmExecutor):
         return [
             "sh",
             "-c",
-            f'{_KEEP_STDERR}{_TAKE_PERMIT if take_permit else ""}exec "$@"',
+            f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_PERMIT if take_permit else ""}exec "$@"',
             str(folder / _STDERR),
+            str(self._submission.workdir),
             *([str(ready), str(folder / CALLED)] if take_permit else []),
             "sbatch",
             f"--output={_output(self._submission)}",
+            f"--chdir={self._submission.workdir}",
             *_wait_for(self._submission.dependency),
             # the path that squeue shows as the job's command, by which a lost job is found again
             str(submission_file_path),

@@ -12,7 +12,7 @@ from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers import slurm_text as text
 from hpcrun.schedulers.array_text import by_job_id
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.environment import clean_env, env_for_slurm
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
 from hpcrun.schedulers.queue_cache import QueueCache
@@ -76,7 +76,7 @@ class SlurmScheduler:
         """
         from hpcrun.schedulers.sbatch import submit_with_submitit  # submitit is slow to import: only here
 
-        env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
+        env = {**env_for_slurm(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         try:
             return submit_with_submitit(submission, env)
         finally:

@@ -148,7 +148,8 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
     record = _new_record(limit_s, job_id)
     home, log_path, own_env = folder, folder / "batch.log", {}
     if element is not None:
-        home, log_path = folder / ELEMENTS / str(element), folder / "batch" / f"{element}.log"
+        home, logs = folder / ELEMENTS / str(element), folder / "batch"
+        log_path = logs / f"{element}.log" if logs.is_dir() else log_path  # a sweep has one for each
         own_env = {"HPCRUN_ELEMENT": str(element)}
         home.mkdir(parents=True, exist_ok=True)
     attempt = 0

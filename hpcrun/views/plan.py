@@ -61,6 +61,8 @@ def _shape(plan: Plan) -> str:
 
 
 def _cpus(plan: Plan) -> str:
+    if plan.cpus_per_node is None:
+        return "the site's default, shared by the ranks of a node as OMP_NUM_THREADS"
     per_node = f"{plan.cpus_per_node} per node"
     return f"{per_node}, OMP_NUM_THREADS={plan.cpus_per_rank}"
 

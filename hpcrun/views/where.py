@@ -76,7 +76,8 @@ def shape_text(plan: Plan) -> str:
     """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
     shape = plan.shape
     if not shape.gpus_per_node:
-        return f"{shape.nodes} × {count(plan.cpus_per_node, 'CPU')}"
+        cpus = "default CPUs" if plan.cpus_per_node is None else count(plan.cpus_per_node, "CPU")
+        return f"{shape.nodes} × {cpus}"
     return f"{shape.nodes} × {shape.gpus_per_node} {shape.gpu_type or 'GPU'}"
 
 

@@ -154,3 +154,32 @@ show(result=executor.submit(second_time_lucky).result())
 """,
     )
     assert found["result"] == "lucky"
+
+
+def test_as_many_elements_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+def begun_and_ended(n):
+    began = time.time()
+    time.sleep(0.5)
+    if n == 2:
+        raise ValueError("two has had enough")
+    return began, time.time()
+executor.update_parameters(array_parallelism=1)
+jobs = executor.map_array(begun_and_ended, range(4))
+waiting = jobs[3].state
+jobs[3].cancel()
+failure = str(jobs[2].exception())
+show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs], waiting=waiting, failure=failure,
+     cancelled=str(jobs[3].exception()), states=[job.state for job in jobs])
+""",
+    )
+    (first_began, first_ended), (second_began, _) = found["times"]
+    assert first_began < first_ended <= second_began
+    assert len(set(found["runs"])) == 1
+    assert found["waiting"] == "PENDING"
+    assert "ValueError: two has had enough" in found["failure"]
+    assert "left no result: CANCELLED" in found["cancelled"]
+    assert found["states"] == ["COMPLETED", "COMPLETED", "FAILED", "CANCELLED"]
+    assert states(hpcrun) == {"begun_and_ended": "FAILED"}

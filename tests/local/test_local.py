@@ -329,3 +329,16 @@ def test_plain_checkout_and_module(hpcrun: Hpcrun, tmp_path: Path) -> None:
     done = hpcrun("profile", "path", env={"PYTHONPATH": str(copy)}, check=True)
     assert "cluster_profiles" in done.stdout
     assert "(not there)" not in done.stdout.splitlines()[-1]
+
+
+def test_the_folder_of_checkpoints_that_a_job_is_told_of_is_there(hpcrun: Hpcrun) -> None:
+    hpcrun(*PYTHON_JOB, "-J", "first", "--wait", "sh", "-c", 'echo 1 >"$HPCRUN_CHECKPOINT_DIR/step"', check=True)
+    hpcrun("resubmit", "first", "-J", "second", "--", "-c", 'cat "$HPCRUN_CHECKPOINT_DIR/step"', check=True)
+    wait_for(lambda: hpcrun("logs", "second").stdout == "1\n", 20, "the second to read what the first has written")
+    gone = hpcrun.folder / "run/elements/0"
+    gone.mkdir(parents=True)
+    (gone / "checkpoints").symlink_to("/gone/run/checkpoints")
+    script = f"{status(hpcrun, 'first')['folder']}/script.sh"
+    done = hpcrun.run("bash", script, env={"HPCRUN_RUN_DIR": str(hpcrun.folder / "run")}, check=False)
+    assert done.returncode == 1
+    assert "hpcrun: there is no folder of checkpoints /gone/run/checkpoints" in done.stderr

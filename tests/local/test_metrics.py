@@ -126,7 +126,8 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     watching.expect("NVIDIA L40S")
     watching.sendintr()
     watching.expect("no longer watching; the job goes on")
-    told = hpcrun("shell", stdin="echo in $HPCRUN_RUN_DIR; exit 5\n")
+    told = hpcrun("shell", stdin="pwd; echo in $HPCRUN_RUN_DIR; exit 5\n", cwd=hpcrun.home)
+    assert told.stdout.splitlines()[0] == str(hpcrun.folder)  # where its job runs
     assert (told.stdout.split("/")[-1].strip()[16:20], told.returncode) == ("long", 5)
     hpcrun("cancel", "long", check=True)
     wait_for(lambda: hpcrun("shell").returncode == 4, 20, "its end")

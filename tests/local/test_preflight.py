@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pexpect
+import pytest
 
 from tests.harness import Hpcrun, wait_for
 
@@ -55,6 +56,21 @@ def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None
     assert done.returncode == 7
     assert done.stdout.splitlines()[-1] == "bad: local-1 (its Python ends with status 3)"
     assert "--exclude" not in done.stderr, "the nodes of a local job are one machine"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("preflight", "--dry-run"),
+        ("submit", "--dry-run", "true"),
+        ("scale", "--ranks", "1", "--dry-run", "true"),
+        ("plan", "--samples", "100", "--batch-size", "10", "--epoch-time", "1m", "--gpus", "1"),
+    ],
+)
+def test_no_command_needs_a_profile_by_flag(hpcrun: Hpcrun, command: tuple[str, ...]) -> None:
+    assert hpcrun(*command, env={"HPCRUN_PROFILE": "local"}, check=True).stdout
+    no_slurm = {"PATH": str(hpcrun.venv / "bin")}
+    assert hpcrun(*command, env=no_slurm, check=True).stdout
 
 
 def test_a_dry_run_prints_the_script_that_would_be_submitted(hpcrun: Hpcrun) -> None:

@@ -37,7 +37,7 @@ def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterF
 
 def _fits(target: Target, kinds: Sequence[NodeKind], nodes: int) -> str:
     plan = target.plan
-    parts = [f"{plan.cpus_per_node} CPUs"]
+    parts = [f"{plan.cpus_per_node or 'default'} CPUs"]
     if plan.shape.gpus_per_node:
         parts.insert(0, f"{plan.shape.gpus_per_node} {plan.shape.gpu_type or 'GPUs'}")
     if plan.memory_mb:
@@ -76,7 +76,7 @@ def _judge_cpus(target: Target, kinds: Sequence[NodeKind]) -> list[Check]:
     most = max((kind.cpus or 0 for kind in kinds), default=0)
     asked, said, gpus = target.plan.cpus_per_node, target.profile.cpu.per_node, target.plan.shape.gpus_per_node
     name = f"{target.label}CPUs"
-    if most and asked > most:
+    if most and asked and asked > most:
         seen = f"{asked} for {gpus} GPUs, but such nodes have {most}"
         return [Check(PROFILE, name, "red", seen, target.set_("cpu.per_gpu", max(1, most // max(1, gpus))))]
     if most and said and said > most:

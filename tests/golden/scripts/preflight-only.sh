@@ -49,8 +49,12 @@ reap() {
 }
 signal=
 record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
+mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 # A sign of life, for hpcrun status where nobody else knows of this job.
 (while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
+
+# Slurm starts a job in /tmp where its own folder is gone, or is not on this node.
+[ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
 
 # The virtual environment that was active when this was submitted.
 export VIRTUAL_ENV=/home/me/venv

@@ -2,6 +2,10 @@
 # train: 2 nodes x 2 GPUs, 4 ranks by torchrun
 # Written by hpcrun from profile local. Complete as it stands: `bash` this file by hand does the same.
 
+# The environment as it came.
+declare -A came=()
+for variable in $(compgen -e); do came[$variable]=${!variable}; done
+
 # Where records and logs go: hpcrun submit names the folder, bash by hand makes one here.
 element=${HPCRUN_ELEMENT:-0}
 attempt=${HPCRUN_ATTEMPT:-0}
@@ -40,6 +44,7 @@ reap() {
 }
 signal=
 record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
+mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 # A sign of life, for hpcrun status where nobody else knows of this job.
 (while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
 
@@ -180,6 +185,14 @@ on_task() {
   return "$status"
 }
 export -f record reap on_rank on_task
+
+# What was changed in the environment since, and how it came: hpcrun submit inside this job hands on what came.
+for variable in "${!came[@]}" $(compgen -e); do
+  case $variable in HPCRUN_* | SLURM_* | PWD | OLDPWD | SHLVL | _) continue ;; esac
+  [ "${!variable+=}${!variable-}" != "${came[$variable]+=}${came[$variable]-}" ] || continue
+  [ -z "${came[$variable]+=}" ] || export "HPCRUN_CAME_$variable=${came[$variable]}"
+  [ -z "${!variable+=}" ] || export "HPCRUN_PUT_$variable=${!variable}"
+done
 
 # The nodes are processes of this machine.
 # A rendezvous port that belongs to this job: below the ephemeral range (32768), clear of the ports of

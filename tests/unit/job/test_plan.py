@@ -13,22 +13,23 @@ from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop, plan
 
 
 @pytest.mark.parametrize(
-    ("form", "type_", "directive", "value"),
+    ("form", "type_", "nodes", "asked"),
     [
-        ("gres", "a100", "gres", "gpu:a100:2"),
-        ("gres", None, "gres", "gpu:2"),
-        ("gpus-per-node", "a100", "gpus-per-node", "a100:2"),
-        ("gpus-per-node", None, "gpus-per-node", "2"),
-        ("gpus", "a100", "gpus", "a100:4"),
-        ("gpus", None, "gpus", "4"),
+        ("gres", "a100", 2, {"gres": "gpu:a100:2"}),
+        ("gres", None, 2, {"gres": "gpu:2"}),
+        ("gpus-per-node", "a100", 2, {"gpus-per-node": "a100:2"}),
+        ("gpus-per-node", None, 2, {"gpus-per-node": "2"}),
+        ("gpus", "a100", 1, {"gpus": "a100:4"}),
+        ("gpus", "a100", 2, {"gpus": "a100:4", "gpus-per-node": "a100:2"}),
+        ("gpus", None, 2, {"gpus": "4", "gpus-per-node": "2"}),
     ],
 )
 def test_gpus_are_asked_for_in_the_form_the_site_wants(
-    form: str, type_: str | None, directive: str, value: str
+    form: str, type_: str | None, nodes: int, asked: dict[str, str]
 ) -> None:
-    decided = plan(cluster(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=2)
+    decided = plan(cluster(gpu={"type": type_, "per_node": 4, "directive": form}), gpus="4", nodes=nodes)
     forms = {name: text for name, text in decided.directives if name in ("gres", "gpus-per-node", "gpus")}
-    assert forms == {directive: value}
+    assert forms == asked
 
 
 def test_a_cpu_job_asks_for_no_gpu_in_any_form() -> None:
@@ -73,7 +74,6 @@ def test_every_job_is_submitted_without_requeue_and_appends_its_log() -> None:
         ("nodelist", "nodelist"),
         ("mail_user", "mail-user"),
         ("mail_type", "mail-type"),
-        ("workdir", "chdir"),
     ],
 )
 def test_what_is_asked_for_is_passed_on(field: str, directive: str) -> None:
@@ -161,21 +161,6 @@ def test_a_flag_comes_before_the_same_directive_of_the_profile(
     assert decided.directive(directive) == value
     if directive == "mem":
         assert decided.directive("mem-per-cpu") is None
-
-
-@pytest.mark.parametrize(
-    ("asked", "memory_mb"),
-    [({"sbatch": ["mem-per-cpu=4G"]}, None), ({"no_sbatch": ["mem"]}, None), ({"sbatch": ["mem=4G"]}, 4096)],
-)
-def test_the_plan_says_the_memory_that_the_script_asks_for(asked: dict[str, Any], memory_mb: int | None) -> None:
-    assert plan(cluster(memory={"per_gpu": "10G"}), gpus="4", **asked).memory_mb == memory_mb
-
-
-@pytest.mark.parametrize(
-    ("asked", "walltime_s"), [({"no_sbatch": ["time"]}, None), ({"sbatch": ["time=2:00:00"]}, 7200)]
-)
-def test_the_plan_says_the_time_that_the_script_asks_for(asked: dict[str, Any], walltime_s: int | None) -> None:
-    assert plan(cluster(time={"default": "1:00:00"}), gpus="4", **asked).walltime_s == walltime_s
 
 
 @pytest.mark.parametrize(

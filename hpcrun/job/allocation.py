@@ -1,0 +1,115 @@
+"""What the final directives ask Slurm for: which of them decides which number of the plan. Pure.
+
+| number | decided by |
+|---|---|
+| nodes | ``nodes`` |
+| tasks on each node | ``ntasks-per-node`` |
+| GPUs of each node | ``gpus-per-node``, else ``gres``, else ``gpus`` of a job on one node |
+| CPUs of each node | ``cpus-per-task`` × tasks |
+| memory of each node | ``mem``, else ``mem-per-gpu`` × its GPUs, else ``mem-per-cpu`` × its CPUs |
+| time limit | ``time`` |
+
+A bare ``exclusive`` gives the job every CPU and GPU of its nodes, and so the memory of each; a step still gets those
+that the job asked for (sbatch(1); seen on 22.05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcrun.errors import UsageError
+from hpcrun.job.directives import Directives
+from hpcrun.job.profile import Profile
+from hpcrun.job.shape import Shape
+from hpcrun.job.units import parse_memory, parse_time
+
+_GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What Slurm is asked for.
+
+    Attributes:
+        cpus_per_node, walltime_s: None where the site decides.
+        memory_mb: of each node; 0 for all of it, None where the site decides.
+    """
+
+    cpus_per_node: int | None
+    memory_mb: int | None
+    walltime_s: int | None
+
+
+def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> Allocation:
+    """Return what the directives of a job ask for.
+
+    Raises:
+        UsageError: its ranks would not see the GPUs that they are planned for.
+    """
+    _check_gpus(directives, shape)
+    _check_binding(directives, shape)
+    cpus_per_task = _read(int, directives.get("cpus-per-task"))
+    cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
+    return Allocation(cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_time, directives.get("time")))
+
+
+def _memory_mb(directives: Directives, shape: Shape, cpus: int | None, profile: Profile) -> int | None:
+    whole_node = "exclusive" in directives and directives["exclusive"] is None
+    shares = (
+        ("mem", 1),
+        ("mem-per-gpu", profile.gpu.per_node or None if whole_node else shape.gpus_per_node),
+        ("mem-per-cpu", profile.cpu.per_node if whole_node else cpus),
+    )
+    for key, times in shares:
+        if key in directives:
+            each = _read(parse_memory, directives[key])
+            return None if each is None or times is None else each * times
+    return None
+
+
+def _check_gpus(directives: Directives, shape: Shape) -> None:
+    """Refuse a job whose nodes would not have a GPU for each of the ranks that are planned there.
+
+    Raises:
+        UsageError: Slurm gives no GPUs, or shares them out between the nodes as it likes.
+    """
+    wanted = shape.gpus_per_node
+    given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
+    if not wanted or "gpus-per-node" in given or "gres" in given or ("gpus" in given and shape.nodes == 1):
+        return
+    if given:
+        raise UsageError(
+            f"--gpus={given['gpus']} alone leaves to Slurm how many of them each of the {shape.nodes} nodes gets, "
+            f"and each starts {shape.procs_per_node} ranks",
+            hint="leave out --no-sbatch gpus-per-node",
+        )
+    raise UsageError(
+        f"no directive is left that asks for the {wanted} GPUs of each node, and {shape.procs_per_node} "
+        f"rank{'s' if shape.procs_per_node > 1 else ''} would start there without one",
+        hint=f"leave out --no-sbatch; or ask for a job without GPUs: --gpus 0 --nodes {shape.nodes}"
+        + (f" --launcher {shape.launcher}" if shape.launcher != "python" else "")
+        + (f" --nproc-per-node {shape.procs_per_node}" if shape.launcher != "python" else ""),
+    )
+
+
+def _check_binding(directives: Directives, shape: Shape) -> None:
+    """Refuse to hide a rank's peers from it: each rank takes the GPU of its number on the node, LOCAL_RANK.
+
+    Raises:
+        UsageError: it would see only some of them.
+    """
+    for key in ("gpu-bind", "tres-bind"):
+        value = directives.get(key) or "none"
+        if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
+            raise UsageError(
+                f"--{key}={value} would show each of the {shape.tasks_per_node} ranks of a node only some of its GPUs",
+                hint=f"leave it out, or --sbatch {key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
+            )
+
+
+def _read(parse: Callable[[str], int], text: str | None) -> int | None:
+    try:
+        return None if text is None else parse(text)
+    except ValueError:  # UNLIMITED, or a mistake: sbatch will judge
+        return None
