@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
+
+import pexpect
 
 REPO = Path(__file__).resolve().parents[1]
 CLUSTER_SH = REPO / "dev" / "cluster.sh"
@@ -109,6 +111,18 @@ class Hpcrun:
         if check and done.returncode != 0:
             raise AssertionError(f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+
+def trust(person: Hpcrun, project: Path, **more: Any) -> None:
+    """Let a person trust what a project brings, as they do it: at a terminal."""
+    argv = [*person.become, *person.argv("trust", str(project))]
+    terminal = pexpect.spawn(
+        argv[0], argv[1:], env=cast("Any", person.environ), cwd=str(person.folder), encoding="utf-8", timeout=60, **more
+    )
+    terminal.expect(r"Trust these files as they are now\? \[y/N\] ")
+    terminal.sendline("y")
+    terminal.expect("trusted  ")
+    terminal.expect(pexpect.EOF)
 
 
 class ClusterError(Exception):

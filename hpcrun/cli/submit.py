@@ -161,7 +161,6 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
         if not Path(said["workdir"]).is_dir():
             raise UsageError(f"--workdir: there is no folder {said['workdir']}")
     surroundings = context.surroundings
-    tell(surroundings.warnings)
     name = choose_profile(profile, surroundings, context.scheduler("slurm").unavailable())
     return read_request(said), name
 
