@@ -18,6 +18,7 @@ import pexpect
 REPO = Path(__file__).resolve().parents[1]
 CLUSTER_SH = REPO / "dev" / "cluster.sh"
 RESEARCHER = "researcher"
+SESSION_LOCK = Path("/run/hpcrun-tests.lock")  # where root alone can make files
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Completed = subprocess.CompletedProcess[str]
@@ -250,7 +251,7 @@ class Cluster:
 @contextmanager
 def only_session_on_cluster() -> Iterator[None]:
     """Waits for other sessions of tests: they would cancel this one's jobs and pull its cables."""
-    with Path("/tmp/hpcrun-tests.lock").open("w") as lock:
+    with SESSION_LOCK.open("w") as lock:
 
         def take() -> bool:
             try:

@@ -68,12 +68,12 @@ def _ask(path: Path, context: Context) -> None:
     from hpcrun.views.trust import question_lines, question_table, trusted_line
 
     question = look_into(path, context.trust)
+    if question.trusted:
+        show([f"{path} is trusted already, as it is"])
+        return
     show([str(path), ""])
     show_rich(question_table(question))
     show(["", *question_lines(question)])
-    if question.trusted:
-        show([trusted_line(question)])
-        return
     if not can_ask():
         raise UsageError(
             "nothing is trusted: there is no terminal to ask at",

@@ -59,7 +59,7 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     except ProfileError as error:
         return _refused(path, error.message)
     if os.geteuid() == 0 and contents.dangers:  # a content may change hands; root runs root's own
-        return _refused(path, f"root uses only what root alone can write: {contents.dangers[0]}")
+        return _refused(path, f"root uses only what root alone can write: {contents.dangers[0]}", contents)
     if trust and trust.never:
         return Layer(Folder(path, {}), contents=contents, trust=trust)
     differences = changes(trust, contents)
@@ -69,12 +69,14 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
     named = _named(f"{name} ({word})" for name, word in differences.items()) if trust else _named(contents.files)
-    warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} (hpcrun trust shows it and asks)"
+    way = f"chmod go-w, or hpcrun trust {path}" if danger else "hpcrun trust shows it and asks"
+    warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
 
 
-def _refused(path: Path, why: str) -> Layer:
-    return Layer(Folder(path, {}, withheld=why), f"{path} is not used: {why}", refused=why)
+def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:
+    files = contents.files if contents else {}
+    return Layer(Folder(path, files, withheld=why), f"{path} is not used: {why}", refused=why)
 
 
 def _skipped(path: Path, contents: Contents) -> str | None:

@@ -211,7 +211,7 @@ def _names_below(folder: Path, name: str, suffix: str, skipped: list[str], dange
         inner = f"{name}/{entry.name}"
         if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
             yield from _names_below(folder, inner, suffix, skipped, dangers)
-        elif entry.name.endswith(suffix):
+        elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is named, and not read
             yield inner
 
 
