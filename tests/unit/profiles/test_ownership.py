@@ -11,7 +11,7 @@ import pytest
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.ownership import UnsafeFileError, danger_to, read_checked
 from hpcrun.profiles.yaml_file import read_own_text
-from tests.unit.profiles.hostile import give_away, ordinary_user, put
+from tests.unit.profiles.hostile import ATTACKER, give_away, ordinary_user, put
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
 
@@ -104,3 +104,31 @@ def test_root_reads_nothing_of_an_ordinary_user(home: Path) -> None:
     file = put(home / "mine.yaml")
     os.seteuid(0)
     assert danger_to(file) == f"{home} belongs to another user (uid 65534)"
+
+
+@needs_root
+def test_a_group_is_private_where_it_has_the_user_s_name_and_nobody_else(home: Path) -> None:
+    os.seteuid(0)
+    os.setegid(0)
+    folder = home / "folder"
+    folder.mkdir()
+    folder.chmod(0o775)
+    os.chown(home, 0, 0)
+    assert danger_to(folder) is None  # umask 002, as pam_umask sets it for users with a group of their own
+    os.chown(folder, 0, ATTACKER)
+    assert danger_to(folder) == f"other users can write to {folder} (mode 0775)"
+
+
+@needs_root
+def test_who_owns_hpcrun_itself_may_own_a_site_s_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = home / "program"
+    program.mkdir()
+    give_away(program)
+    file = put(home / "site.yaml")
+    give_away(file)
+    assert danger_to(file) is not None
+    monkeypatch.setattr("hpcrun.profiles.ownership._PROGRAM", program)
+    assert danger_to(file) is None
+    os.seteuid(0)
+    os.chown(home, 0, 0)
+    assert danger_to(file) == f"{file} belongs to another user (uid 65533)"  # root trusts root alone
