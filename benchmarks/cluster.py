@@ -16,8 +16,8 @@ from pathlib import Path
 from measure import CommandFailedError, Place
 
 REPO = Path(__file__).resolve().parents[1]
-# The tests' lock (tests/conftest.py): they would cancel these jobs and pull cables.
-LOCK = Path("/tmp/hpcrun-tests.lock")
+# The tests' lock (SESSION_LOCK in tests/harness.py): they would cancel these jobs and pull cables.
+LOCK = Path("/run/hpcrun-tests.lock")
 A100_NODES = "a100-[1-2]"
 
 

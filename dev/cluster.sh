@@ -97,14 +97,34 @@ need_names_free() { # two clusters of the same names would resolve each other's 
   [[ -z $other ]] || die $EXIT_FAILED "/etc/hosts already says that $other: is another cluster up?"
 }
 
+# In /tmp anybody can make a folder of this name first, or a link: what it holds would be run and deleted as root.
+need_roots_own() { # need_roots_own PATH: it and all above it are root's, and nobody else can put another in their place
+  local path=$1 owner mode
+  while [[ $path != / ]]; do
+    if [[ -e $path || -L $path ]]; then
+      read -r owner mode < <(stat --format='%u %a' "$path")
+      [[ $owner == 0 ]] || die $EXIT_USAGE "$path belongs to another user (uid $owner): set HPCRUN_CLUSTER_DIR to another folder"
+      [[ $path != "$ROOT" || ! -L $path ]] || die $EXIT_USAGE "$path is a link: set HPCRUN_CLUSTER_DIR to a folder"
+      [[ -L $path ]] || ((!(8#$mode & 8#022))) || { [[ $path != "$ROOT" ]] && ((8#$mode & 8#1000)); } ||
+        die $EXIT_USAGE "others can write to $path (mode $mode): set HPCRUN_CLUSTER_DIR to another folder"
+    fi
+    path=$(dirname "$path")
+  done
+}
+
 need_safe_root() { # 'down' deletes this folder, and a Unix socket's path is short
-  [[ $ROOT =~ ^/[A-Za-z0-9._/-]{1,60}$ ]] ||
+  [[ $ROOT =~ ^/[A-Za-z0-9._/-]{1,60}$ && /$ROOT/ != */../* ]] ||
     die $EXIT_USAGE "HPCRUN_CLUSTER_DIR must be a short absolute path without spaces, not '$ROOT'"
+  need_roots_own "$ROOT"
+  need_roots_own "$(realpath --canonicalize-missing "$ROOT")"
   [[ ! -e $ROOT || -e $ROOT/made-by-hpcrun || -z $(ls -A "$ROOT") ]] ||
     die $EXIT_USAGE "$ROOT is in use by something else: set HPCRUN_CLUSTER_DIR to a folder of the cluster's own"
 }
 
-need_cluster() { [[ -e $SLURM_CONF ]] || die $EXIT_FAILED "no cluster is up (start one: $SELF up)"; }
+need_cluster() {
+  need_safe_root
+  [[ -e $SLURM_CONF ]] || die $EXIT_FAILED "no cluster is up (start one: $SELF up)"
+}
 
 need_node() {
   local name
@@ -337,6 +357,7 @@ CONF
 
 make_root() {
   mkdir -p "$ROOT"
+  need_safe_root # another may have been quicker
   touch "$ROOT/made-by-hpcrun"
   mkdir "$ROOT"/{etc,state,log,spool,run,dev,db}
 }
@@ -529,6 +550,7 @@ down() {
 }
 
 show_status() {
+  need_safe_root
   is_up || die $EXIT_FAILED "no cluster is up (start one: $SELF up)"
   sinfo
   squeue

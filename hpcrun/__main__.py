@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
+
+
+def _leave_out_current_folder() -> None:
+    """Import nothing from the folder that hpcrun is called in: a project's ``typer.py`` would run in its place.
+
+    ``python -m`` puts that folder first on the path; Python 3.11's ``-P`` and PYTHONSAFEPATH leave it out before
+    anything is imported. Where hpcrun itself lies in it, in a checkout that is not installed, it stays, as the last.
+    """
+    if not sys.path or sys.path[0] not in ("", _current_folder()):
+        return
+    folder = sys.path.pop(0)
+    if os.path.dirname(os.path.dirname(os.path.abspath(__file__))) == _current_folder():
+        sys.path.append(folder)
+
+
+def _current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def main() -> NoReturn:
@@ -18,4 +39,5 @@ def main() -> NoReturn:
 
 
 if __name__ == "__main__":
+    _leave_out_current_folder()
     main()

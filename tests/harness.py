@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
+
+import pexpect
 
 REPO = Path(__file__).resolve().parents[1]
 CLUSTER_SH = REPO / "dev" / "cluster.sh"
 RESEARCHER = "researcher"
+SESSION_LOCK = Path("/run/hpcrun-tests.lock")  # where root alone can make files
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Completed = subprocess.CompletedProcess[str]
@@ -109,6 +112,18 @@ class Hpcrun:
         if check and done.returncode != 0:
             raise AssertionError(f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+
+def trust(person: Hpcrun, project: Path, **more: Any) -> None:
+    """Let a person trust what a project brings, as they do it: at a terminal."""
+    argv = [*person.become, *person.argv("trust", str(project))]
+    terminal = pexpect.spawn(
+        argv[0], argv[1:], env=cast("Any", person.environ), cwd=str(person.folder), encoding="utf-8", timeout=60, **more
+    )
+    terminal.expect(r"Trust these files as they are now\? \[y/N\] ")
+    terminal.sendline("y")
+    terminal.expect("trusted  ")
+    terminal.expect(pexpect.EOF)
 
 
 class ClusterError(Exception):
@@ -236,7 +251,7 @@ class Cluster:
 @contextmanager
 def only_session_on_cluster() -> Iterator[None]:
     """Waits for other sessions of tests: they would cancel this one's jobs and pull its cables."""
-    with Path("/tmp/hpcrun-tests.lock").open("w") as lock:
+    with SESSION_LOCK.open("w") as lock:
 
         def take() -> bool:
             try:

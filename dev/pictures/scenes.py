@@ -139,6 +139,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("profile-env", "hpcrun profile env a100"),
     picture("profile-env-variable", "hpcrun profile env NCCL_IB_HCA"),
     break_profile,
+    picture("trust", asked("hpcrun trust", "[y/N]", "y")),
     picture("profile-validate", "hpcrun profile validate lab"),
     picture("sweep-status", "hpcrun status lr"),
     picture("scale", "hpcrun scale --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),

@@ -12,6 +12,7 @@ from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.detected import new_profile_path
+from hpcrun.profiles.folder import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import replace_text
 from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
@@ -80,7 +81,7 @@ def _silence(facts: ClusterFacts) -> str:
     return f"the cluster says nothing of itself:\n{said}" if said else "this cluster has no partitions"
 
 
-def _loaded(text: str, folders: Sequence[Path]) -> Profile:
+def _loaded(text: str, folders: Sequence[Source]) -> Profile:
     """Load the text as a profile: what is written must be one that loads."""
     path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
     try:

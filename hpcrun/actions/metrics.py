@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, nearest
+from hpcrun.profiles.folder import Source
 from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
 
@@ -32,7 +33,7 @@ class Metrics:
         return tuple(sorted({row.rank for row in self.rows}))
 
 
-def profile_patterns(profile: str, folders: Sequence[Path]) -> tuple[dict[str, str], str | None]:
+def profile_patterns(profile: str, folders: Sequence[Source]) -> tuple[dict[str, str], str | None]:
     """Return the metrics of the profile of a run, and what to say where it cannot be read now."""
     from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
 

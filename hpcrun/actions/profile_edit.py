@@ -15,6 +15,7 @@ from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.check import value_kinds
 from hpcrun.profiles.draft import copy_text, new_text, unsaid, with_remarks, without_remarks
 from hpcrun.profiles.edit import set_value, unset_value
+from hpcrun.profiles.folder import Source, folders_of
 from hpcrun.profiles.load import EXTEND, SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, dotted
 from hpcrun.profiles.save import locked, replace_text, saving
@@ -37,7 +38,7 @@ class Place:
     """
 
     own: Path
-    folders: Sequence[Path]
+    folders: Sequence[Source]
     host: str
 
 
@@ -218,8 +219,10 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
         text = read_text(path)
         return _Copy(path, text, text)
     used = find_profile(name, place.folders)
-    below = place.folders[list(place.folders).index(place.own) + 1 :] if place.own in place.folders else place.folders
-    if used.parent not in below and name not in profile_names(below):
+    folders = folders_of(place.folders)
+    paths = [folder.path for folder in folders]
+    below = folders[paths.index(place.own) + 1 :] if place.own in paths else folders
+    if used.parent not in [folder.path for folder in below] and name not in profile_names(below):
         raise ProfileError(f"profile {name!r} is the project's own: {used}", hint="name that file to change it")
     used = find_profile(name, below)
     text = f"# Your own {name!r}, over the one in {used.parent}.\nextends: {name}\n"

@@ -47,9 +47,11 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
             fresh, old = Path(name, "new"), Path(name, "old")
-            fresh.mkdir()
+            fresh.mkdir(mode=0o755)
             for each, content in marked.items():
-                (fresh / each).write_bytes(content)
+                descriptor = os.open(fresh / each, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)  # whatever the umask
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
             if folder.exists() and _others(folder):
                 for each in marked:
                     os.replace(fresh / each, folder / each)

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Iterable
 from pathlib import Path
 
 import hpcrun.diagnosis
 from hpcrun.diagnosis.rules import KEYS, Rule, RuleMistake, merge_rules, parse_rules
 from hpcrun.errors import nearest
+from hpcrun.profiles.folder import Folder, Source, folders_of
 from hpcrun.profiles.mistakes import Mistake, MistakesError
-from hpcrun.profiles.yaml_file import read_yaml
+from hpcrun.profiles.yaml_file import parse_yaml
 
 FILE_NAME = "rules.yaml"
 SHIPPED = Path(hpcrun.diagnosis.__file__).with_name(FILE_NAME)
 
 
-def load_rules(folders: Iterable[Path]) -> tuple[Rule, ...]:
+def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
     """Read ``rules.yaml`` of each folder, most important first, and the shipped one; of one name the first counts.
 
     Raises:
         ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
     """
-    own = [path for folder in folders if os.path.isfile(path := folder / FILE_NAME)]
-    return merge_rules([_read(path) for path in (*own, SHIPPED)])
+    own = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
+    return merge_rules([_read(folder) for folder in (*own, Folder(SHIPPED.parent, checked=False))])
 
 
-def _read(path: Path) -> list[Rule]:
-    file = read_yaml(path)
+def _read(folder: Folder) -> list[Rule]:
+    path = folder.path / FILE_NAME
+    file = parse_yaml(folder.text(FILE_NAME), path)
     try:
         return parse_rules(file.data)
     except RuleMistake as mistake:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.profiles.config import Config
+from hpcrun.profiles.folder import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,14 @@ class Surroundings:
     Attributes:
         profile_folders, template_folders: most important first: project, user, site, shipped.
         own_python: hpcrun's own interpreter where it has torch, else None.
-        warnings: what was passed over, to be said once.
+        warnings: configuration that is not used, for a caller that is not told of it by the command line.
     """
 
     env: Mapping[str, str]
     cwd: Path
     host: str
     config: Config
-    profile_folders: tuple[Path, ...]
-    template_folders: tuple[Path, ...]
+    profile_folders: tuple[Source, ...]
+    template_folders: tuple[Source, ...]
     own_python: str | None = None
     warnings: tuple[str, ...] = ()

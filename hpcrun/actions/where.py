@@ -14,6 +14,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
 from hpcrun.job.units import format_time
+from hpcrun.profiles.folder import folders_of
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.detect_text import Partition
 from hpcrun.schedulers.estimate import DirectivePairs, Estimate, SlurmForecast, Start
@@ -167,7 +168,7 @@ def _tried(
 
 def _all_names(surroundings: Surroundings) -> list[str]:
     found = profile_names(surroundings.profile_folders)
-    folders = list(surroundings.profile_folders)  # the most important first
+    folders = [folder.path for folder in folders_of(surroundings.profile_folders)]  # the most important first
     names = sorted(found, key=lambda name: (folders.index(found[name].parent), name))
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     return [*([default] if default else []), *names]

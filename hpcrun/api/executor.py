@@ -51,7 +51,7 @@ class Executor(core.Executor):
     job_class = FunctionJob
 
     def __init__(self, profile: str | None = None, **said: Any) -> None:
-        super().__init__(make_context().store.root)
+        super().__init__(make_context(announce=None).store.root)
         self._internal_update_parameters(profile=profile, **said)
 
     def _internal_update_parameters(self, **said: Any) -> None:
@@ -71,10 +71,10 @@ class Executor(core.Executor):
         Raises:
             UsageError, ProfileError, PlanError: as ``submit``.
         """
-        return self._prepare(make_context(), "function", elements).script.text
+        return self._prepare(make_context(announce=None), "function", elements).script.text
 
     def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
-        context = make_context()
+        context = make_context(announce=None)
         name = _name(delayed_submissions[0].function)
         prepared = self._prepare(context, name, len(delayed_submissions))
         for note in (*context.surroundings.warnings, *prepared.plan.notes):

@@ -1,10 +1,11 @@
 """Shell completion: names of profiles, of runs, of partitions, keys of profiles. It answers while a person types.
 
-A failure completes nothing: there is no place to say what went wrong.
+A failure completes nothing: there is no place to say what went wrong. Only words are completed that no shell expands.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from hpcrun.cli.context import make_context
@@ -13,11 +14,20 @@ from hpcrun.errors import HpcrunError
 _MOST_RUNS = 50
 Complete = Callable[[str], list[str]]
 
+# A shell expands what is completed: zsh runs the $(...) of a profile's file name, which anybody may have chosen. Commas
+# separate partitions, a dot and "=" belong to keys; none of these means anything to bash, zsh or fish inside a word.
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+,=-]*", re.ASCII)
+
+
+def is_safe_word(word: str) -> bool:
+    """Whether a shell takes a word as it is: nothing in it is expanded, and it is no option."""
+    return _SAFE.fullmatch(word) is not None
+
 
 def _quiet(complete: Complete) -> Complete:
     def quietly(incomplete: str) -> list[str]:
         try:
-            return [word for word in complete(incomplete) if word.startswith(incomplete)]
+            return [word for word in complete(incomplete) if word.startswith(incomplete) and is_safe_word(word)]
         except (HpcrunError, OSError):
             return []
 
@@ -30,7 +40,7 @@ def profile_name(_: str) -> list[str]:
     """Complete the name of a profile."""
     from hpcrun.profiles.load import profile_names
 
-    return sorted(profile_names(list(make_context().profile_layers.values())))
+    return sorted(profile_names(list(make_context(announce=None).profile_layers.values())))
 
 
 @_quiet
@@ -38,7 +48,7 @@ def run_name(_: str) -> list[str]:
     """Complete a run: ``last`` and the names of the newest, each once, then their ids."""
     from hpcrun.actions.find import LAST, run_name
 
-    newest = make_context().store.run_ids()[: -_MOST_RUNS - 1 : -1]
+    newest = make_context(announce=None).store.run_ids()[: -_MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]
 
 
@@ -47,7 +57,7 @@ def study_name(_: str) -> list[str]:
     """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
     from hpcrun.actions.find import LAST, run_name
 
-    newest = make_context().studies.study_ids()[: -_MOST_RUNS - 1 : -1]
+    newest = make_context(announce=None).studies.study_ids()[: -_MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(study_id) for study_id in newest)]), *newest]
 
 
@@ -57,7 +67,7 @@ def partition(incomplete: str) -> list[str]:
     from hpcrun.schedulers.partition_names import partition_names
 
     before, comma, _ = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in partition_names(make_context().env)]
+    return [f"{before}{comma}{name}" for name in partition_names(make_context(announce=None).env)]
 
 
 @_quiet

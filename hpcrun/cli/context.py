@@ -6,6 +6,7 @@ import os
 import os.path
 import sys
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -14,9 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.surroundings import Surroundings
+from hpcrun.cli.output import tell
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
-from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.folder import Folder
+from hpcrun.profiles.layers import Layer, own_layer, project_layer
+from hpcrun.profiles.shipped import shipped
+from hpcrun.profiles.trust import TrustStore
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
 
@@ -27,22 +32,44 @@ if TYPE_CHECKING:
 
 PROJECT_FOLDER = ".hpcrun"
 SITE_FOLDER = "/etc/hpcrun"
+Announce = Callable[[Iterable[str]], None]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything a command is handed: where it was called, the runs, the schedulers, the clock."""
+    """Everything a command is handed: where it was called, the runs, the schedulers, the clock.
+
+    Attributes:
+        announce: prints which configuration is not used, the first time that it matters.
+    """
 
     env: dict[str, str]
     cwd: Path
+    announce: Announce | None = None
 
     @cached_property
-    def layers(self) -> dict[str, Path]:
+    def layers(self) -> dict[str, Folder]:
         """The folders whose files come before the shipped ones, by name, most important first."""
-        project, _ = self._project
-        layers = {} if project is None else {"project": project}
+        return {name: layer.folder for name, layer in self.judged_layers.items()}
+
+    @cached_property
+    def judged_layers(self) -> dict[str, Layer]:
+        """The same with whether they are used, and why not."""
+        project = _project_folder(self.cwd)
+        layers = {} if project is None else {"project": project_layer(project, self.trust)}
         # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
-        return {**layers, "user": self.user_folder, "site": Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER)}
+        site = Path(self.env.get("HPCRUN_SITE") or SITE_FOLDER)
+        layers |= {"user": own_layer(self.user_folder, self.trust), "site": own_layer(site, self.trust)}
+        if self.announce:
+            self.announce(f"hpcrun: {layer.warning}" for layer in layers.values() if layer.warning)
+        return layers
+
+    @cached_property
+    def trust(self) -> TrustStore:
+        """What this person has trusted."""
+        import platformdirs
+
+        return TrustStore(platformdirs.user_state_path("hpcrun") / "trust")
 
     @cached_property
     def user_folder(self) -> Path:
@@ -52,41 +79,34 @@ class Context:
         return platformdirs.user_config_path("hpcrun")
 
     @cached_property
-    def _project(self) -> tuple[Path | None, tuple[str, ...]]:
-        """The project's folder, and what to say of one that is passed over."""
-        project = _project_folder(self.cwd)
-        if project is None:
-            return None, ()
-        owner = project.stat().st_uid
-        if owner in (os.getuid(), 0):
-            return project, ()
-        # its templates and set-up commands would run as this user
-        return None, (f"{project} belongs to another user (uid {owner}) and is ignored; copy it to use it",)
-
-    @cached_property
     def config(self) -> Config:
         """The configuration of project, user and site."""
         return load_config(tuple(self.layers.values()))
 
     @cached_property
-    def profile_layers(self) -> dict[str, Path]:
+    def profile_layers(self) -> dict[str, Folder]:
         """The folders of profiles by layer, most important first."""
-        own = {name: folder / "profiles" for name, folder in self.layers.items()}
-        return {**own, "shipped": shipped_folder("cluster_profiles")}
+        own = {name: folder.below("profiles") for name, folder in self.layers.items()}
+        return {**own, "shipped": shipped("cluster_profiles")}
+
+    @cached_property
+    def profile_paths(self) -> dict[str, Path]:
+        """Where the folders of profiles lie."""
+        return {name: folder.path for name, folder in self.profile_layers.items()}
 
     @cached_property
     def surroundings(self) -> Surroundings:
         """What actions need to know of the caller."""
-        templates = (folder / "templates" for folder in self.layers.values())
+        templates = (folder.below("templates") for folder in self.layers.values())
         return Surroundings(
             env=self.env,
             cwd=self.cwd,
             host=self.host,
             config=self.config,
             profile_folders=tuple(self.profile_layers.values()),
-            template_folders=(*templates, shipped_folder("templates")),
+            template_folders=(*templates, shipped("templates")),
             own_python=sys.executable if find_spec("torch") else None,
-            warnings=self._project[1],
+            warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
         )
 
     @cached_property
@@ -158,8 +178,11 @@ class Context:
         return time.time()
 
 
-def make_context() -> Context:
+def make_context(announce: Announce | None = tell) -> Context:
     """Return the context of this process.
+
+    Args:
+        announce: prints which configuration is not used; None for a caller that says so itself, or has no place to.
 
     Raises:
         HpcrunError: the current folder is gone.
@@ -168,7 +191,7 @@ def make_context() -> Context:
         cwd = Path.cwd()
     except OSError:
         raise HpcrunError("the current folder no longer exists", hint="cd to one that does") from None
-    return Context(dict(os.environ), cwd)
+    return Context(dict(os.environ), cwd, announce)
 
 
 def _project_folder(cwd: Path) -> Path | None:
@@ -176,6 +199,6 @@ def _project_folder(cwd: Path) -> Path | None:
     home = Path.home()
     for folder in (cwd, *cwd.parents):
         candidate = folder / PROJECT_FOLDER
-        if folder != home and os.path.isdir(candidate):
+        if folder != home and (os.path.isdir(candidate) or os.path.islink(candidate)):
             return candidate
     return None

@@ -9,7 +9,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show_json, show_rich, tell, width
+from hpcrun.cli.output import JsonOption, show_json, show_rich, width
 from hpcrun.errors import PlanError
 
 
@@ -39,7 +39,6 @@ def doctor(
     from hpcrun.schedulers.detect import SlurmSite
     from hpcrun.views.doctor import checkup_json, checkup_text
 
-    tell(context.surroundings.warnings)
     found = check_up(profile, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
     if as_json:
         show_json(checkup_json(found))

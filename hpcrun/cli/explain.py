@@ -35,7 +35,6 @@ def explain(
     from hpcrun.views.explain import explanation_json, explanation_text
 
     context = make_context()
-    tell(context.surroundings.warnings)
     found = find_element(run, context.store)
     tell([found.note] if found.note else [])
     rules = load_rules(context.layers.values())

@@ -35,6 +35,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "doctor": ("hpcrun.cli.doctor", {}),
     "preflight": ("hpcrun.cli.preflight", {}),
     "clean": ("hpcrun.cli.clean", {}),
+    "trust": ("hpcrun.cli.trust", {}),
 }
 _GROUPS = {"profile": "hpcrun.cli.profile"}
 

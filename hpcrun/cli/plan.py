@@ -10,7 +10,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import takes_options
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, width
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def plan(
 
     question = read_question({name: text for name, text in asked.items() if text is not None})
     context = make_context()
-    tell(context.surroundings.warnings)
     name = choose_profile(profile, context.surroundings, context.scheduler("slurm").unavailable())
     result = make_forecast(question, name, context.surroundings)
     if as_json:

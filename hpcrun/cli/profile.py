@@ -16,6 +16,7 @@ from hpcrun.cli.profile_check import diff, schema, validate
 from hpcrun.cli.profile_detect import detect
 from hpcrun.cli.profile_edit import edit, new, set_, unset
 from hpcrun.cli.profile_env import env
+from hpcrun.profiles.folder import Folder, folders_of
 
 app = typer.Typer(cls=Group, help="Show, write and check cluster profiles.", no_args_is_help=True)
 
@@ -27,12 +28,11 @@ def list_(as_json: JsonOption = False) -> None:
     from hpcrun.views.profiles import profiles_json, profiles_table
 
     context = make_context()
-    tell(context.surroundings.warnings)
     rows = list_profiles(context.surroundings)
     if as_json:
         show_json(profiles_json(rows))
     else:
-        table, folders = profiles_table(rows, context.profile_layers, width())
+        table, folders = profiles_table(rows, context.profile_paths, width())
         show_rich(table)
         show(["", *folders] if folders else [])
         tell(f"hpcrun: {row.problem}" for row in rows if row.problem)
@@ -67,7 +67,7 @@ def show_(
         show_json({"kind": "profile", "path": str(loaded.path), "profile": values, **origins})
         return
     if origin:
-        table, folders = origins_table(loaded, context.profile_layers, width())
+        table, folders = origins_table(loaded, context.profile_paths, width())
         show_rich(table)
         show(["", *folders] if folders else [])
         return
@@ -82,9 +82,15 @@ def show_(
 def path() -> None:
     """List the folders that profiles and templates come from, most important first."""
     surroundings = make_context().surroundings
-    folders = [("profiles", folder) for folder in surroundings.profile_folders]
-    folders += [("templates", folder) for folder in surroundings.template_folders]
-    show(f"{kind:<10} {folder}{'' if folder.is_dir() else '  (not there)'}" for kind, folder in folders)
+    folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
+    folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
+    show(f"{kind:<10} {folder.path}{_remark(folder)}" for kind, folder in folders)
+
+
+def _remark(folder: Folder) -> str:
+    if not folder.path.is_dir():
+        return "  (not there)"
+    return "  (not used)" if folder.withheld else ""
 
 
 _ELSEWHERE: dict[str, Callable[..., None]] = {

@@ -38,7 +38,6 @@ def validate(
     from hpcrun.views.text import one_line
 
     context = make_context()
-    tell(context.surroundings.warnings)
     verdicts = validate_profiles(names or [], context.surroundings)
     wrong = [verdict for verdict in verdicts if verdict.mistakes]
     if as_json:

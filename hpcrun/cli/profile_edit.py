@@ -11,7 +11,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import can_ask
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.output import show, tell
 from hpcrun.errors import InterruptedByUser, UsageError
 
@@ -63,7 +63,7 @@ def new(
         "time.default": time,
         "time.max": max_time,
     }
-    place = _place()
+    place = _place(make_context())
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
     elif base is None:
@@ -112,7 +112,8 @@ def set_(
     """Set values in your copy of a profile, which is made where you have none; comments and order stay."""
     from hpcrun.actions.profile_edit import set_values
 
-    _report(set_values(name, values, _place()))
+    context = make_context()
+    _report(set_values(name, values, _place(context)), context)
 
 
 def unset(
@@ -125,7 +126,8 @@ def unset(
     """Remove keys from your copy of a profile: what it extends holds again."""
     from hpcrun.actions.profile_edit import unset_values
 
-    _report(unset_values(name, keys, _place()))
+    context = make_context()
+    _report(unset_values(name, keys, _place(context)), context)
 
 
 def edit(name: OwnName) -> None:
@@ -137,17 +139,24 @@ def edit(name: OwnName) -> None:
 
     context = make_context()
     argv = _editor(context.env)
-    _report(edit_profile(name, _place(), lambda path: _run_editor([*argv, str(path)], context.env), _ask_again))
+    _report(
+        edit_profile(name, _place(context), lambda path: _run_editor([*argv, str(path)], context.env), _ask_again),
+        context,
+    )
 
 
-def _place() -> Place:
+def _place(context: Context) -> Place:
     from hpcrun.actions.profile_edit import Place
 
-    context = make_context()
-    return Place(context.profile_layers["user"], tuple(context.profile_layers.values()), context.host)
+    used = tuple(folder for folder in context.profile_layers.values() if not folder.withheld)
+    return Place(context.profile_paths["user"], used, context.host)
 
 
-def _report(result: Changed) -> None:
+def _report(result: Changed, context: Context) -> None:
+    """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
+    from hpcrun.actions.trust import keep_trust
+
+    keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     word = "written" if result.made else "changed" if result.changed else "nothing to change in"
     show([f"{word}  {result.path}"])
     if result.hidden_by:

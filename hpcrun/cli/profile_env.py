@@ -34,7 +34,7 @@ def env(
         if as_json:
             show_json(view.profile_variables_json(found))
         else:
-            show(view.profile_variables_lines(found, context.profile_layers, width()))
+            show(view.profile_variables_lines(found, context.profile_paths, width()))
     elif as_json:
         show_json(view.variables_json([found]))
     else:

@@ -121,7 +121,8 @@ def render(
     target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
     tell(plan_lines(prepared.plan))
     try:
-        with target.open("w" if force else "x", encoding="ascii", newline="") as file:
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+        with open(os.open(target, flags, 0o644), "w", encoding="ascii", newline="") as file:  # whatever the umask
             file.write(prepared.script.text)
     except FileExistsError:
         raise UsageError(f"{target} is there already", hint="--force replaces it, --out names another") from None
@@ -161,7 +162,6 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
         if not Path(said["workdir"]).is_dir():
             raise UsageError(f"--workdir: there is no folder {said['workdir']}")
     surroundings = context.surroundings
-    tell(surroundings.warnings)
     name = choose_profile(profile, surroundings, context.scheduler("slurm").unavailable())
     return read_request(said), name
 

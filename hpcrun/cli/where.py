@@ -63,7 +63,6 @@ def where(
     from hpcrun.views.where import misfit_lines, offers_table, submit_line, where_json
 
     context = make_context()
-    tell(context.surroundings.warnings)
     # nothing runs; a request has a script
     said = {name: value for name, value in asked.items() if value is not None} | {"script": "true"}
     forecast = SlurmForecast(context.env)

@@ -48,11 +48,13 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
     """
     import jinja2
 
+    from hpcrun.job.sandbox import Sandbox
+
     def load(name: str) -> tuple[str, str, None] | None:
         source = templates.get(name)
         return None if source is None else (source.text, source.path, None)
 
-    environment = jinja2.Environment(
+    environment = Sandbox(
         loader=jinja2.FunctionLoader(load),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.errors import nearest
 from hpcrun.job.metrics import check_metric_pattern
 from hpcrun.job.units import parse_time
+from hpcrun.profiles.folder import Source, folders_of
 from hpcrun.profiles.mistakes import Mistake, MistakesError, Origin
 
 if TYPE_CHECKING:
@@ -39,26 +39,26 @@ class Config:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_config(folders: Sequence[Path]) -> Config:
+def load_config(folders: Sequence[Source]) -> Config:
     """Read ``config.yaml`` of each folder, most important first; the first to say a thing is heard.
 
     Raises:
-        ProfileError: a file is broken, or has a key or value that means nothing; every mistake of it is told.
+        ProfileError: a file is broken, or has a key or value that means nothing, every mistake of it is told; or
+            another user could have written it.
     """
     said: dict[str, Any] = {}
     metrics: dict[str, str] = {}
-    for folder in folders:
-        path = folder / FILE_NAME
-        if not os.path.isfile(path):
+    for folder in folders_of(folders):
+        if not folder.has(FILE_NAME):
             continue
-        from hpcrun.profiles.yaml_file import read_yaml  # ruamel is imported only where there is a file to read
+        from hpcrun.profiles.yaml_file import parse_yaml  # ruamel is imported only where there is a file to read
 
-        for key, value in _checked(read_yaml(path)).items():
+        for key, value in _checked(parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)).items():
             if key == "metrics":
                 metrics = {**value, **metrics}
                 continue
             if key == "runs":
-                value = str(folder / Path(value).expanduser())
+                value = str(folder.path / Path(value).expanduser())
             said.setdefault(key, value)
     return Config(
         said.get("profile"),

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import ProfileError, nearest
 from hpcrun.profiles.check import check_values
+from hpcrun.profiles.folder import Folder, Source, folders_of
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin, dotted
-from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_yaml
+from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
 
 if TYPE_CHECKING:  # pydantic takes longer to import than shell completion may
     from hpcrun.job.profile import Profile
 
 SUFFIX = ".yaml"
 _DEEPEST = 50
+WAYS_ROUND = "hpcrun trust shows the files and asks; hpcrun trust --never goes on without them"
 EXTEND = "+"  # "modules+: [x]" adds to the list that is there
 
 
@@ -42,16 +44,16 @@ class _Merged:
     origins: dict[Key, Origin] = field(default_factory=dict)
 
 
-def profile_names(folders: Sequence[Path]) -> dict[str, Path]:
+def profile_names(folders: Sequence[Source]) -> dict[str, Path]:
     """Return every profile a person can name → its file; an earlier folder hides a later one.
 
     Files whose name starts with ``_`` are parts for ``extends``, not profiles.
     """
     found: dict[str, Path] = {}
-    for folder in folders:
-        for path in sorted(folder.glob(f"*{SUFFIX}")):
-            if not path.name.startswith(("_", ".")):
-                found.setdefault(path.stem, path)
+    for folder in folders_of(folders):
+        for name in folder.names(SUFFIX):
+            if "/" not in name and not name.startswith(("_", ".")):
+                found.setdefault(name.removesuffix(SUFFIX), folder.path / name)
     return found
 
 
@@ -60,17 +62,24 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
-def find_profile(name: str, folders: Sequence[Path]) -> Path:
+def find_profile(name: str, folders: Sequence[Source]) -> Path:
     """Return the file of a profile, given its name or a path to it.
 
     Raises:
-        ProfileError: there is none; the message names the nearest, or lists them.
+        ProfileError: there is none, the message names the nearest, or lists them; or the name means a file that may not
+            be used.
     """
     if is_path(name):
         path = Path(name)
         if not os.path.isfile(path):
             raise ProfileError(f"profile {name}: no such file", hint="hpcrun profile list shows the profiles by name")
         return path
+    for folder in folders_of(folders):  # another of the name, further down, is not what was asked for
+        if folder.holds(f"{name}{SUFFIX}"):
+            if folder.withheld:
+                raise ProfileError(f"profile {name!r} is {folder.path / name}{SUFFIX}, and {folder.withheld}",
+                                   hint=WAYS_ROUND)  # fmt: skip
+            break
     names = profile_names(folders)
     if name not in names:
         close = nearest(name, list(names))
@@ -81,7 +90,7 @@ def find_profile(name: str, folders: Sequence[Path]) -> Path:
     return names[name]
 
 
-def load_profile(name: str, folders: Sequence[Path]) -> LoadedProfile:
+def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
     """Load a profile by name or path.
 
     Args:
@@ -91,10 +100,20 @@ def load_profile(name: str, folders: Sequence[Path]) -> LoadedProfile:
     Raises:
         ProfileError: missing, broken or invalid; the message says file, line and key of every mistake.
     """
-    return _load(read_yaml(find_profile(name, folders)), folders)
+    path = find_profile(name, folders)
+    return _load(parse_yaml(_text(path, folders), path), folders)
 
 
-def load_text(text: str, path: Path, folders: Sequence[Path]) -> LoadedProfile:
+def _text(path: Path, folders: Sequence[Source]) -> str:
+    """Return the text of a profile: as it was trusted where it lies in a folder of which that is known."""
+    own = Path(os.path.abspath(path))
+    for folder in folders_of(folders):
+        if own.is_relative_to(folder.path) and folder.has(name := own.relative_to(folder.path).as_posix()):
+            return folder.text(name)
+    return read_own_text(path)
+
+
+def load_text(text: str, path: Path, folders: Sequence[Source]) -> LoadedProfile:
     """Load a profile from what may become the text of the file ``path``.
 
     Raises:
@@ -103,8 +122,8 @@ def load_text(text: str, path: Path, folders: Sequence[Path]) -> LoadedProfile:
     return _load(parse_yaml(text, path), folders)
 
 
-def _load(file: YamlFile, folders: Sequence[Path]) -> LoadedProfile:
-    merger = _Merger(folders)
+def _load(file: YamlFile, folders: Sequence[Source]) -> LoadedProfile:
+    merger = _Merger(folders_of(folders))
     merged = merger.merge_file(file, chain=())
     merged.data.pop("extends", None)
     profile, mistakes = check_values(file.path, merged.data, merged.origins)
@@ -117,7 +136,7 @@ def _load(file: YamlFile, folders: Sequence[Path]) -> LoadedProfile:
 class _Merger:
     """Merges a file with all it extends; collects what is wrong with that, so that all can be told at once."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Folder]) -> None:
         self.folders = folders
         self.mistakes: list[Mistake] = []
         self.hint: str | None = None
@@ -127,9 +146,11 @@ class _Merger:
         chain = (*chain, file.path)
         merged = _Merged()
         for base in self._bases(file):
-            path = self._find_base(base, file)
-            if path is None:
+            found = self._find_base(base, file)
+            if found is None:
                 continue
+            folder, name = found
+            path = folder.path / name
             if path in chain:
                 loop = " → ".join(step.stem for step in (*chain, path))
                 self._mistake(file, ("extends",), f"'extends' goes round in a circle: {loop}")
@@ -139,7 +160,7 @@ class _Merger:
                 continue
             if path not in self._done:
                 try:
-                    self._done[path] = self.merge_file(read_yaml(path), chain)
+                    self._done[path] = self.merge_file(parse_yaml(folder.text(name), path), chain)
                 except MistakesError as error:
                     self.mistakes += error.mistakes
                     self.hint = self.hint or error.hint
@@ -163,23 +184,18 @@ class _Merger:
             return []
         return bases
 
-    def _find_base(self, base: str, file: YamlFile) -> Path | None:
+    def _find_base(self, base: str, file: YamlFile) -> tuple[Folder, str] | None:
         searched = list(self.folders)
-        own = Path(os.path.abspath(file.path))
+        own, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
         for place, folder in enumerate(searched):
-            if folder / f"{base}{SUFFIX}" == own:
+            if folder.path / name == own:
                 # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the one it hides
                 searched = searched[place + 1 :]
                 break
         for folder in searched:
-            candidate = folder / f"{base}{SUFFIX}"
-            if "\0" not in base and os.path.isfile(candidate):
-                return candidate
-        known = [
-            path.relative_to(folder).with_suffix("").as_posix()
-            for folder in self.folders
-            for path in folder.rglob(f"*{SUFFIX}")
-        ]
+            if folder.has(name):
+                return folder, name
+        known = [found.removesuffix(SUFFIX) for folder in self.folders for found in folder.names(SUFFIX)]
         close = nearest(base, known)
         self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the folders that are searched"
         self._mistake(file, ("extends",), f"'extends' names {base!r}, which is nowhere")

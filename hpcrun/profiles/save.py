@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import ENOTDIR
 from pathlib import Path
 from secrets import token_hex
 
@@ -31,7 +32,7 @@ def locked(path: Path, host: str) -> Iterator[None]:
     token = f"{host} {os.getpid()} {token_hex(4)}"
     deadline = time.monotonic() + WAIT_S
     with saving(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         while not _take(lock, token):
             _remove_stale(lock, host)
             if time.monotonic() > deadline:
@@ -49,7 +50,7 @@ def locked(path: Path, host: str) -> Iterator[None]:
 
 def _take(lock: Path, token: str) -> bool:
     try:
-        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return False
     try:
@@ -97,18 +98,34 @@ def _is_stale(lock: Path, content: str, host: str) -> bool:
         return False
 
 
-def replace_text(path: Path, text: str) -> None:
+def make_folder(folder: Path, mode: int = 0o755) -> None:
+    """Make a folder and those above it that are missing, none of which others can write to whatever the umask says.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [part for part in (folder, *folder.parents) if not part.exists()]
+    for part in reversed(missing):  # each by itself: mkdir makes parents by the umask
+        part.mkdir(mode=mode, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
+
+
+def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
     """Replace a file, or make it; its permissions stay, and a link goes on pointing to it.
+
+    Args:
+        mode: of a new file, less what the umask takes. A file that others can write would not be used.
 
     Raises:
         ProfileError: it could not be written; the old file is untouched.
     """
     with saving(path):
         path = path.resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         aside = path.with_name(f".{path.name}.{token_hex(4)}")
         try:
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
                 file.flush()

@@ -6,16 +6,16 @@ Built on the parser's events, not on its constructors: numbers and dates keep th
 
 from __future__ import annotations
 
-import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin
+from hpcrun.profiles.ownership import read_checked, read_open
 
-_MAX_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
 # the core schema of YAML 1.2, plain style
 _WORDS: dict[str, bool | None] = {
@@ -40,12 +40,13 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read one YAML file that holds a mapping.
+    """Read one YAML file that holds a mapping, and that no other user can have written.
 
     Raises:
-        ProfileError: it cannot be read or parsed; the message says file and line.
+        ProfileError: it cannot be read or parsed, the message says file and line; or another user could have
+            written it.
     """
-    return parse_yaml(read_text(path), path)
+    return parse_yaml(read_own_text(path), path)
 
 
 def read_text(path: Path) -> str:
@@ -54,18 +55,37 @@ def read_text(path: Path) -> str:
     Raises:
         ProfileError: it cannot be read, is too large, or is no text.
     """
+    return _read(path, lambda: read_open(path, MAX_BYTES)[0])
+
+
+def read_own_text(path: Path) -> str:
+    """Return the text of a file as ``read_text`` does, where no other user can have written it.
+
+    Raises:
+        ProfileError: as ``read_text``, or another user could have written it.
+    """
+    return _read(path, lambda: read_checked(path, MAX_BYTES))
+
+
+def _read(path: Path, read: Callable[[], bytes]) -> str:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device never end
-            raise _whole(path, "not an ordinary file")
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise _whole(path, f"larger than {_MAX_BYTES // 1000} kB; that is not a profile")
-        return raw.decode("utf-8")
+        return decoded_text(read(), path)
     except PermissionError:
         raise _whole(path, "you may not read it", f"its owner can change that: chmod a+r {path}") from None
     except OSError as error:
         raise _whole(path, str(error.strerror)) from None
+
+
+def decoded_text(raw: bytes, path: Path) -> str:
+    """Return what was read of a file as text; ``path`` is for messages.
+
+    Raises:
+        ProfileError: it is too large, or is no text.
+    """
+    if len(raw) > MAX_BYTES:
+        raise _whole(path, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")
+    try:
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _whole(path, f"not UTF-8 text ({error.reason} at byte {error.start})") from None
 

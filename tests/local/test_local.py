@@ -12,7 +12,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.harness import REPO, Hpcrun, wait_for
+from tests.harness import REPO, Hpcrun, trust, wait_for
 
 LOCAL = ("submit", "-P", "local")
 PYTHON_JOB = (*LOCAL, "--gpus", "0")
@@ -219,13 +219,14 @@ def test_an_undefined_template_variable_is_shown_with_its_line(hpcrun: Hpcrun) -
     templates = hpcrun.folder / ".hpcrun/templates/launch"
     templates.mkdir(parents=True)
     (templates / "python.sh.j2").write_text("on_task() {\n  echo {{ plan.nonsense }}\n}\n")
+    trust(hpcrun, hpcrun.folder)
     done = hpcrun(*PYTHON_JOB, "true")
     assert done.returncode == 3
     assert ".hpcrun/templates/launch/python.sh.j2, line 2" in done.stderr
     assert "nonsense" in done.stderr
 
 
-def test_a_project_of_another_user_is_ignored(hpcrun: Hpcrun) -> None:
+def test_root_ignores_a_project_of_another_user(hpcrun: Hpcrun) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can give a folder away")
     project = hpcrun.folder / ".hpcrun"
@@ -240,6 +241,7 @@ def test_a_projects_configuration_is_found_from_below(hpcrun: Hpcrun) -> None:
     project = hpcrun.folder / "project"
     (project / ".hpcrun").mkdir(parents=True)
     (project / ".hpcrun/config.yaml").write_text("profile: local\nruns: ../runs-of-the-project\n")
+    trust(hpcrun, project)
     below = project / "src" / "deep"
     below.mkdir(parents=True)
     hpcrun("submit", "--gpus", "0", "--wait", "true", cwd=below, env={"HPCRUN_RUNS": None}, check=True)

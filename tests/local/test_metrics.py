@@ -11,7 +11,7 @@ import pexpect
 import pytest
 
 from hpcrun.views.text import without_colours
-from tests.harness import Hpcrun, wait_for
+from tests.harness import Hpcrun, trust, wait_for
 from tests.local.recorded import Recorded, record
 
 TRAIN = """
@@ -66,6 +66,7 @@ def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hp
     (project / "config.yaml").write_text(r"metrics: {step: 'epoch (\d+)', loss: 'loss (?P<value>[0-9.]+)'}")
     own = "scheduler: local\nmetrics:\n  samples_per_s: '([0-9]+) samples/s'\n  loss: 'never (x)'\n"
     (project / "profiles/local.yaml").write_text(own)
+    trust(hpcrun, project)
     lines = hpcrun("metrics", "--csv", check=True).stdout.splitlines()
     assert sorted(lines[0].split(",")) == ["attempt", "loss", "rank", "samples_per_s", "step", "time"]
     rows = list(csv.DictReader(lines))
@@ -74,6 +75,7 @@ def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hp
         ("4", "0.25", "130"),
     ]
     (project / "config.yaml").write_text("metrics: {loss: 'loss [0-9]'}")
+    trust(hpcrun, project)
     wrong = hpcrun("metrics")
     assert wrong.returncode == 3
     assert "has no group for the number" in wrong.stderr

@@ -63,7 +63,7 @@ def test_json_and_csv_say_the_same(hpcrun: Hpcrun) -> None:
 
 
 def test_nodes_price_and_fabric_are_the_profile_s(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.folder / ".hpcrun/profiles"
+    folder = hpcrun.home / ".config/hpcrun/profiles"
     folder.mkdir(parents=True)
     (folder / "ours.yaml").write_text("extends: h100\ngpu: {per_node: 4}\nprice: {per_gpu_hour: 2.5}\n")
     (folder / "unknown.yaml").write_text("extends: h100\nfabric: {bandwidth_gbit_s: null}\n")
@@ -82,7 +82,7 @@ def test_nodes_price_and_fabric_are_the_profile_s(hpcrun: Hpcrun) -> None:
 
 
 def test_gpus_of_a_named_type(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.folder / ".hpcrun/profiles"
+    folder = hpcrun.home / ".config/hpcrun/profiles"
     folder.mkdir(parents=True)
     types = "{big: {per_node: 2}, small: {per_node: 8}}"
     (folder / "mixed.yaml").write_text(f"extends: [base/slurm, fabric/infiniband-hdr]\ngpu: {{types: {types}}}\n")

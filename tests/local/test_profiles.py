@@ -15,7 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.harness import Completed, Hpcrun
+from tests.harness import Completed, Hpcrun, trust
 
 
 def own(hpcrun: Hpcrun, name: str = "a100") -> Path:
@@ -53,6 +53,7 @@ def test_each_layer_lies_over_the_one_below(hpcrun: Hpcrun) -> None:
     put(site / "profiles/a100.yaml", "extends: a100\npartition: site\nqos: site\naccount: site\nconstraint: site\n")
     put(own(hpcrun), "extends: a100\nqos: user\naccount: user\nconstraint: user\n")
     put(project / "profiles/a100.yaml", "extends: a100\naccount: project\nconstraint: project\n")
+    trust(hpcrun, project)
     file = put(hpcrun.folder / "mine.yaml", "extends: a100\nconstraint: file\n")
     found = shown(hpcrun, "./mine.yaml")
     assert found["gpu"]["type"] == "a100"
@@ -99,6 +100,7 @@ def test_a_mistake_of_the_configuration_is_shown_with_its_line(hpcrun: Hpcrun) -
 def test_every_value_with_its_file_and_line(hpcrun: Hpcrun) -> None:
     path = put(own(hpcrun), "extends: a100\npartition: long\nmodules: [cuda/12]\nenv:\n  A: x\n")
     more = put(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\nmodules+:\n  - nccl\n")
+    trust(hpcrun, hpcrun.folder)
     lines = {
         line.split()[0]: line.split() for line in hpcrun("profile", "show", "a100", "--origin").stdout.splitlines()
     }
@@ -212,11 +214,13 @@ def test_a_broken_file_is_not_made_worse(hpcrun: Hpcrun) -> None:
 
 def test_a_profile_of_the_project_hides_the_copy_and_that_is_said(hpcrun: Hpcrun) -> None:
     project = put(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\n")
-    assert f"{project} comes first" in hpcrun("profile", "set", "a100", "qos=x", check=True).stderr
     only = put(hpcrun.folder / ".hpcrun/profiles/ours.yaml", "extends: a100\n")
+    trust(hpcrun, hpcrun.folder)
+    assert f"{project} comes first" in hpcrun("profile", "set", "a100", "qos=x", check=True).stderr
     assert str(only) in refused(hpcrun("profile", "set", "ours", "qos=x"))
     hpcrun("profile", "set", str(only), "qos=x", check=True)
     assert only.read_text() == "extends: a100\nqos: x\n"
+    assert shown(hpcrun, "ours")["qos"] == "x"  # what hpcrun has written itself stays trusted
 
 
 def test_two_sets_at_once_lose_nothing(hpcrun: Hpcrun) -> None:

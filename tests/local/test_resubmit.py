@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import Hpcrun, wait_for
+from tests.harness import Hpcrun, trust, wait_for
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--wait")
 TRAIN = """
@@ -98,6 +98,7 @@ def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path
     project = tmp_path / "project"
     (project / ".hpcrun/profiles").mkdir(parents=True)
     (project / ".hpcrun/profiles/mine.yaml").write_text("extends: local\nenv: {MODE: from-project}\n")
+    trust(hpcrun, project)
     (project / "files").mkdir()
     (project / "files/mine.yaml").write_text("extends: local\nenv: {MODE: from-file}\n")
     hpcrun(

@@ -21,9 +21,9 @@ SMALL = ("-P", "a100", "-p", "gpu", "--cpus", "1", "--mem", "1G", "--time", "5")
 def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
     cluster: Cluster, as_researcher: Hpcrun
 ) -> None:
-    project = as_researcher.folder / ".hpcrun"
-    project.mkdir()
-    (project / "config.yaml").write_text(CONFIG)
+    own = as_researcher.home / ".config/hpcrun"
+    own.mkdir(parents=True)
+    (own / "config.yaml").write_text(CONFIG)
     digits = str(as_researcher.checkout / "examples/digits_ddp.py")
     sizes = ("--gpus", "1,2,12", "--nodes", "1,2,3", "--chain", "--batch-size", "120")
     begun = as_researcher(

@@ -1,0 +1,184 @@
+"""trust: what a folder of configuration brings, and what a person says of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hpcrun.errors import NotFoundError, ProfileError, UsageError
+from hpcrun.profiles.layers import Layer, project_layer
+from hpcrun.profiles.trust import Contents, Trust, TrustStore, changes, read_contents
+from hpcrun.profiles.yaml_file import decoded_text, parse_yaml
+
+State = Literal["trusted", "new", "changed", "removed"]
+
+# What a file of each kind can do once it is used. Profiles and config.yaml are shown with their keys besides.
+_POWERS = (
+    ("config.yaml", "chooses profile, runs folder, account and time"),
+    ("rules.yaml", "patterns that hpcrun searches for in logs"),
+    ("templates/", "writes the script: any command, in every job"),
+    ("profiles/", "set-up commands, Python, variables, sbatch options"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileToTrust:
+    """One file of a folder that may be trusted.
+
+    Attributes:
+        keys: the first keys of a YAML file, in its order; empty for a template.
+        power: what such a file can do.
+    """
+
+    name: str
+    state: State
+    size_bytes: int
+    keys: tuple[str, ...]
+    power: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A folder that a person is asked about.
+
+    Attributes:
+        contents: its files as they were read; what is trusted is this, and not what lies there later.
+        dangers: how other users could change it; it is then used as it was trusted until it differs.
+        trusted: whether it is trusted as it is.
+    """
+
+    path: Path
+    files: tuple[FileToTrust, ...]
+    contents: Contents
+    dangers: tuple[str, ...]
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrustRow:
+    """What was said of one folder; ``state`` is ``trusted``, ``changed``, ``never`` or ``gone``."""
+
+    path: Path
+    state: Literal["trusted", "changed", "never", "gone"]
+    files: int
+
+
+def folder_to_trust(asked: Path | None, layers: Sequence[Layer]) -> Path:
+    """Return the folder that is meant: the one that was named, or the first that is not used here.
+
+    Args:
+        asked: a folder of configuration, or the project that has one.
+        layers: of where hpcrun was called, most important first.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    if asked is None:
+        for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
+            if layer.contents is not None or layer.refused:
+                return layer.path
+        raise NotFoundError("there is nothing to trust here", hint="hpcrun trust FOLDER names a project")
+    inner = asked / ".hpcrun"
+    path = inner if os.path.lexists(inner) and asked.name != ".hpcrun" else asked
+    if not os.path.lexists(path):
+        raise NotFoundError(f"{path}: no such folder", hint="name a project, or its .hpcrun")
+    return path
+
+
+def look_into(path: Path, store: TrustStore) -> Question:
+    """Return what a person should see before trusting a folder.
+
+    Raises:
+        ProfileError: it cannot be trusted.
+        NotFoundError: hpcrun would use nothing in it.
+    """
+    layer = project_layer(path, store)
+    if layer.refused or layer.contents is None:
+        raise ProfileError(f"{path} cannot be trusted: {layer.refused}", hint="copy what you want to use to a folder "
+                           "of your own, such as ~/.config/hpcrun")  # fmt: skip
+    if not layer.contents.files:
+        raise NotFoundError(f"there is nothing in {path} that hpcrun would use")
+    trust = layer.trust if layer.trust and not layer.trust.never else None
+    differences = changes(trust, layer.contents)
+    files = [_file(name, text, path, differences) for name, text in sorted(layer.contents.files.items())]
+    gone = [FileToTrust(name, "removed", 0, (), "") for name, word in differences.items() if word == "removed"]
+    return Question(path, (*files, *gone), layer.contents, layer.contents.dangers, bool(trust) and not differences)
+
+
+def _file(name: str, content: bytes, folder: Path, differences: dict[str, str]) -> FileToTrust:
+    state: State = "trusted"
+    if name in differences:
+        state = "new" if differences[name] == "new" else "changed"
+    power = next(power for start, power in _POWERS if name.startswith(start))
+    return FileToTrust(name, state, len(content), _keys(name, content, folder), power)
+
+
+def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:
+    if not name.endswith(".yaml"):
+        return ()
+    try:
+        return tuple(parse_yaml(decoded_text(content, folder / name), folder / name).data)
+    except ProfileError:
+        return ()
+
+
+def trust_folder(question: Question, store: TrustStore) -> None:
+    """Trust a folder as it was shown.
+
+    Raises:
+        ProfileError: that cannot be written down.
+    """
+    store.save(Trust(Path(os.path.realpath(question.path)), question.contents.hashes()))
+
+
+def never_use(path: Path, store: TrustStore) -> None:
+    """Remember that nothing of a folder is to be used, and that nothing need be said of it."""
+    store.save(Trust(Path(os.path.realpath(path)), {}, never=True))
+
+
+def revoke(path: Path, store: TrustStore) -> None:
+    """Forget what was said of a folder.
+
+    Raises:
+        UsageError: nothing was.
+    """
+    if not store.forget(path):
+        raise UsageError(f"{path} is not trusted", hint="hpcrun trust --list shows what is")
+
+
+def list_trust(store: TrustStore) -> list[TrustRow]:
+    """Return everything that was said, by path."""
+    return [TrustRow(trust.path, _state(trust), len(trust.hashes)) for trust in store.all()]
+
+
+def _state(trust: Trust) -> Literal["trusted", "changed", "never", "gone"]:
+    if not trust.path.is_dir():
+        return "gone"
+    if trust.never:
+        return "never"
+    try:
+        return "changed" if changes(trust, read_contents(trust.path)) else "trusted"
+    except (ProfileError, OSError):
+        return "changed"
+
+
+def keep_trust(path: Path, layers: Sequence[Layer], store: TrustStore) -> None:
+    """Trust a file as the person has just written it with hpcrun, in a folder that was trusted until then.
+
+    Args:
+        path: the file that was written.
+        layers: as they were before; a folder that was not used then is not used now either.
+    """
+    own = Path(os.path.realpath(path))
+    for layer in layers:
+        folder = Path(os.path.realpath(layer.path))
+        if layer.trust is None or layer.trust.never or layer.folder.withheld or not own.is_relative_to(folder):
+            continue
+        if layer.contents is None or layer.contents.dangers:  # what lies there need not be what was written
+            continue
+        digest = read_contents(layer.path).hashes().get(name := own.relative_to(folder).as_posix())
+        if digest:
+            store.save(Trust(folder, {**layer.trust.hashes, name: digest}))

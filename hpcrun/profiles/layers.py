@@ -1,0 +1,91 @@
+"""Which folders of configuration are used: those that nobody else could have written, or that are trusted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.folder import Folder
+from hpcrun.profiles.trust import Contents, Trust, TrustStore, changes, dangers_on_disk, read_contents
+
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A folder of configuration, and whether it is used.
+
+    Attributes:
+        folder: to read from; withheld where it is not used.
+        warning: what to say of that, None where there is nothing to say.
+        contents: its files as they were read; None where it did not need to be trusted.
+        trust: what was said of it before.
+        refused: why it could not even be trusted.
+    """
+
+    folder: Folder
+    warning: str | None = None
+    contents: Contents | None = None
+    trust: Trust | None = None
+    refused: str | None = None
+    changes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.folder.path
+
+
+def own_layer(path: Path, store: TrustStore) -> Layer:
+    """Return the user's or the site's folder: used where no other user could have written it, or as it was trusted."""
+    dangers = dangers_on_disk(path)
+    return _judged(path, store, dangers[0]) if dangers else Layer(Folder(path))
+
+
+def project_layer(path: Path, store: TrustStore) -> Layer:
+    """Return a project's folder: used as it was trusted, whoever owns it and may write to it."""
+    return _judged(path, store, None)
+
+
+def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
+    if os.path.islink(path):
+        return _refused(path, danger or "it is a link")
+    try:
+        contents = read_contents(path)
+        trust = store.find(path)
+    except ProfileError as error:
+        return _refused(path, error.message)
+    if os.geteuid() == 0 and contents.dangers:  # a content may change hands; root runs root's own
+        return _refused(path, f"root uses only what root alone can write: {contents.dangers[0]}", contents)
+    if trust and trust.never:
+        return Layer(Folder(path, {}), contents=contents, trust=trust)
+    differences = changes(trust, contents)
+    if not contents.files and not contents.skipped:
+        return Layer(Folder(path, {}), contents=contents, trust=trust)
+    if trust and not differences:
+        return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
+    why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
+    named = _named(f"{name} ({word})" for name, word in differences.items()) if trust else _named(contents.files)
+    way = f"chmod go-w, or hpcrun trust {path}" if danger else "hpcrun trust shows it and asks"
+    warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
+    return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
+
+
+def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:
+    files = contents.files if contents else {}
+    return Layer(Folder(path, files, withheld=why), f"{path} is not used: {why}", refused=why)
+
+
+def _skipped(path: Path, contents: Contents) -> str | None:
+    return f"not used of {path}: {_named(contents.skipped)}" if contents.skipped else None
+
+
+def _named(names: Iterable[str]) -> str:
+    """Return names on one line; a file's name is anybody's text."""
+    words = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
+    return ", ".join(words[:_MOST_NAMED]) + (
+        f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+    )

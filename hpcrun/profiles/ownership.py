@@ -1,0 +1,160 @@
+"""Whether another user could have written what hpcrun reads, decided as sshd's StrictModes and sudo decide it.
+
+Files of profiles, templates and rules become commands that run as the person who calls hpcrun. So their owner, and the
+owner of every folder on the way, must be that person, root, or the account that owns hpcrun's own program (which could
+change hpcrun itself); and nobody else may write to any of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from hpcrun.errors import ProfileError
+
+_MOST_LINKS = 40  # as Linux: path_resolution(7)
+_OTHERS, _GROUP = stat.S_IWOTH, stat.S_IWGRP
+_ACL = "system.posix_acl_access"
+_PROGRAM = Path(__file__).resolve().parent
+
+
+class UnsafeFileError(ProfileError):
+    """A file that another user could have written."""
+
+
+def danger_to(path: Path) -> str | None:
+    """Say how a user who is not trusted could write to a file or folder, or replace it; None where none can.
+
+    Links are followed, and each part of their way is judged. Folders above the home folder are the system's, and are
+    not.
+
+    Raises:
+        OSError: it is not there, or may not be looked at.
+    """
+    *way, (last, status) = _way(path)
+    dangers = [(place, danger_in(place, found, reads_from=False)) for place, found in way]
+    dangers.append((last, danger_in(last, status)))
+    return next((danger for place, danger in dangers if danger and not _is_above_home(place)), None)
+
+
+def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) -> str | None:
+    """Say how a user who is not trusted could write to one file or folder, whose status was taken; else None.
+
+    Args:
+        reads_from: whether any file in this folder would be read. Where one file alone is, a sticky bit is enough:
+            others can add files then, but not replace this one.
+    """
+    if status.st_uid not in trusted_owners():
+        return f"{path} belongs to another user (uid {status.st_uid})"
+    if stat.S_ISLNK(status.st_mode):  # a link's own mode says nothing
+        return None
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and not reads_from:
+        return None
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & _OTHERS or (mode & _GROUP and not _is_private_group(path, status)):
+        return f"other users can write to {path} (mode {mode:04o})"
+    return None
+
+
+def trusted_owners() -> frozenset[int]:
+    """Return the users whose files may run as this one. For root that is root alone."""
+    me = os.geteuid()
+    return frozenset({0} if me == 0 else {me, 0, os.stat(_PROGRAM).st_uid})
+
+
+def read_checked(path: Path, most_bytes: int) -> bytes:
+    """Read a file that only trusted users can have written. What is checked is what is read.
+
+    Returns:
+        At most ``most_bytes`` and one.
+
+    Raises:
+        UnsafeFileError: another user could have written it.
+        OSError: it is not there, or may not be read; EINVAL where it is no ordinary file.
+    """
+    content, status = read_open(path, most_bytes)
+    danger = danger_to(path) or danger_in(path, status)
+    if danger is None and not os.path.samestat(status, path.stat()):
+        danger = f"{path} was replaced while it was read"
+    if danger:
+        raise UnsafeFileError(f"{path} is not used: {danger}", hint=way_out(path))
+    return content
+
+
+def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[bytes, os.stat_result]:
+    """Read an ordinary file, at most ``most_bytes`` and one; return its status too, taken while it is open.
+
+    Raises:
+        OSError: as ``read_checked``; ELOOP for a link where ``follow`` is False.
+    """
+    if not stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode):  # opening a device may already do something
+        raise OSError(errno.ELOOP if path.is_symlink() else errno.EINVAL, "not an ordinary file")
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not an ordinary file")
+        return file.read(most_bytes + 1), status
+
+
+def way_out(path: Path) -> str:
+    """Return what a person can do about a file that others can write."""
+    return f"look into it, then: chmod go-w (its folders too); or copy it to a folder of your own: cp {path} ~/"
+
+
+def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return every folder and link on the way to a path, and what is there, each with its status."""
+    parts, here, links = list(Path(Path.cwd(), path).parts[1:]), Path("/"), 0
+    visited = [(here, here.lstat())]
+    while parts:
+        part = parts.pop(0)
+        if part == "..":
+            here = here.parent
+            continue
+        place = here / part
+        status = place.lstat()
+        visited.append((place, status))
+        if not stat.S_ISLNK(status.st_mode):
+            here = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = Path(os.readlink(place))
+        here = Path("/") if target.is_absolute() else here
+        parts = [part for part in target.parts if part != "/"] + parts
+    return visited
+
+
+def _is_above_home(place: Path) -> bool:
+    import pwd  # asked only where something is wrong: on clusters this may ask a server
+
+    try:
+        home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        return False
+    return place in (*home.parents, *home.resolve().parents)
+
+
+def _is_private_group(path: Path, status: os.stat_result) -> bool:
+    """Whether the group is the user's own, with nobody else in it: pam_umask(8) sets umask 002 for such users.
+
+    An access control list shows in the group's bits what it gives to others: acl(5).
+    """
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        group = grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    if group.gr_gid != user.pw_gid or group.gr_name != user.pw_name or set(group.gr_mem) - {user.pw_name}:
+        return False
+    try:
+        os.getxattr(path, _ACL)
+    except OSError as error:
+        return error.errno in (errno.ENODATA, errno.ENOTSUP)
+    return False

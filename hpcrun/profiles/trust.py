@@ -1,0 +1,223 @@
+"""What a person has trusted: folders of a project by the contents of their files, as direnv's ``allow`` does.
+
+A clone's ``.hpcrun`` holds templates and set-up commands that run as the person who submits there. Ownership says
+nothing of them, since whoever clones owns what is cloned. So its files are used only where each has the contents that
+the person has seen and trusted; what was hashed is what is used, and is not read a second time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.ownership import danger_in, danger_to, read_checked, read_open
+from hpcrun.profiles.save import make_folder, replace_text, saving
+from hpcrun.profiles.yaml_file import MAX_BYTES
+
+SCHEMA = 1
+FILES = ("config.yaml", "rules.yaml")
+TREES = (("profiles", ".yaml"), ("templates", ".j2"))
+"""All that hpcrun reads of a folder, so all that is trusted."""
+_MOST_FILES = 500
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a person said of a folder.
+
+    Attributes:
+        hashes: name → SHA-256 of the contents that are trusted.
+        never: the person wants nothing of it, and to hear nothing of it.
+    """
+
+    path: Path
+    hashes: Mapping[str, str]
+    never: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of a folder that hpcrun would read, as they were read once.
+
+    Attributes:
+        skipped: what was not read, a link for example, with why.
+        dangers: how other users could write to it.
+    """
+
+    files: Mapping[str, bytes]
+    skipped: tuple[str, ...] = ()
+    dangers: tuple[str, ...] = ()
+
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of each file."""
+        return {name: hashlib.sha256(text).hexdigest() for name, text in self.files.items()}
+
+
+class TrustStore:
+    """The folder that records what a person has trusted: one file for each path, readable by that person alone."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, path: Path) -> Trust | None:
+        """Return what was said of a folder, by its real path; None where nothing was, or where it cannot be read.
+
+        Raises:
+            ProfileError: another user could have written it.
+        """
+        file = self._file(path)
+        try:
+            trust = _trust(read_checked(file, MAX_BYTES))
+        except OSError:
+            return None
+        return trust if trust and trust.path == Path(os.path.realpath(path)) else None
+
+    def save(self, trust: Trust) -> None:
+        """Remember what was said of a folder.
+
+        Raises:
+            ProfileError: it cannot be written.
+        """
+        with saving(self.root):
+            make_folder(self.root, mode=0o700)
+        record = {"schema": SCHEMA, "path": str(trust.path), "never": trust.never, "files": dict(trust.hashes)}
+        replace_text(self._file(trust.path), json.dumps(record, indent=1) + "\n", mode=0o600)
+
+    def forget(self, path: Path) -> bool:
+        """Forget what was said of a folder, and return whether there was anything."""
+        with saving(self.root):
+            try:
+                self._file(path).unlink()
+            except FileNotFoundError:
+                return False
+        return True
+
+    def all(self) -> list[Trust]:
+        """Return everything that was said, by path.
+
+        Raises:
+            ProfileError: another user could have written it.
+        """
+        found = []
+        for file in self.root.glob("*.json"):
+            with suppress(OSError):
+                if trust := _trust(read_checked(file, MAX_BYTES)):
+                    found.append(trust)
+        return sorted(found, key=lambda trust: trust.path)
+
+    def _file(self, path: Path) -> Path:
+        real = os.fsencode(os.path.realpath(path))
+        return self.root / f"{hashlib.sha256(real).hexdigest()[:40]}.json"
+
+
+def _trust(text: bytes) -> Trust | None:
+    try:
+        record: Any = json.loads(text)
+        if record["schema"] != SCHEMA:
+            return None
+        hashes = {str(name): str(digest) for name, digest in record["files"].items()}
+        return Trust(Path(record["path"]), hashes, never=record["never"] is True)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+# --- reading a folder -----------------------------------------------------------------------------------------------
+
+
+def read_contents(folder: Path) -> Contents:
+    """Read every file of a folder that hpcrun may use, each once. Links are not followed.
+
+    Raises:
+        ProfileError: there are more than anybody would look through.
+    """
+    files: dict[str, bytes] = {}
+    skipped: list[str] = []
+    dangers = _dangers_to(folder)
+    for name in _names(folder, skipped, dangers):
+        if len(files) >= _MOST_FILES:
+            raise ProfileError(f"{folder} has more than {_MOST_FILES} files", hint="hpcrun reads no such folder")
+        try:
+            content, status = read_open(folder / name, MAX_BYTES, follow=False)
+        except OSError as error:
+            skipped.append(f"{name} ({'a link' if os.path.islink(folder / name) else error.strerror})")
+            continue
+        if len(content) > MAX_BYTES:
+            skipped.append(f"{name} (larger than {MAX_BYTES // 1000} kB)")
+            continue
+        if danger := danger_in(folder / name, status):
+            dangers.append(danger)
+        files[name] = content
+    return Contents(files, tuple(skipped), tuple(dangers))
+
+
+def dangers_on_disk(folder: Path) -> tuple[str, ...]:
+    """Return how other users could write to a folder, or to what hpcrun reads of it; links are followed.
+
+    A file that is not there, or may not be looked at, is no danger: it cannot be read either.
+    """
+    if not os.path.lexists(folder):
+        return ()
+    dangers = _dangers_to(folder)
+    for start in (*FILES, *(tree for tree, _ in TREES)):
+        for path in _all_below(folder / start):
+            dangers += _dangers_to(path, way=False)
+    return tuple(dangers)
+
+
+def _all_below(path: Path) -> Iterator[Path]:
+    yield path
+    for top, folders, files in os.walk(path):
+        yield from (Path(top, name) for name in (*folders, *files))
+
+
+def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
+    try:
+        status = path.lstat()
+        danger = danger_to(path) if way or stat.S_ISLNK(status.st_mode) else danger_in(path, status)
+    except OSError:
+        return []
+    return [danger] if danger else []
+
+
+def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str]:
+    yield from (name for name in FILES if os.path.lexists(folder / name))
+    for tree, suffix in TREES:
+        yield from _names_below(folder, tree, suffix, skipped, dangers)
+
+
+def _names_below(folder: Path, name: str, suffix: str, skipped: list[str], dangers: list[str]) -> Iterator[str]:
+    try:
+        status = (folder / name).lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            skipped.append(f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})")
+            return
+        entries = sorted(os.scandir(folder / name), key=lambda entry: entry.name)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            skipped.append(f"{name} ({error.strerror})")
+        return
+    if danger := danger_in(folder / name, status):
+        dangers.append(danger)
+    for entry in entries:
+        inner = f"{name}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
+            yield from _names_below(folder, inner, suffix, skipped, dangers)
+        elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is named, and not read
+            yield inner
+
+
+def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
+    """Return what differs from what was trusted: name → ``new``, ``changed`` or ``removed``."""
+    before, now = (trust.hashes if trust else {}), contents.hashes()
+    found = {name: "new" if name not in before else "changed" for name, digest in now.items()
+             if before.get(name) != digest}  # fmt: skip
+    return found | {name: "removed" for name in before if name not in now}

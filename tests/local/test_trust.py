@@ -1,0 +1,170 @@
+"""What a project, a site and a current folder cannot make hpcrun do; and hpcrun trust."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun, trust
+
+EVIL = "EVIL-WAS-HERE"
+DRY = ("submit", "-P", "local", "--gpus", "0", "--dry-run", "true")
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def hostile(folder: Path) -> Path:
+    """A folder of configuration that has its say in every job that it can."""
+    put(folder / "templates/job.sh.j2", f"#!/bin/bash\n# {EVIL}\n")
+    put(folder / "profiles/ours.yaml", f"extends: local\nsetup: [{EVIL}]\npython: ./{EVIL}\n")
+    put(folder / "profiles/local.yaml", f"extends: local\nsetup: [{EVIL}]\n")
+    put(folder / "config.yaml", "runs: ../elsewhere\nprofile: ours\n")
+    put(folder / "rules.yaml", f"{EVIL}: {{log: x, says: x}}\n")
+    return folder
+
+
+@pytest.fixture
+def clone(hpcrun: Hpcrun) -> Path:
+    """A project that was cloned, and that nobody has trusted."""
+    return hostile(hpcrun.folder / "clone/.hpcrun").parent
+
+
+def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> None:
+    done = hpcrun("status", cwd=clone, env={"HPCRUN_RUNS": None}, check=True)
+    assert "elsewhere" not in done.stdout
+    said = (
+        f"hpcrun: {clone}/.hpcrun is not used: you have not trusted it: config.yaml, rules.yaml, profiles/local.yaml, "
+    )
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 2  # and that there are no runs
+    dry = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5", "hostname", cwd=clone, check=True)
+    assert EVIL not in dry.stdout
+    assert dry.stderr.startswith(said)
+    for name in ("local", "ours"):  # the shipped local is not what this name means here
+        refused = hpcrun("submit", "-P", name, "--gpus", "0", "--dry-run", "true", cwd=clone)
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert (
+            f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
+        )
+        assert "hint: hpcrun trust" in refused.stderr
+
+
+def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone: Path) -> None:
+    trust(hpcrun, clone)
+    done = hpcrun(*DRY, cwd=clone, check=True)
+    assert (EVIL in done.stdout, done.stderr.count("not used")) == (True, 0)
+    assert f"{clone}/.hpcrun is trusted already" in hpcrun("trust", cwd=clone, check=True).stdout
+    put(clone / ".hpcrun/rules.yaml", "")
+    put(clone / ".hpcrun/templates/launch/python.sh.j2", "")
+    done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5", "hostname", cwd=clone, check=True)
+    assert EVIL not in done.stdout
+    assert "it changed since you trusted it: rules.yaml (changed), templates/launch/python.sh.j2 (new)" in done.stderr
+    document = json.loads(hpcrun("trust", "--list", "--json", check=True).stdout)
+    assert document["folders"] == [{"path": str(clone / ".hpcrun"), "state": "changed", "files": 5}]
+    hpcrun("trust", "--revoke", cwd=clone, check=True)
+    assert "you have not trusted it" in hpcrun("profile", "list", cwd=clone, check=True).stderr
+    assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+
+
+def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> None:
+    done = hpcrun("trust", cwd=clone, stdin="y\ny\n")
+    assert done.returncode == 2
+    assert "profiles/ours.yaml" in done.stdout
+    assert "set-up commands, Python, variables, sbatch options: extends, setup, python" in done.stdout
+    assert "hpcrun: nothing is trusted: there is no terminal to ask at" in done.stderr
+    assert f"hint: type `hpcrun trust {clone}/.hpcrun` at one" in done.stderr
+    assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+
+
+def test_no_is_the_answer_to_nothing(hpcrun: Hpcrun, clone: Path) -> None:
+    argv = hpcrun.argv("trust")
+    terminal = pexpect.spawn(argv[0], argv[1:], env=dict(hpcrun.environ), cwd=str(clone), encoding="utf-8", timeout=60)  # type: ignore[arg-type]
+    terminal.expect(r"\[y/N\] ")
+    terminal.sendline("")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 1
+    assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+
+
+def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:
+    hpcrun("trust", "--never", cwd=clone, check=True)
+    done = hpcrun(*DRY, cwd=clone, check=True)
+    assert (EVIL in done.stdout, done.stderr.count("hpcrun:")) == (False, 0)
+    assert "never" in hpcrun("trust", "--list", check=True).stdout
+
+
+def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path) -> None:
+    other = hpcrun.folder / "other"
+    other.mkdir()
+    (other / ".hpcrun").symlink_to(clone / ".hpcrun")
+    done = hpcrun(*DRY, cwd=other, check=True)
+    assert EVIL not in done.stdout
+    assert f"{other}/.hpcrun is not used: it is a link" in done.stderr
+    refused = hpcrun("trust", cwd=other)
+    assert (refused.returncode, "cannot be trusted: it is a link" in refused.stderr) == (3, True)
+
+
+def test_a_site_that_others_can_write_is_not_used(hpcrun: Hpcrun) -> None:
+    site = hostile(hpcrun.folder / "site")
+    assert EVIL in hpcrun(*DRY, check=True).stdout  # its owner is this user
+    (site / "templates").chmod(0o777)
+    done = hpcrun("submit", "-P", "cpu", "--gpus", "0", "--dry-run", "-t", "5", "hostname", check=True)
+    assert EVIL not in done.stdout
+    assert f"other users can write to {site}/templates (mode 0777)" in done.stderr
+    assert hpcrun(*DRY).returncode == 3
+
+
+def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(hpcrun: Hpcrun, clone: Path) -> None:
+    file = put(hpcrun.folder / "mine.yaml", f"extends: cpu\nsetup: [{EVIL}]\n")
+    dry = ("submit", "-P", str(file), "--gpus", "0", "--dry-run", "hostname")
+    assert EVIL in hpcrun(*dry, check=True).stdout
+    file.chmod(0o666)
+    refused = hpcrun(*dry)
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert f"{file} is not used: other users can write to {file} (mode 0666)" in refused.stderr
+    assert "hint: look into it, then: chmod go-w" in refused.stderr
+
+
+# --- the current folder -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [True, False], ids=["python -m hpcrun", "hpcrun"])
+def test_no_module_of_the_current_folder_is_imported(hpcrun: Hpcrun, module: bool) -> None:
+    for name in ("typer.py", "jinja2/__init__.py", "submitit.py", "platformdirs.py", "torch/__init__.py", "ruamel.py"):
+        put(hpcrun.folder / name, f"open({str(hpcrun.folder / EVIL)!r}, 'w')\n")
+    argv = hpcrun.argv() if module else [f"{hpcrun.venv}/bin/hpcrun"]
+    assert hpcrun.run(*argv, *DRY).stdout.startswith("#!/bin/bash")
+    assert not (hpcrun.folder / EVIL).exists()
+
+
+# --- umask 000 --------------------------------------------------------------------------------------------------------
+
+
+def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -> None:
+    def loose(*args: str, **more: str) -> None:
+        subprocess.run([*hpcrun.argv(*args)], env={**hpcrun.environ, **more}, cwd=clone.parent, check=True, umask=0,
+                       capture_output=True)  # fmt: skip
+
+    loose("profile", "new", "mine", "--from", "local")
+    loose("profile", "set", "cpu", "qos=x")
+    loose("profile", "edit", "h100", EDITOR="sed -i s/x/x/")
+    loose("trust", "--never", str(clone))
+    loose("submit", "-P", "local", "--gpus", "0", "--wait", "true")
+    loose("render", "-P", "cpu", "--gpus", "0", "-t", "5", "-o", "job.sbatch", "hostname")
+    loose("report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
+    made = [*hpcrun.home.rglob("*"), *clone.parent.glob("report-*"), *clone.parent.glob("report-*/*")]
+    made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]  # a library's list of fonts
+    made += [clone.parent / "job.sbatch", *hpcrun.runs.glob("2*")]
+    assert len(made) > 10
+    writable = [str(path) for path in made if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o022]
+    assert writable == []

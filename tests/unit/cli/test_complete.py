@@ -1,0 +1,69 @@
+"""What completion prints is typed into a shell, which expands it: only words that mean themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.cli import complete
+from hpcrun.cli.complete import is_safe_word
+from hpcrun.cli.main import command_names
+from hpcrun.profiles.load import profile_names
+from hpcrun.profiles.shipped import shipped_folder
+
+HOSTILE = [
+    "$(touch x)",
+    "`x`",
+    "a b",
+    "a;b",
+    "a\nb",
+    "~root",
+    "-rf",
+    "a'b",
+    'a"b',
+    "a*",
+    "{a,b}",
+    "a\\b",
+    "a|b",
+    "é",
+    "",
+]
+HOSTILE += ["a$IFS", "a\x1b[2J", "a\u202eb", "=x", "a!b", "a#b"[:1] + "&", "a>b", "../x", "/etc/passwd"]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_word_that_a_shell_expands_is_not_safe(word: str) -> None:
+    assert not is_safe_word(word)
+
+
+@pytest.mark.parametrize(
+    "word", ["a100", "a100-40gb", "20261121-093012-train-3f2a", "last", "gpu.type", "gpu.type=", "gpu,long", "a_b+c"]
+)
+def test_ordinary_words_are(word: str) -> None:
+    assert is_safe_word(word)
+
+
+def test_all_that_ships_can_be_completed() -> None:
+    assert all(map(is_safe_word, [*profile_names([shipped_folder("cluster_profiles")]), *command_names()]))
+
+
+def test_no_completion_offers_a_file_name_that_a_shell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    for name in ("$(touch pwned)", "good", "evil;touch x", "-o"):
+        path = home / f".config/hpcrun/profiles/{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("scheduler: local\n")
+        (home / f"runs/20260102-030405-{name}-0a1b").mkdir(parents=True, mode=0o700)
+        (home / f"bin/{name}").parent.mkdir(parents=True, exist_ok=True)
+    sinfo = home / "bin/sinfo"
+    sinfo.write_text("#!/bin/sh\nprintf '%s\\n' '$(touch pwned)' good 'a;b' '-x'\n")
+    sinfo.chmod(0o755)
+    for name, value in {"HOME": home, "HPCRUN_RUNS": home / "runs", "PATH": f"{home}/bin:/usr/bin:/bin"}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert "good" in complete.profile_name("")
+    offered = [word for one in (complete.profile_name, complete.run_name, complete.partition) for word in one("")]
+    assert "good" in complete.partition("")
+    assert all(map(is_safe_word, offered)), offered
