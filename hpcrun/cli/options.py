@@ -194,6 +194,15 @@ class JobOptions:
         list[str] | None,
         _option("--env", metavar="NAME=VALUE", panel=_SHELL, help="Variable to set. Repeatable."),
     ] = None
+    secrets: Annotated[
+        list[str] | None,
+        _option(
+            "--secret",
+            metavar="NAME",
+            panel=_SHELL,
+            help="Variable of your environment whose value the job needs and no file may hold. Repeatable.",
+        ),
+    ] = None
     workdir: Annotated[
         str | None,
         _option("--workdir", metavar="DIR", panel=_SHELL, help="Folder the job starts in; by default this one."),

@@ -224,7 +224,9 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[Job], Context]:
         return [], context
     env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
     there = Context(env, folder_of(study.cwd, study.study_id))
-    said = {**study.request, "profile": study.profile, "env": unmasked(study.request.get("env", ()), context.env)}
+    recorded, named = study.request.get("env", ()), study.request.get("secrets", ())
+    env_again = unmasked(recorded, context.env, named)
+    said = {**study.request, "profile": study.profile, "env": env_again}
     template, profile = read_job(said, there)
     return prepare_points(study, template, points, lambda request: prepare_request(request, profile, there)), there
 

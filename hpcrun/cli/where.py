@@ -23,6 +23,7 @@ _NO_MATTER = (
     "load",
     "setup",
     "env",
+    "secrets",
     "workdir",
     "module",
     "preflight",
