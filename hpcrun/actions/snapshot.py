@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.editable import editable_folders
+from hpcrun.actions.git import DIFF as DIFF_COMMAND
+from hpcrun.actions.git import filters_off, run_git
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.request import JobRequest
 from hpcrun.job.snapshot import Snapshot
 from hpcrun.runs.lineage import CODE
 from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
-from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
 DIFF = "code.diff"
-_GIT_WITHIN_S = 120.0
 _UNTRACKED = "?"  # git-ls-files(1), -t
 
 
@@ -42,8 +43,11 @@ class Tree:
 
     def run(self, *args: str, below: str = ".") -> Completed:
         """Run git in the tree, or in a submodule of it."""
-        env = {**self.env, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-        return run_command(["git", "-C", str(self.root / below), *args], timeout_s=_GIT_WITHIN_S, env=env)
+        return run_git(self.root / below, *args, env=self.env)
+
+    def diff(self, *args: str) -> Completed:
+        """Run git diff of the commit and the work tree."""
+        return self.run(*filters_off(self.root, self.env), *DIFF_COMMAND, *args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,7 @@ class Code:
         """
         copy_code(self.tree.root, self.files, folder / CODE, self.tree.folder)
         if self.commit:
-            plain = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-            answer = self.tree.run("diff", *plain, f"--output={folder / DIFF}", "HEAD", "--")
+            answer = self.tree.diff("--binary", f"--output={folder / DIFF}", "HEAD", "--")
             if not answer.ok:
                 raise PlanError(f"the changes cannot be recorded: {answer.words()}")
 
@@ -101,6 +104,9 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
     answer = tree.run("rev-parse", "--show-toplevel")
     if answer.ok:
         root = Path(answer.stdout.removesuffix("\n"))
+        if not workdir.is_relative_to(root):
+            raise PlanError(f"--snapshot: {workdir} belongs to a git repository, but its work tree is {root}",
+                            hint="git config --unset core.worktree")  # fmt: skip
         return Tree(root, os.path.relpath(workdir, root), True, env)
     if "not a git repository" in answer.stderr:
         return tree
@@ -176,7 +182,7 @@ def list_code(tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_o
         more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
         notes.append(f"these links lead out of the snapshot, to what may change: {', '.join(leaving[:3])}{more}")
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
-    changes = _first_line(tree.run("diff", "--shortstat", "HEAD")) if commit else None
+    changes = _first_line(tree.diff("--shortstat", "HEAD", "--")) if commit else None
     words = [changes, f"{unknown} untracked" if unknown else None]
     return Code(tree, files, commit, ", ".join(word for word in words if word), tuple(notes))
 
