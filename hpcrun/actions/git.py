@@ -1,8 +1,9 @@
 """git, called so that nothing which a repository brings with it is run.
 
-A repository's own configuration can name programs: monitors, hooks, filters, drivers of diff, transports. It comes with a
-copied folder or an unpacked archive, whose owner then is the person who runs hpcrun, so that git's ``safe.directory`` does
-not help. Here all of them are off. What stands in the person's own configuration, such as the filters of git-lfs, works.
+A repository's own configuration can name programs: monitors, hooks, filters, drivers of diff, transports. It comes
+with a copied folder or an unpacked archive, whose owner then is the person who runs hpcrun, so that git's
+``safe.directory`` does not help. Here all of them are off. What stands in the person's own configuration, such as the
+filters of git-lfs, works.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hpcrun.errors import PlanError
 from hpcrun.schedulers.process import Completed, run_command
 
 _WITHIN_S = 120.0
-# git-config(1) of git 2.39 to 2.51: what rev-parse, ls-files, config and diff would start, or read otherwise than expected.
+# git-config(1) of git 2.39: what rev-parse, ls-files, config and diff would start, or read otherwise than expected.
 _OFF = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",  # post-index-change

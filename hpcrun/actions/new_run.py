@@ -91,7 +91,13 @@ def _code(
         return None
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
     leaving_out = [runs, *([output_dir] if output_dir else [])]
-    return list_code(tree, snapshot, limit_mb=request.snapshot_limit_mb, leaving_out=leaving_out)
+    return list_code(
+        tree,
+        snapshot,
+        limit_mb=request.snapshot_limit_mb,
+        leaving_out=leaving_out,
+        include=request.snapshot_include,
+    )
 
 
 def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.program import check_program, find_python
-from hpcrun.actions.snapshot import find_tree, place_in_snapshot
+from hpcrun.actions.snapshot import find_tree, place_in_snapshot, secret_notes
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.actions.variables import check_job_env
 from hpcrun.errors import (
@@ -93,6 +93,10 @@ def prepare(
     if request.snapshot:
         tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
         request, snapshot = place_in_snapshot(request, tree, python)
+        runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
+        remarks += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
+    elif request.snapshot_include:
+        raise UsageError("--snapshot-include says nothing without --snapshot")
     plan = build_plan(
         request,
         profile,

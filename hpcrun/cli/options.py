@@ -225,6 +225,15 @@ class JobOptions:
         str | None,
         _option("--snapshot-limit", metavar="SIZE", panel=_CODE, help="How large the copy may be; by default 200M."),
     ] = None
+    snapshot_include: Annotated[
+        list[str] | None,
+        _option(
+            "--snapshot-include",
+            metavar="PATTERN",
+            panel=_CODE,
+            help="Copy these files although they look like secrets: .env, certs/*.pem. Repeatable.",
+        ),
+    ] = None
 
     module: Annotated[
         bool, _option("--module", "-m", panel=_SHELL, help="SCRIPT is a Python module, as torchrun's -m.")

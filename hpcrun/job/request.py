@@ -92,6 +92,7 @@ class JobRequest(BaseModel):
 
     snapshot: bool = False
     snapshot_limit_mb: int | None = None
+    snapshot_include: tuple[str, ...] = ()
     sweep: Annotated[tuple[Parameters, ...], SkipValidation] = ()
     sweep_file: str | None = None
     max_parallel: int | None = Field(default=None, ge=1)

@@ -13,10 +13,9 @@ from tests.unit.given import write
 JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot", "--wait")
 GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "protocol.file.allow=always")
 # Where git 2.39 starts a program by itself in what a snapshot does, and in the nearest commands besides.
-FIRES_IN_GIT = {
-    "fsmonitor", "hook", "clean", "process", "included", "of-worktree", "command", "textconv", "external", "inner-fsmonitor",
-    "inner-clean",
-}  # fmt: skip
+FIRES_IN_GIT = frozenset(
+    "fsmonitor hook clean process included of-worktree command textconv external inner-fsmonitor inner-clean".split()
+)
 
 
 def git(folder: Path, *args: str) -> str:
