@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,13 @@ def _code(
         return None
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
     leaving_out = [runs, *([output_dir] if output_dir else [])]
-    return list_code(tree, snapshot, limit_mb=request.snapshot_limit_mb, leaving_out=leaving_out)
+    return list_code(
+        tree,
+        snapshot,
+        limit_mb=request.snapshot_limit_mb,
+        leaving_out=leaving_out,
+        include=request.snapshot_include,
+    )
 
 
 def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
@@ -138,16 +144,24 @@ def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, 
         gpus_per_node=plan.shape.gpus_per_node,
         world_size=plan.shape.world_size,
         walltime_s=plan.walltime_s,
-        request=request_record(prepared.request),
+        request=request_record(prepared.request, prepared.profile.profile.secrets),
         plan=_plan_record(plan),
     )
 
 
-def request_record(request: JobRequest) -> dict[str, Any]:
-    """Return a request as JSON, with what was said alone; secrets are masked."""
+def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
+    """Return a request as JSON, with what was said alone. Secrets are masked, and listed where the name does not tell.
+
+    Args:
+        named: the names of secrets in the profile.
+    """
     record = request.model_dump(exclude_defaults=True)
     if "env" in record:
-        record["env"] = [[name, MASK if is_secret(name) else value] for name, value in record["env"]]
+        known = {*named, *request.secrets}
+        masked = {name for name, value in record["env"] if is_secret(name, value, known)}
+        record["env"] = [[name, MASK if name in masked else value] for name, value in record["env"]]
+        if noted := sorted({*request.secrets, *(name for name in masked if not is_secret(name))}):
+            record["secrets"] = noted
     return record
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.program import check_program, find_python
-from hpcrun.actions.snapshot import find_tree, place_in_snapshot
+from hpcrun.actions.snapshot import find_tree, place_in_snapshot, secret_notes
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.actions.variables import check_job_env
 from hpcrun.errors import (
@@ -19,7 +19,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import Script, render_script
-from hpcrun.job.secrets import is_secret
+from hpcrun.job.secret_uses import check_secrets
 from hpcrun.job.units import parse_time
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
@@ -49,7 +49,8 @@ class Prepared:
 
     def secrets(self) -> dict[str, str]:
         """Return the variables that go through the environment and nowhere else."""
-        return {name: value for name, value in job_env(self.request, self.profile.profile).items() if is_secret(name)}
+        env = job_env(self.request, self.profile.profile)
+        return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
 
 def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavailable: str | None) -> str:
@@ -83,6 +84,7 @@ def prepare(
     """
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile = loaded.profile
+    remarks = check_secrets(request)
     request = with_defaults(request, profile, surroundings)
     request = _with_sweep_file(request, surroundings.cwd)
     path_may_change = bool(profile.modules or profile.setup or request.load or request.setup)
@@ -91,13 +93,17 @@ def prepare(
     if request.snapshot:
         tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
         request, snapshot = place_in_snapshot(request, tree, python)
+        runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
+        remarks += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
+    elif request.snapshot_include:
+        raise UsageError("--snapshot-include says nothing without --snapshot")
     plan = build_plan(
         request,
         profile,
         python=python,
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
     )
-    notes = (*plan.notes, *check_job_env(request, loaded, plan.shape.gpu_type))
+    notes = (*plan.notes, *remarks, *check_job_env(request, loaded, plan.shape.gpu_type))
     plan = replace(plan, notes=notes, snapshot=snapshot)
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hpcrun.runs.store import RunStore
 
 # What says one thing in several ways: to say it anew is to take back what was said otherwise.
 _INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
-_ADDED = ("env", "sbatch")  # the last of a name counts
+_ADDED = ("env", "sbatch", "secrets", "snapshot_include")  # the last of a name counts
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
@@ -79,24 +79,29 @@ def repeated(run: Run, asked: Mapping[str, Any], env: Mapping[str, str]) -> dict
     if "script" in asked:
         said.pop("name")
     anew = {item.partition("=")[0] for item in asked.get("env", ()) if isinstance(item, str)}
-    said["env"] = unmasked(((name, value) for name, value in said.get("env", ()) if name not in anew), env)
+    kept = ((name, value) for name, value in said.get("env", ()) if name not in anew)
+    said["env"] = unmasked(kept, env, said.get("secrets", ()))
     for name in _ADDED:
         if name in asked:
             said[name] = [*said.get(name, ()), *asked[name]]
     return {**said, **{name: value for name, value in asked.items() if name not in _ADDED}}
 
 
-def unmasked(recorded: Iterable[tuple[str, str]], env: Mapping[str, str]) -> list[tuple[str, str]]:
+def unmasked(
+    recorded: Iterable[tuple[str, str]], env: Mapping[str, str], named: Collection[str] = ()
+) -> list[tuple[str, str]]:
     """Return a request's variables from their record, the secrets with their values from the environment.
+
+    Args:
+        named: the names that the record says are secret.
 
     Raises:
         UsageError: a secret is not set.
     """
-    return [(name, _secret(name, env) if _is_masked(name, value) else value) for name, value in recorded]
-
-
-def _is_masked(name: str, value: str) -> bool:
-    return value == MASK and is_secret(name)
+    return [
+        (name, _secret(name, env) if value == MASK and (name in named or is_secret(name)) else value)
+        for name, value in recorded
+    ]
 
 
 def _secret(name: str, env: Mapping[str, str]) -> str:

@@ -79,7 +79,7 @@ def new_study(
         unit=unit,
         gpu_type=design.gpu_type,
         warmup=design.warmup,
-        request=request_record(template),
+        request=request_record(template, cluster.secrets),
         points=tuple(point(size, number) for size, number in in_order(sizes, design.repeat)),
         **asdict(design.workload),
         **said,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.editable import editable_folders
+from hpcrun.actions.git import DIFF as DIFF_COMMAND
+from hpcrun.actions.git import filters_off, run_git
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.request import JobRequest
+from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
 from hpcrun.job.snapshot import Snapshot
 from hpcrun.runs.lineage import CODE
 from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
-from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
 DIFF = "code.diff"
-_GIT_WITHIN_S = 120.0
+_LOOKED_AT = 64 * 1024  # bytes of a file that may be a key
 _UNTRACKED = "?"  # git-ls-files(1), -t
 
 
@@ -42,8 +46,11 @@ class Tree:
 
     def run(self, *args: str, below: str = ".") -> Completed:
         """Run git in the tree, or in a submodule of it."""
-        env = {**self.env, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-        return run_command(["git", "-C", str(self.root / below), *args], timeout_s=_GIT_WITHIN_S, env=env)
+        return run_git(self.root / below, *args, env=self.env)
+
+    def diff(self, *args: str) -> Completed:
+        """Run git diff of the commit and the work tree."""
+        return self.run(*filters_off(self.root, self.env), *DIFF_COMMAND, *args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Code:
         commit: git's HEAD; None without git, and before the first commit.
         changes: what the work tree has over it, in git's words, and files that git does not know; empty for none.
         notes: what a person should know of the copy.
+        left_out: files that look like secrets, and that nobody asked for.
+        include: patterns of those that were asked for.
     """
 
     tree: Tree
@@ -61,6 +70,8 @@ class Code:
     commit: str | None
     changes: str
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return what the run's record says of it."""
@@ -71,6 +82,7 @@ class Code:
             "bytes": sum(file.size for file in self.files),
             "commit": self.commit,
             "changes": self.changes,
+            "left_out": list(self.left_out),
         }
 
     def copy_to(self, folder: Path) -> None:
@@ -82,8 +94,11 @@ class Code:
         """
         copy_code(self.tree.root, self.files, folder / CODE, self.tree.folder)
         if self.commit:
-            plain = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-            answer = self.tree.run("diff", *plain, f"--output={folder / DIFF}", "HEAD", "--")
+            # also of files that are tracked no longer, or deleted: the diff would show what was in them
+            changed = self.tree.diff("--name-only", "-z", "HEAD", "--").stdout.split("\0")
+            hidden = [path for path in changed if path and _is_secret(self.tree.root, path, self.include)]
+            less = [f":(exclude,top,literal){path}" for path in hidden]
+            answer = self.tree.diff("--binary", f"--output={folder / DIFF}", "HEAD", "--", ":(top)", *less)
             if not answer.ok:
                 raise PlanError(f"the changes cannot be recorded: {answer.words()}")
 
@@ -101,6 +116,9 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
     answer = tree.run("rev-parse", "--show-toplevel")
     if answer.ok:
         root = Path(answer.stdout.removesuffix("\n"))
+        if not workdir.is_relative_to(root):
+            raise PlanError(f"--snapshot: {workdir} belongs to a git repository, but its work tree is {root}",
+                            hint="git config --unset core.worktree")  # fmt: skip
         return Tree(root, os.path.relpath(workdir, root), True, env)
     if "not a git repository" in answer.stderr:
         return tree
@@ -146,10 +164,61 @@ def _inside(folder: Path, root: Path) -> Path | None:
     return real if real.is_relative_to(root) and "site-packages" not in real.parts else None
 
 
-def list_code(tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_out: Sequence[Path]) -> Code:
+def secret_notes(tree: Tree, include: Sequence[str], leaving_out: Sequence[Path]) -> tuple[str, ...]:
+    """Return what to say of the files that look like secrets.
+
+    Args:
+        include: patterns of those that are copied all the same.
+        leaving_out: as for ``list_code``.
+
+    Raises:
+        PlanError: git fails.
+    """
+    paths = _code_paths(tree, leaving_out, [])
+    secret = [path for path in paths if _is_secret(tree.root, path, include)]
+    notes = [
+        f"--snapshot-include {pattern}: no file that looks like a secret is called so"
+        for pattern in include
+        if not any(is_included(path, [pattern]) and _is_secret(tree.root, path, ()) for path in paths)
+    ]
+    if secret:
+        words = f"not copied, since they look like secrets: {left_out_text(secret)}"
+        notes.append(f"{words}; --snapshot-include PATTERN copies them")
+    return tuple(notes)
+
+
+def _is_secret(root: Path, path: str, include: Sequence[str]) -> bool:
+    if is_included(path, include):
+        return False
+    if not may_be_key(path):
+        return looks_secret(path)
+    full = root / path
+    try:
+        if not stat.S_ISREG(full.lstat().st_mode):
+            return True
+        with full.open("rb") as file:
+            return is_key(file.read(_LOOKED_AT), os.fstat(file.fileno()).st_size)
+    except OSError:
+        return True  # it was deleted, or nobody may read it
+
+
+def _code_paths(tree: Tree, leaving_out: Sequence[Path], notes: list[str]) -> dict[str, str]:
+    """Return what could be copied: path → git's letter for it, or none without git."""
+    left_out = [folder.resolve() for folder in leaving_out]
+    if not tree.git:
+        return dict.fromkeys(islice(walk_code(tree.root, left_out), MOST_FILES + 1), "")
+    tagged = _git_paths(tree, notes)
+    outside = tuple(f"{folder.relative_to(tree.root)}/" for folder in left_out if folder.is_relative_to(tree.root))
+    return {path: tag for path, tag in tagged.items() if not path.startswith(outside) and not _is_cache(path, tag)}
+
+
+def list_code(
+    tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_out: Sequence[Path], include: Sequence[str] = ()
+) -> Code:
     """Decide what is copied.
 
     Args:
+        include: patterns of files that are copied although they look like secrets.
         limit_mb: how much it may be in megabytes; None for ``LIMIT_MB``.
         leaving_out: folders that are no code, such as that of the runs.
 
@@ -158,15 +227,15 @@ def list_code(tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_o
         UsageError: the script is not among it.
     """
     notes: list[str] = []
-    left_out = [folder.resolve() for folder in leaving_out]
-    if tree.git:
-        tagged = _git_paths(tree, notes)
-        outside = tuple(f"{folder.relative_to(tree.root)}/" for folder in left_out if folder.is_relative_to(tree.root))
-        paths = [path for path in tagged if not path.startswith(outside) and not _is_cache(path, tagged[path])]
-        unknown = sum(tagged[path] == _UNTRACKED for path in paths)
-    else:
-        paths, unknown = list(islice(walk_code(tree.root, left_out), MOST_FILES + 1)), 0
-    check_count(paths, tree.root)
+    tagged = _code_paths(tree, leaving_out, notes)
+    check_count(list(tagged), tree.root)
+    secret = tuple(path for path in tagged if _is_secret(tree.root, path, include))
+    hidden = frozenset(secret)
+    paths = [path for path in tagged if path not in hidden]
+    unknown = sum(tagged[path] == _UNTRACKED for path in paths)
+    if snapshot.script in secret:
+        raise UsageError(f"{snapshot.script} looks like a file of secrets, and those are not copied",
+                         hint=f"--snapshot-include {snapshot.script}")  # fmt: skip
     if snapshot.script and snapshot.script not in paths:
         raise UsageError(f"{snapshot.script} is not in the snapshot: git ignores it",
                          hint=f"git add -f {snapshot.script}")  # fmt: skip
@@ -176,9 +245,10 @@ def list_code(tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_o
         more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
         notes.append(f"these links lead out of the snapshot, to what may change: {', '.join(leaving[:3])}{more}")
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
-    changes = _first_line(tree.run("diff", "--shortstat", "HEAD")) if commit else None
+    changes = _first_line(tree.diff("--shortstat", "HEAD", "--")) if commit else None
     words = [changes, f"{unknown} untracked" if unknown else None]
-    return Code(tree, files, commit, ", ".join(word for word in words if word), tuple(notes))
+    described = ", ".join(word for word in words if word)
+    return Code(tree, files, commit, described, tuple(notes), secret, tuple(include))
 
 
 def _is_cache(path: str, tag: str) -> bool:

@@ -17,6 +17,7 @@ from hpcrun.errors import (
     PlanError,
     SchedulerError,
     SubmissionUncertainError,
+    UsageError,
 )
 from hpcrun.job.after import dependency_option
 from hpcrun.job.directives import unknown_note
@@ -76,6 +77,7 @@ def submit(
         HpcrunError: refused; no run is left.
     """
     check_available(prepared.plan, scheduler)
+    check_secrets_set(prepared, surroundings)
     made = new_run(
         prepared,
         store=store,
@@ -121,6 +123,21 @@ def check_available(plan: Plan, scheduler: Scheduler) -> None:
     if reason := scheduler.unavailable():
         raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
                         hint="use --profile local to run on this machine, or --dry-run to see the script")  # fmt: skip
+
+
+def check_secrets_set(prepared: Prepared, surroundings: Surroundings) -> None:
+    """Refuse a job whose secrets have no value here: it would find out only when it starts.
+
+    Raises:
+        UsageError: one has none.
+    """
+    given = {**surroundings.env, **prepared.secrets()}
+    for name, value in prepared.plan.env:
+        if value is None and not given.get(name):
+            raise UsageError(
+                f"{name} is not set: the job needs this secret, and its value comes from your environment",
+                hint=f"read -rs {name} && export {name}",
+            )
 
 
 def _submission(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError, NotFoundError, ProfileError, UsageError, nearest
-from hpcrun.job.plan import job_env
+from hpcrun.job.plan import planned_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import MASK, is_secret
@@ -88,12 +88,17 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     rows = [
         SetVariable(
             name,
-            MASK if is_secret(name) else value,
+            MASK if is_secret(name, value, profile.secrets) else value,
             _origin(name, loaded),
             catalogue.get(name),
             problems.get(name),
         )
         for name, value in env.items()
+    ]
+    rows += [
+        SetVariable(name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name))
+        for number, name in enumerate(profile.secrets)
+        if name not in env
     ]
     return ProfileVariables(
         profile.name, tuple(rows), tuple(variable for variable in catalogue.values() if variable.hpcrun)
@@ -111,7 +116,7 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
         UsageError: --env does.
     """
     profile = loaded.profile
-    env = {name: value for name, value in job_env(request, profile).items() if not is_secret(name)}
+    env = {name: value for name, value in planned_env(request, profile) if value is not None}
     if not _may_be_known(env):
         return ()
     catalogue = load_catalogue()
@@ -129,7 +134,8 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
     The values of secrets are not looked at.
     """
     profile = loaded.profile
-    env = {name: value for name, value in {**profile.fabric.env(), **profile.env}.items() if not is_secret(name)}
+    said = {**profile.fabric.env(), **profile.env}
+    env = {name: value for name, value in said.items() if not is_secret(name, value, profile.secrets)}
     if not _may_be_known(env):
         return []
     catalogue = load_catalogue()

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.request import JobRequest
+from hpcrun.job.secrets import hide_secrets
 
 _FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node"}
 """Parameter → field of the request, where a person writes it otherwise."""
@@ -18,7 +19,7 @@ _NOT_ASKED = {"script", "args", "module", "launcher"}
 _OWN = ("profile", "array_parallelism")
 # hpcrun submit reads these as text, with a unit or without
 _TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s"}
-_LISTS = {"sbatch", "no_sbatch", "load", "setup"}
+_LISTS = {"sbatch", "no_sbatch", "load", "setup", "secrets", "snapshot_include"}
 
 
 def names() -> list[str]:
@@ -73,8 +74,9 @@ def read_function_request(asked: dict[str, Any]) -> JobRequest:
         first = error.errors()[0]
         field = str(first["loc"][0])
         detail = first["msg"].removeprefix("Value error, ")
+        given = "..." if field == "env" else hide_secrets(repr(asked.get(field)))  # a variable may be a secret
         raise UsageError(
-            f"{_SPELLED.get(field, field)}={asked.get(field)!r}: {detail[0].lower()}{detail[1:]}",
+            f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}",
             hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
         ) from None
 

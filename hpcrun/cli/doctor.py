@@ -45,4 +45,4 @@ def doctor(
     else:
         show_rich(checkup_text(found, width()))
     if not found.ok:
-        raise typer.Exit(PlanError.exit_code)
+        raise PlanError("a check failed") if as_json else typer.Exit(PlanError.exit_code)

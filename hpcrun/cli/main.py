@@ -12,7 +12,7 @@ import typer
 
 from hpcrun import __version__
 from hpcrun.cli.command import Command, Group
-from hpcrun.cli.output import show, show_error
+from hpcrun.cli.output import finish, show, show_error, want_json
 from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError, nearest
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
@@ -92,10 +92,12 @@ def main() -> NoReturn:
         status = app(standalone_mode=False) or 0
         if status == InterruptedByUser.exit_code:  # typer's word for Ctrl-C
             raise InterruptedByUser("interrupted")
+        finish(status)
         sys.exit(status)
     except typer.TyperException as error:
         if not error.format_message():  # no arguments at all: help was shown
             sys.exit(UsageError.exit_code)
+        want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])  # not read that far
         _fail(_usage_error(error))
     except HpcrunError as error:
         _fail(error)

@@ -194,6 +194,15 @@ class JobOptions:
         list[str] | None,
         _option("--env", metavar="NAME=VALUE", panel=_SHELL, help="Variable to set. Repeatable."),
     ] = None
+    secrets: Annotated[
+        list[str] | None,
+        _option(
+            "--secret",
+            metavar="NAME",
+            panel=_SHELL,
+            help="Variable of your environment whose value the job needs and no file may hold. Repeatable.",
+        ),
+    ] = None
     workdir: Annotated[
         str | None,
         _option("--workdir", metavar="DIR", panel=_SHELL, help="Folder the job starts in; by default this one."),
@@ -215,6 +224,15 @@ class JobOptions:
     snapshot_limit_mb: Annotated[
         str | None,
         _option("--snapshot-limit", metavar="SIZE", panel=_CODE, help="How large the copy may be; by default 200M."),
+    ] = None
+    snapshot_include: Annotated[
+        list[str] | None,
+        _option(
+            "--snapshot-include",
+            metavar="PATTERN",
+            panel=_CODE,
+            help="Copy these files although they look like secrets: .env, certs/*.pem. Repeatable.",
+        ),
     ] = None
 
     module: Annotated[

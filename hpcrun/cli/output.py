@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
+# A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads it.
+_LONG_WORD = re.compile(r"[^\s/,]{300,}")
+_SHOWN_OF_WORD = 40
 
 
 def show(lines: Iterable[str]) -> None:
@@ -43,7 +47,18 @@ def tell_folded(lines: Iterable[str]) -> None:
 
 
 def show_json(document: dict[str, Any]) -> None:
-    """Print one JSON document, with the number of its schema."""
+    """Let this be the one JSON document that the command prints at its end; a later one replaces it."""
+    _Outcome.document = document
+
+
+def finish(status: int = 0) -> None:
+    """Print the command's JSON document, if it has one: what it found, and with a bad exit status why it failed."""
+    document = _Outcome.document
+    if document is None:
+        return
+    if status and not document.get("error"):
+        document = {**document, "error": {"message": f"exit status {status}", "hint": None, "exit_code": status}}
+    _Outcome.document = None
     _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **document}, indent=2, default=str))
 
 
@@ -82,33 +97,48 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-class _Wanted:
-    """Whether the command asked for JSON: a failure anywhere behind that answers in JSON too."""
+class _Outcome:
+    """What a command came to: one document for its result and its failure, printed once and at its end.
+
+    Attributes:
+        json: the command asked for JSON: a failure anywhere behind that answers in JSON too.
+        document: the result, None where there is none yet.
+    """
 
     json = False
+    document: dict[str, Any] | None = None
 
 
-def _want_json(wanted: bool) -> bool:
-    _Wanted.json = _Wanted.json or wanted
+def want_json(wanted: bool) -> bool:
+    """Note whether a command asked for JSON, and return that."""
+    _Outcome.json = _Outcome.json or wanted
     return wanted
 
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document.", callback=_want_json, is_eager=True)
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
 
 
 def show_error(error: HpcrunError) -> None:
-    """Print a failure: on stderr, or with ``--json`` as a document on stdout."""
-    if _Wanted.json:
-        show_json({"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}})
+    """Print a failure: on stderr, or with ``--json`` in the command's document on stdout. No secret stands in it."""
+    from hpcrun.job.secrets import hide_secrets
+
+    message, hint = hide_secrets(error.message), hide_secrets(error.hint) if error.hint else None
+    if _Outcome.json:
+        failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
+        show_json({**(_Outcome.document or {}), "error": failure})
+        finish(error.exit_code)
         return
     from hpcrun.views.text import one_line
 
     behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
-    lines = f"hpcrun: {error.message}".expandtabs().splitlines()
+    lines = f"hpcrun: {_LONG_WORD.sub(_shortened, message)}".expandtabs().splitlines()
     tell_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
-    tell([one_line(f"hint: {error.hint}")] if error.hint else [])
+    tell([one_line(f"hint: {_LONG_WORD.sub(_shortened, hint)}")] if hint else [])
+
+
+def _shortened(match: re.Match[str]) -> str:
+    word = match[0]
+    return f"{word[:_SHOWN_OF_WORD]}...({len(word)} characters)"
 
 
 def _print(stream: Any, text: str) -> None:

@@ -31,7 +31,7 @@ def preflight(
     """
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.preflight import NAME, WALLTIME_S
-    from hpcrun.views.plan import plan_lines
+    from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()
     said = {"name": NAME, "walltime_s": str(WALLTIME_S // 60), **{key: v for key, v in asked.items() if v is not None}}
@@ -41,6 +41,8 @@ def preflight(
         return
     tell([] if as_json else plan_lines(prepared.plan))
     submitted = submit_one(prepared, context, Lineage(), None)
+    if as_json:
+        show_json(submitted_json(prepared, submitted))  # until there is a verdict
     tell([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
     _report(_wait(submitted.run, context), as_json=as_json)
 
@@ -78,11 +80,9 @@ def _report(result: PreflightResult, *, as_json: bool) -> None:
 
     if as_json:
         show_json(preflight_json(result))
-        if not result.verdict["ok"]:
-            raise typer.Exit(JobFailedError.exit_code)  # the document has said why
-        return
-    show_rich(preflight_table(result, width()))
-    show(preflight_lines(result))
+    else:
+        show_rich(preflight_table(result, width()))
+        show(preflight_lines(result))
     if not result.verdict["ok"]:
         exclude = result.verdict["exclude"]
         raise JobFailedError(

@@ -49,7 +49,8 @@ def validate(
         tell_folded(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
         tell(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
     if wrong:
-        raise typer.Exit(ProfileError.exit_code)
+        names_of = ", ".join(verdict.name for verdict in wrong)
+        raise ProfileError(f"wrong: {names_of}") if as_json else typer.Exit(ProfileError.exit_code)
 
 
 def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:

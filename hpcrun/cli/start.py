@@ -128,8 +128,10 @@ def submit_links(
                 show(link_line(result))
             yield result
 
-    done = list(results())
-    if as_json:
-        show_json(chain_json(done))
-    else:
+    done: list[SubmitResult] = []
+    for result in results():
+        done.append(result)
+        if as_json:
+            show_json(chain_json(done))  # at once: the next link may be refused
+    if not as_json:
         show(look_line(done))

@@ -153,8 +153,7 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
     if not (was_late and result.away):  # else it is on the screen already
         show_result(result)
     if result.away:
-        # in JSON it stands in the document already: a second one would make it unreadable
-        raise typer.Exit(result.away.exit_code) if shape.json else result.away
+        raise result.away
 
 
 def _show_result(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.output import show, show_json, show_rich, tell, write
@@ -181,7 +179,8 @@ def _finish(done: _Done, context: Context, *, wait: bool, as_json: bool, shown: 
     if done.errors:
         words = f"{len(done.errors)} of {count(done.tried, 'run')} could not be submitted"
         hint = f"hpcrun scale --resume {study.study_id} tries again"
-        _end(type(done.errors[0])(words, hint=hint), as_json=as_json)
+        sys.stdout.flush()
+        raise type(done.errors[0])(words, hint=hint)
 
 
 def _wait(study: Study, context: Context) -> None:
@@ -224,7 +223,9 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[Job], Context]:
         return [], context
     env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
     there = Context(env, folder_of(study.cwd, study.study_id))
-    said = {**study.request, "profile": study.profile, "env": unmasked(study.request.get("env", ()), context.env)}
+    recorded, named = study.request.get("env", ()), study.request.get("secrets", ())
+    env_again = unmasked(recorded, context.env, named)
+    said = {**study.request, "profile": study.profile, "env": env_again}
     template, profile = read_job(said, there)
     return prepare_points(study, template, points, lambda request: prepare_request(request, profile, there)), there
 
@@ -273,7 +274,8 @@ def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) 
         show_rich(study_table(status))
         show(next_lines(study, [])[1:])
     if status.away:
-        _end(status.away, as_json=as_json)
+        sys.stdout.flush()
+        raise status.away
     bad = [item for item in status.runs if item.over and item.state != "COMPLETED"]
     if check and bad:
         failed = next((item.run_id for item in bad if item.status), None)
@@ -281,13 +283,8 @@ def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) 
             f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits what is missing"
         )
         words = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
-        _end(JobFailedError(words, hint=hint), as_json=as_json)
-
-
-def _end(error: HpcrunError, *, as_json: bool) -> NoReturn:
-    """End with a failure; where a document was printed it says so itself, and a second one would make it unreadable."""
-    sys.stdout.flush()
-    raise typer.Exit(error.exit_code) if as_json else error
+        sys.stdout.flush()
+        raise JobFailedError(words, hint=hint)
 
 
 def list_studies(context: Context, *, as_json: bool) -> None:

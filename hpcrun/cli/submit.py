@@ -80,9 +80,9 @@ def submit(
         submit_links(prepared, chain, context, lineage, output_dir, as_json=as_json)
         return
     result = submit_one(prepared, context, lineage, output_dir)
-    if as_json and not wait:
-        show_json(submitted_json(prepared, result))
-    elif not as_json:
+    if as_json:
+        show_json(submitted_json(prepared, result))  # with --wait also what became of it
+    else:
         show(submitted_lines(result))
     if follow or wait:
         _stay(prepared, result, context, follow=follow, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,17 @@ def submit_sweep(
         else:
             write("".join(part.script.text for part in parts))
         return
-    results = _submit_all(parts, context, lineage, output_dir)
+    documents: list[dict[str, Any]] = []
+
+    def note(part: Prepared, result: SubmitResult) -> None:
+        documents.append(submitted_json(part, result))
+        if as_json:
+            show_json(_joined(documents))  # at once: the next part may be refused
+
+    results = _submit_all(parts, context, lineage, output_dir, note)
     if not as_json:
         show(line for result in results for line in submitted_lines(result))
-    documents = [submitted_json(part, result) for part, result in zip(parts, results, strict=True)]
     if not wait:
-        if as_json:
-            show_json(_joined(documents))
         return
     ended = [_wait(result, context) for result in results]
     if as_json:
@@ -114,7 +119,11 @@ def _joined(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _submit_all(
-    parts: list[Prepared], context: Context, lineage: Lineage, output_dir: Path | None
+    parts: list[Prepared],
+    context: Context,
+    lineage: Lineage,
+    output_dir: Path | None,
+    note: Callable[[Prepared, SubmitResult], None],
 ) -> list[SubmitResult]:
     results: list[SubmitResult] = []
     for part in parts:
@@ -127,6 +136,7 @@ def _submit_all(
                 error.hint = f"hpcrun cancel {jobs} ends them" + (f"; {error.hint}" if error.hint else "")
             raise
         results.append(result)
+        note(part, result)
     return results
 
 

@@ -23,6 +23,7 @@ _NO_MATTER = (
     "load",
     "setup",
     "env",
+    "secrets",
     "workdir",
     "module",
     "preflight",
@@ -32,6 +33,7 @@ _NO_MATTER = (
     "exclude_bad_nodes",
     "snapshot",
     "snapshot_limit_mb",
+    "snapshot_include",
 )
 
 
@@ -75,8 +77,6 @@ def where(
         show(misfit_lines(result))
         if result.offers:
             show(["", submit_line(result.offers[0])])
-        else:
-            hint = "ask for less; hpcrun profile detect --write NAME makes a profile of this cluster"
-            tell(["hpcrun: the job fits nowhere", f"hint: {hint}"])
     if not result.offers:
-        raise typer.Exit(PlanError.exit_code)
+        hint = "ask for less; hpcrun profile detect --write NAME makes a profile of this cluster"
+        raise PlanError("the job fits nowhere", hint=hint)

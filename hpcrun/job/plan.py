@@ -152,7 +152,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         directives=tuple(directives.items()),
         modules=(*profile.modules, *request.load),
         setup=(*profile.setup, *request.setup),
-        env=tuple((name, None if is_secret(name) else value) for name, value in job_env(request, profile).items()),
+        env=planned_env(request, profile),
         python=python,
         command=_command(request, python, sweep.common if sweep else request.args),
         workdir=request.workdir,
@@ -168,6 +168,17 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
 def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
     """Return the variables that profile and request set, secrets with their values."""
     return {**profile.fabric.env(), **profile.env, **dict(request.env)}
+
+
+def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str | None], ...]:
+    """Return the variables of a job: name → value, None for a secret, whose value goes through the environment alone.
+
+    Those that are named as secrets and set by neither profile nor request come from the caller's environment.
+    """
+    env = job_env(request, profile)
+    named = dict.fromkeys((*profile.secrets, *request.secrets))
+    known = tuple((name, None if is_secret(name, value, named) else value) for name, value in env.items())
+    return (*known, *((name, None) for name in named if name not in env))
 
 
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:

@@ -231,6 +231,7 @@ class Profile(_Section):
     setup: tuple[Annotated[str, BeforeValidator(_no_nul)], ...] = ()
     metrics: dict[MetricName, MetricPattern] = {}
     env: dict[EnvName, Annotated[str, BeforeValidator(_no_nul)]] = {}
+    secrets: tuple[EnvName, ...] = ()
     sbatch: dict[
         Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]
     ] = {}

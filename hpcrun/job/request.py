@@ -75,6 +75,7 @@ class JobRequest(BaseModel):
     load: tuple[str, ...] = ()
     setup: tuple[RawText, ...] = ()
     env: tuple[tuple[str, RawText], ...] = ()
+    secrets: tuple[str, ...] = ()
     workdir: RawText | None = None
     name: str | None = None
     preflight: Preflight | None = None
@@ -91,6 +92,7 @@ class JobRequest(BaseModel):
 
     snapshot: bool = False
     snapshot_limit_mb: int | None = None
+    snapshot_include: tuple[str, ...] = ()
     sweep: Annotated[tuple[Parameters, ...], SkipValidation] = ()
     sweep_file: str | None = None
     max_parallel: int | None = Field(default=None, ge=1)
@@ -142,11 +144,21 @@ class JobRequest(BaseModel):
         for item in value:
             if isinstance(item, str):
                 key, equals, content = item.partition("=")
-                if not equals:
-                    raise ValueError(f"{item!r} has no '='; write NAME=VALUE")
+                if not equals:  # what stands behind a name is not repeated: it may be a secret
+                    name = f"{key!r} has" if key.isidentifier() else "one variable has"
+                    raise ValueError(f"{name} no '='; write NAME=VALUE")
                 item = (check_env_name(key), content)
             pairs.append(item)
         return tuple(pairs)
+
+    @field_validator("secrets")
+    @classmethod
+    def _secrets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if "=" in name:
+                raise ValueError(f"{name.partition('=')[0]}: takes a name; the value comes from your environment")
+            check_env_name(name)
+        return value
 
     @field_validator(
         "partition",
@@ -167,6 +179,7 @@ class JobRequest(BaseModel):
 
 
 _OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
+           "secrets": "--secret",
            "snapshot_limit_mb": "--snapshot-limit"}  # fmt: skip
 
 

@@ -1,12 +1,197 @@
-"""Which variables hold secrets: their values never stand in a script or a record."""
+"""What is a secret: variables by their names, and values by their form. Pure: no I/O, and no guess by entropy.
+
+A secret's value stands in no script, record or output: it goes through the environment alone.
+"""
 
 from __future__ import annotations
 
-_WORDS = frozenset("TOKEN KEY SECRET PASSWORD PASSWD PASSPHRASE APIKEY CREDENTIALS PSK".split())
+import re
+from collections.abc import Collection, Iterator, Sequence
 
 MASK = "***"
 
+# Words of a name, separated by "_", "-" or ".": a variable that has one holds a secret.
+_ALWAYS = frozenset(
+    """
+    APIKEY APITOKEN AUTHTOKEN CREDENTIAL CREDENTIALS CREDS PASSCODE PASSPHRASE PASSWD PASSWORD PASSWORDS PSK SECRET
+    SECRETS
+    """.split()
+)
+# Glued to another word, as in PGPASSWORD (libpq).
+_ALWAYS_ENDINGS = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET")
+# These mean other things as well: SORT_KEY=true, TOKENS=512. As an ending: GHTOKEN.
+_OFTEN = frozenset({"KEY", "TOKEN", "JWT", "BEARER"})
+_OFTEN_ENDINGS = ("APIKEY", "TOKEN")
+# At the end of a name only: PASS_THROUGH and SSH_AUTH_SOCK hold no secret.
+# AUTH: OPENAI_AUTH, REDISCLI_AUTH (redis-cli). PASS: DB_PASS, SMTP_PASS. PAT: GITHUB_PAT, AZURE_DEVOPS_EXT_PAT (az).
+# PWD: MYSQL_PWD (mysql(1)).
+_LAST = frozenset({"AUTH", "PASS", "PAT", "PWD"})
+# SSHPASS: sshpass(1). BW_SESSION: the command line of Bitwarden. The others: scripts around libpq, LDAP and databases.
+_WHOLE = frozenset({"SSHPASS", "BW_SESSION", "PGPASS", "LDAPPASS", "DBPASS"})
+# KEYS alone is too common a word: DICT_KEYS, SORT_KEYS.
+_PAIRS = frozenset({("API", "KEYS"), ("ACCESS", "KEYS"), ("SECRET", "KEYS"), ("PRIVATE", "KEYS")})
+# What describes a secret is none: DB_PASSWORD_FILE, TOKEN_TYPE, KEY_SIZE. A URL is judged by its own form.
+_DESCRIPTIONS = frozenset(
+    """
+    ALGORITHM COUNT DIM DIR DIRECTORY ENDPOINT EXPIRY FILE FILENAME FOLDER FORMAT HOME HOST LEN LENGTH LIMIT NAME NAMES
+    PATH PREFIX SIZE SUFFIX TIMEOUT TTL TYPE URI URL
+    """.split()
+)
+_COUNTS = frozenset("MAX MIN N NUM NUMBER TOTAL AVG MEAN LAST FIRST MASK PAD BOS EOS UNK SEP CLS".split())
+# The value may be the path of a file: GOOGLE_APPLICATION_CREDENTIALS.
+_MAY_BE_FILES = frozenset({"CREDENTIAL", "CREDENTIALS", "SECRETS"})
+_SHELL_S_OWN = frozenset({"PWD", "OLDPWD"})
+_WORD = re.compile(r"[_.\-]+")
+# Neither a number nor a switch, nor a tokenizer's special token, is worth hiding.
+_HARMLESS = re.compile(r"[+-]?\d{1,12}(\.\d{0,12})?|true|false|yes|no|on|off|none|null|<[^<>]*>|\[[A-Za-z_]*\]", re.I)
+_SWITCH = re.compile(r"true|false|yes|no|on|off|none|null", re.I)
+_FEW = re.compile(r"\d{1,3}")
 
-def is_secret(name: str) -> bool:
-    """Return whether a variable's ``_``-separated words name a secret (TOKENIZERS_PARALLELISM does not)."""
-    return not _WORDS.isdisjoint(name.upper().split("_"))
+# A user name and a password, or a token, before the "@" of a URL. Behind "$" or in braces stands the name of a secret.
+# docker://image:tag@sha256:... names an image.
+_URL_PASSWORD = re.compile(
+    r"(?<![A-Za-z0-9+.-])(?P<front>[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/?#@:'\"]*:)"
+    r"(?P<secret>(?!\$|\{|\*\*\*@)[^\s/?#'\"]+)@(?!sha\d+:)"
+)
+_URL_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9+.-])(?P<front>(?:git\+)?https?://)(?P<secret>(?!\$|\{|\*\*\*@)[^\s/?#:'\"]+)@", re.IGNORECASE
+)
+_QUERY = re.compile(
+    r"(?P<front>[?&;](?:sig|token|access_token|auth_token|api_?key|password|secret|X-Amz-Signature|X-Goog-Signature)=)"
+    r"(?P<secret>(?![${]|\*\*\*)[^\s&;'\"]{6,})",
+    re.IGNORECASE,
+)
+_PARAMETER = re.compile(  # connection strings: libpq's "password=...", Azure's "AccountKey=..."
+    r"(?P<front>(?:^|[\s;=])(?:password|pwd|AccountKey|SharedAccessKey|SharedAccessSignature)=)"
+    r"(?P<secret>(?![${]|\*\*\*)[^\s;'\"]+)",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(
+    r"(?P<front>\b(?:Bearer|Basic|PRIVATE-TOKEN:|X-API-Key:)\s+)(?P<secret>[A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE
+)
+
+
+def _prefixed(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9])(?P<front>)(?P<secret>{pattern})")
+
+
+# kind → its form. Most prefixes are made to be recognised: GitHub's, GitLab's, Hugging Face's, Slack's and npm's by the
+# services' own pages on their tokens, AWS's by IAM's page on identifiers, the others by the rules of gitleaks.
+_VALUES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "a private key",
+        re.compile(r"(?P<front>)(?P<secret>-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----.*)", re.DOTALL),
+    ),
+    ("a URL with a password", _URL_PASSWORD),
+    ("a URL with a token", _URL_TOKEN),
+    ("a URL with a signature or key", _QUERY),
+    ("a connection string with a password", _PARAMETER),
+    ("a header with a token", _HEADER),
+    ("a GitHub token", _prefixed(r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}")),
+    ("a GitLab token", _prefixed(r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat)-[A-Za-z0-9_.-]{16,}")),
+    ("a Hugging Face token", _prefixed(r"(?:hf|api_org)_[A-Za-z0-9]{16,}")),
+    ("an API key", _prefixed(r"sk-(?:(?:proj|svcacct|admin|None|or|lf|ant)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,})")),
+    ("an API key", _prefixed(r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|AIza[A-Za-z0-9_-]{35}|gsk_[A-Za-z0-9]{32,}")),
+    ("a Slack token", _prefixed(r"xox[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}")),
+    ("a Slack webhook", _prefixed(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_+-]{12,}")),
+    ("an AWS access key", _prefixed(r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    ("an npm or PyPI token", _prefixed(r"npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{16,}")),
+    ("a web token (JWT)", _prefixed(r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*")),
+)
+
+_SHELL_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|()'\"]+)"
+_ASSIGNMENTS = (
+    re.compile(rf"(?<![\w$.-])(?P<front>(?:(?:export|declare\s+-x)\s+)?)(?P<name>[A-Za-z_]\w*)={_SHELL_VALUE}"),
+    re.compile(rf"(?<![\w$.-])(?P<front>setenv\s+)(?P<name>[A-Za-z_]\w*)\s+{_SHELL_VALUE}"),
+)
+_WANDB_LOGIN = re.compile(r"\bwandb\s+login\s+(?:--\w+\s+)*(?P<secret>[A-Za-z0-9_]{32,})")
+# Options are a program's own: only words that mean a secret in every program.
+_OPTIONS = frozenset(
+    """
+    api-key apikey api-token access-key access-token auth-token hf-token password passwd passphrase private-key secret
+    secret-key secret-access-key token wandb-key wandb-api-key
+    """.split()
+)
+_LEAST_OF_OPTION = 6
+
+
+def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) -> bool:
+    """Return whether a variable is a secret: because it was named as one, by its name, or by the form of its value.
+
+    Args:
+        value: None where only the name is known.
+        named: names of variables that a person or a profile says are secret.
+    """
+    if value == "":
+        return False
+    if name in named or (value is not None and secret_kind(value) is not None):
+        return True
+    return _name_suggests(name, value)
+
+
+def _name_suggests(name: str, value: str | None) -> bool:
+    words = tuple(word for word in _WORD.split(name.upper()) if word)
+    if not words or "_".join(words) in _SHELL_S_OWN or words[-1] in _DESCRIPTIONS:
+        return False
+    last, known = words[-1], value or ""
+    if "_".join(words) in _WHOLE or not _ALWAYS.isdisjoint(words) or last.endswith(_ALWAYS_ENDINGS):
+        is_path = last in _MAY_BE_FILES and known.startswith("/")
+        return not (_SWITCH.fullmatch(known) or is_path)
+    if last in _LAST:
+        return not (_SWITCH.fullmatch(known) or _FEW.fullmatch(known) or (last == "PWD" and known.startswith("/")))
+    if last.startswith("TOKEN") and not _COUNTS.isdisjoint(words[:-1]):
+        return False
+    often = not _OFTEN.isdisjoint(words) or last == "TOKENS" or words[-2:] in _PAIRS or last.endswith(_OFTEN_ENDINGS)
+    return often and not _HARMLESS.fullmatch(known)
+
+
+def secret_kind(text: str) -> str | None:
+    """Return what secret a text holds by its form, such as ``a GitHub token``; None where it holds none."""
+    return next((kind for kind, pattern in _VALUES if pattern.search(text)), None)
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text with every secret in it replaced by ``***``, for a message or a plan."""
+    for _, pattern in _VALUES:
+        text = pattern.sub(lambda match: match["front"] + MASK + match[0][match.end("secret") - match.start() :], text)
+    return text
+
+
+def secret_in_command(command: str) -> str | None:
+    """Return what secret a shell command holds, None where it holds none.
+
+    ``export NAME=VALUE`` and ``NAME=VALUE program`` are looked at; a value that the shell fills in is none.
+    """
+    for match in (match for pattern in _ASSIGNMENTS for match in pattern.finditer(command)):
+        name, value = match["name"], match["value"]
+        filled_in = not value.startswith("'") and ("$" in value or "`" in value)
+        is_variable = match["front"] or name.isupper()  # awk -v key=2 sets none
+        if is_variable and not filled_in and is_secret(name, value.strip("'\"")):
+            return f"the value of {name}"
+    if _WANDB_LOGIN.search(command):
+        return "an API key"
+    return secret_kind(command)
+
+
+def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield what secrets the arguments of a program hold, each in words that do not say its value."""
+    for number, word in enumerate(arguments):
+        if kind := secret_kind(word):
+            yield kind
+            continue
+        option, equals, value = word.partition("=")
+        if not equals and word.startswith("-") and number + 1 < len(arguments):
+            value = arguments[number + 1]
+        if is_secret_option(option, value) and not secret_kind(value):
+            yield f"the value of {option}"
+
+
+def is_secret_option(option: str, value: str) -> bool:
+    """Return whether an option of a program takes a secret, and this value can be one."""
+    words = option.lstrip("-+").replace("_", "-").lower()
+    last = words.rpartition(".")[2]
+    if last not in _OPTIONS and not last.endswith(("-password", "-api-key", "-auth-token", "-secret-key")):
+        return False
+    filled_in = value.startswith(("$", "{", "-", "/", "./", "~")) or value == MASK
+    long_enough = len(value) >= _LEAST_OF_OPTION and not _HARMLESS.fullmatch(value)
+    return long_enough and not filled_in and (last != "token" or any(char.isdigit() for char in value))

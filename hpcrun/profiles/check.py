@@ -8,7 +8,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from hpcrun.errors import nearest
+from hpcrun.job.secrets import hide_secrets
 from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
+from hpcrun.profiles.secrets import secret_mistakes
 
 if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
@@ -32,7 +34,7 @@ def check_values(
 
     from hpcrun.job.profile import Profile
 
-    mistakes: list[Mistake] = []
+    mistakes: list[Mistake] = secret_mistakes(data, origins)
     if "name" in data:
         where = origins["name",]
         mistakes.append(Mistake(where.path, where.line, "'name' is the file's name; remove the line", ("name",)))
@@ -98,7 +100,9 @@ def _reason(detail: Any) -> str:
         return text
     if detail["type"] == "tuple_type":
         text = "takes a list, such as [one, two]"
-    given = repr(detail["input"])
+    if detail["loc"][0] == "env":  # it may be a secret
+        return text
+    given = hide_secrets(repr(detail["input"]))
     return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.status import RunStatus
+from hpcrun.job.secret_files import left_out_text
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, one_line
@@ -54,7 +55,8 @@ def code_text(code: dict[str, Any]) -> str:
     """Return what was copied, in words: how much, from where, of which commit."""
     size = f"{count(code['files'], 'file')}, {_size(code['bytes'])} of {code['root']}"
     commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
-    return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "")
+    less = f", without {left_out_text(code['left_out'])}" if code.get("left_out") else ""
+    return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
 
 
 def _size(size: int) -> str:

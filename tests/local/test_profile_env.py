@@ -27,14 +27,14 @@ def test_a_variable_is_explained_whole(hpcrun: Hpcrun) -> None:
 
 def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:
     folder = hpcrun.home / ".config/hpcrun/profiles"
-    path = write(folder / "mine.yaml", "extends: l40s\nenv:\n  NCCL_P2P_LEVEL: NVL\n  HF_TOKEN: s3cr3t\n")
+    path = write(folder / "mine.yaml", "extends: l40s\nenv:\n  NCCL_P2P_LEVEL: NVL\nsecrets: [HF_TOKEN]\n")
     text = hpcrun("profile", "env", "mine", check=True).stdout
     assert "NCCL_DEBUG=WARN\n    from " in text
     assert "base/slurm.yaml:" in text
     assert f"NCCL_P2P_LEVEL=NVL\n    from {path}:3\n" in text
     assert "mind: harmful on this GPU" in text
     assert "OMP_NUM_THREADS" in text
-    assert "s3cr3t" not in text
+    assert f"HF_TOKEN=***\n    from {path}:4\n" in text
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,37 @@ def test_resubmit_runs_the_same_copy_unless_told_otherwise(hpcrun: Hpcrun, proje
         run_id = json.loads(hpcrun("resubmit", first.name, "--json", *args, check=True).stdout)["run_id"]
         assert hpcrun("logs", "-f", run_id, check=True).stdout == f"{word}\n"
     assert record(hpcrun.runs / run_id)["code"]["changes"]
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+def test_what_looks_like_a_secret_is_named_and_left_out(
+    hpcrun: Hpcrun, project: Path, tmp_path: Path, with_git: bool
+) -> None:
+    write(project / "tracked/id_rsa", "hush-1\n")
+    git(project, "add", "-f", "tracked/id_rsa")
+    git(project, "commit", "-qm", "two", "tracked/id_rsa")
+    write(project / "tracked/id_rsa", "hush-2\n")
+    write(project / ".env", "HF_TOKEN=hush-3\n")
+    write(project / "certs/own.pem", "-----BEGIN PRIVATE KEY-----\nhush-4\n")
+    write(project / "certs/ca.pem", "-----BEGIN CERTIFICATE-----\nMII\n")
+    write(project / ".env.example", "HF_TOKEN=\n")
+    if not with_git:
+        (project / ".git").rename(tmp_path / "git")
+    planned = hpcrun(*JOB, "--dry-run", "true", cwd=project, check=True)
+    line = next(line for line in planned.stderr.splitlines() if "look like secrets" in line)
+    assert all(name in line for name in (".env", "tracked/id_rsa", "certs/own.pem", "--snapshot-include PATTERN"))
+    assert not any(name in line for name in ("ca.pem", "example"))
+    hpcrun(*JOB, "--wait", "true", cwd=project, check=True)
+    folder = only_run(hpcrun)
+    kept = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in kept if b"hush-" in path.read_bytes()]
+    assert {"ca.pem", ".env.example"} <= {path.name for path in kept}
+    assert sorted(record(folder)["code"]["left_out"]) == [".env", "certs/own.pem", "tracked/id_rsa"]
+    assert "id_rsa" in hpcrun("status", "-v", "last", check=True).stdout
+    asked = ("--snapshot-include", ".env", "--snapshot-include", "certs/", "--snapshot-include", "nothing")
+    done = hpcrun(*JOB, *asked, "-J", "asked", "--wait", "true", cwd=project, check=True)
+    (folder,) = hpcrun.runs.glob("*-asked-*")
+    assert (folder / "code/.env").exists()
+    assert (folder / "code/certs/own.pem").exists()
+    assert record(folder)["code"]["left_out"] == ["tracked/id_rsa"]
+    assert "--snapshot-include nothing: no file that looks like a secret is called so" in done.stdout

@@ -7,40 +7,160 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from hpcrun.actions.new_run import _record
 from hpcrun.actions.prepare import prepare
+from hpcrun.actions.resubmit import repeated
+from hpcrun.errors import UsageError
 from hpcrun.job.resources import Machine
-from hpcrun.job.secrets import is_secret
-from hpcrun.runs.store import RunStore
+from hpcrun.job.secret_uses import check_secrets
+from hpcrun.job.secrets import hide_secrets, is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.views.plan import plan_lines, prepared_json
-from tests.harness import Hpcrun
 from tests.unit.given import cluster, plan, request, script, surroundings, write
 
 VALUE = "hf_s3cr3t"
 
 
+TOKEN = "a1B2" * 12
+"""What stands behind the prefix of a made-up token."""
+
+
 @pytest.mark.parametrize(
     "name",
-    [
-        "HF_TOKEN",
-        "WANDB_API_KEY",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "DB_PASSWORD",
-        "TOKEN",
-        "hf_token",
-        "NCCL_PSK",
-    ],
+    """HF_TOKEN WANDB_API_KEY AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_SESSION_TOKEN DB_PASSWORD TOKEN hf_token
+    NCCL_PSK MYSQL_PWD DB_PASS SSHPASS GITHUB_PAT OPENAI_AUTH TOKENS PGPASSWORD GHTOKEN API_KEYS KAGGLE_KEY BW_SESSION
+    REDISCLI_AUTH CLIENT_SECRET SSH_PASSPHRASE KEYCLOAK_CREDENTIALS""".split(),
 )
 def test_a_variable_so_named_is_a_secret(name: str) -> None:
     assert is_secret(name)
+    assert is_secret(name, "some thing")
+    assert not is_secret(name, "")
 
 
 @pytest.mark.parametrize(
-    "name", ["TOKENIZERS_PARALLELISM", "MONKEY", "KEYBOARD", "PASSWORDLESS", "NCCL_DEBUG", "HF_HOME", "KEYS", ""]
+    "name",
+    """TOKENIZERS_PARALLELISM MONKEY KEYBOARD PASSWORDLESS NCCL_DEBUG HF_HOME KEYS MAX_TOKENS NUM_TOKENS n_tokens
+    PASS_THROUGH COMPASS CUDA_PATH PATH BYPASS KEYS_PER_NODE PWD OLDPWD SSH_AUTH_SOCK XAUTHORITY GIT_ASKPASS
+    DB_PASSWORD_FILE TOKEN_URL KEY_SIZE PAD_TOKEN AUTHOR PATIENCE _""".split(),
 )
 def test_a_variable_so_named_is_none(name: str) -> None:
     assert not is_secret(name)
+    assert not is_secret(name, "some thing")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("TOKENS", "512", False),
+        ("TOKENS", "512 but with a word", True),
+        ("TOKENS", "1234567890123", True),  # more digits than a count has
+        ("SORT_KEY", "true", False),
+        ("EOS_TOKEN", "</s>", False),
+        ("NEW_TOKEN", "[MASK]", False),
+        ("DB_PASSWORD", "123456", True),  # a bad password is one all the same
+        ("DB_PASS", "123456", True),
+        ("SECOND_PASS", "2", False),
+        ("INIT_PWD", "/home/me", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/key.json", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS", '{"type": "service_account"}', True),
+    ],
+)
+def test_a_name_that_means_other_things_as_well_is_judged_by_its_value(name: str, value: str, secret: bool) -> None:
+    assert is_secret(name, value) is secret
+
+
+@pytest.mark.parametrize(
+    ("value", "hidden"),
+    [
+        ("postgres://u:p@h/", "postgres://u:***@h/"),
+        ("redis://:p@ss@h:6379/0", "redis://:***@h:6379/0"),
+        ("https://token@github.com/a/b", "https://***@github.com/a/b"),
+        ("git+https://token@github.com/a/b", "git+https://***@github.com/a/b"),
+        (
+            "https://a.blob.core.windows.net/c?sv=1&sig=abcdefgh&x=1",
+            "https://a.blob.core.windows.net/c?sv=1&sig=***&x=1",
+        ),
+        ("host=h user=u password=hunter2 dbname=d", "host=h user=u password=*** dbname=d"),
+        ("AccountName=a;AccountKey=abc==", "AccountName=a;AccountKey=***"),
+        *(
+            (f"see {prefix}{TOKEN}", "see ***")
+            for prefix in ("ghp_", "github_pat_", "hf_", "sk-", "sk-proj-", "glpat-")
+        ),
+        (f"xoxb-1-{TOKEN}", "***"),
+        ("AKIAIOSFODNN7EXAMPLE", "***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdef", "***"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n", "***"),
+        (f"-H 'Authorization: Bearer {TOKEN}'", "-H 'Authorization: Bearer ***'"),
+    ],
+)
+def test_a_value_of_this_form_is_a_secret_whatever_its_name(value: str, hidden: str) -> None:
+    assert is_secret("X", value)
+    assert hide_secrets(value) == hidden
+    assert secret_kind(hidden) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://github.com/a/b",
+        "ssh://git@github.com/a/b",
+        "http://proxy.site:3128",
+        "https://${TOKEN}@github.com/a",
+        "postgres://u:$PASS@h/",
+        "docker://image:tag@sha256:0123abcd",
+        "someone@site.org:/data",
+        "sk-learn-random-forest-experiment",
+        "task-abcdefghijklmnopqrstuvwx",
+        "hf_transformers_cache_of_this_machine",
+        "-----BEGIN CERTIFICATE-----",
+        "deadbeef" * 5,  # a commit: nothing is guessed by how random it looks
+        "eyJ",
+    ],
+)
+def test_a_value_of_this_form_is_none(value: str) -> None:
+    assert not is_secret("X", value)
+    assert hide_secrets(value) == value
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("export WANDB_API_KEY=abc", "the value of WANDB_API_KEY"),
+        ("module load x; HF_TOKEN='a b' python get.py", "the value of HF_TOKEN"),
+        ("export TOKEN='$x'", "the value of TOKEN"),
+        ("setenv HF_TOKEN abc", "the value of HF_TOKEN"),
+        ("pip install git+https://tok@github.com/a/b", "a URL with a token"),
+        (f"wandb login {'a1' * 20}", "an API key"),
+        ("export HF_TOKEN=$(cat ~/.hf)", None),
+        ('export DB_PASS="$(pass show db)"', None),
+        ("export HF_TOKEN=$OTHER", None),
+        ("pip install git+https://${GH}@github.com/a/b", None),
+        ("export MAX_TOKENS=512", None),
+        ("awk -v key=2 '{print $key}' file", None),
+        ("sort --key=2", None),
+        ("source ~/.secrets", None),
+    ],
+)
+def test_a_secret_in_a_set_up_command_is_found(command: str, found: str | None) -> None:
+    assert secret_in_command(command) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--api-key", "hunter22"], ["the value of --api-key"]),
+        (["--wandb.api_key=hunter22"], ["the value of --wandb.api_key"]),
+        (["+trainer.password=hunter22"], ["the value of +trainer.password"]),
+        (["--x", f"sk-{TOKEN}"], ["an API key"]),
+        (["--password", "$DB_PASS"], []),
+        (["--token", "bpe"], []),
+        (["--pad-token", "<pad>", "--max-tokens", "512", "--sort-key", "name_of_it"], []),
+    ],
+)
+def test_arguments_that_look_like_secrets_are_found(arguments: list[str], found: list[str]) -> None:
+    assert list(secret_arguments(arguments)) == found
 
 
 def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script() -> None:
@@ -63,15 +183,76 @@ def test_a_secret_goes_through_the_environment_alone(tmp_path: Path) -> None:
     assert VALUE not in json.dumps(prepared_json(ready))
 
 
-def test_a_secret_reaches_the_job_and_stands_in_no_file_of_the_run(hpcrun: Hpcrun) -> None:
-    write(hpcrun.folder / "job.py", f"import os\nassert os.environ['HF_TOKEN'] == {VALUE!r}\n")
-    done = hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--env", f"HF_TOKEN={VALUE}", "job.py", check=True)
-    assert VALUE not in done.stdout + done.stderr
-    store = RunStore(hpcrun.runs)
-    (run_id,) = store.run_ids()
-    record = store.load(run_id)
-    assert ["HF_TOKEN", "***"] in record.request["env"]
-    assert ["HF_TOKEN", None] in record.plan["env"]
-    files = [path for path in hpcrun.runs.rglob("*") if path.is_file()]
-    assert {"run.json", "script.sh"} <= {path.name for path in files}
-    assert all(VALUE.encode() not in path.read_bytes() for path in files)
+# --- nothing that is kept or shown holds the value of a secret variable -----------------------------------------
+
+_names = st.sampled_from(
+    "HF_TOKEN MYSQL_PWD DB_PASS SSHPASS GITHUB_PAT OPENAI_AUTH API_KEYS wandb_api_key TOKENS".split()
+)
+_hearts = st.text("abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNP", min_size=8, max_size=12).map(lambda text: f"{text}0q7Z")
+_forms = st.sampled_from(
+    """postgres://u:%s@h/db https://%s@github.com/a/b ghp_%s%s hf_%s%s sk-proj-%s%s glpat-%s%s xoxb-%s https://h/x?sig=%s
+    eyJ%s.%s.%s password=%s""".split()
+)
+_odd = st.sampled_from(["", " ", "'", '"', "\\", "\n", "$", "`", "é", "\udcff", ";"])
+
+
+@st.composite
+def _secrets(draw: st.DrawFn) -> tuple[str, str, str, bool]:
+    """A variable, its value, the part of the value that may stand nowhere, and whether it is named with --secret."""
+    heart, way = draw(_hearts), draw(st.sampled_from(["name", "value", "named"]))
+    if way == "value":
+        form = draw(_forms)
+        return "PLAIN", form.replace("%s", heart), heart, False
+    name = draw(_names) if way == "name" else "PLAIN"
+    return name, f"{draw(_odd)}{heart}{draw(_odd)}{heart}", heart, way == "named"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("secrets") / "job.py", "").parent
+
+
+@settings(max_examples=60)
+@given(secret=_secrets(), profile=st.sampled_from(["local", "a100"]), sweep=st.booleans())
+def test_no_secret_is_kept_or_shown(
+    secret: tuple[str, str, str, bool], profile: str, sweep: bool, folder: Path
+) -> None:
+    name, value, heart, is_named = secret
+    said = {"secrets": [name]} if is_named else {}
+    said |= {"sweep": ["lr=1,2"]} if sweep else {}
+    asked = request("job.py", gpus="0", env=[f"{name}={value}", "HF_HOME=/data"], **said)
+    ready = prepare(asked, profile, surroundings(folder), lambda: Machine(cpus=1))
+    assert ready.secrets() == {name: value}
+    run = _record(ready, ready.plan.scheduler, None, "here", "20260102-030405-job-0a1b", 0.0)
+    kept = [ready.script.text, json.dumps(asdict(run)), json.dumps(prepared_json(ready)), *plan_lines(ready.plan)]
+    assert all(heart not in text for text in kept)
+    # and it comes back from the environment when the run is submitted again
+    again = repeated(run, {}, {name: value})
+    assert dict(again["env"])[name] == value
+
+
+@given(heart=_hearts, form=_forms)
+def test_no_message_says_a_secret(heart: str, form: str) -> None:
+    value = form.replace("%s", heart)
+    for said in ({"setup": [f"curl {value}"]}, {"sbatch": [f"comment={value}"]}, {"load": [value]}):
+        with pytest.raises(UsageError) as refused:
+            check_secrets(request("job.py", **said))
+        assert heart not in refused.value.message + (refused.value.hint or "")
+    notes = check_secrets(request("job.py", args=["--x", value], sweep=[f"y=1,{value}"]))
+    assert notes
+    assert heart not in "".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"env": ["HF_TOKEN hunter22"]}, "one variable has no '='"),
+        ({"secrets": ["HF_TOKEN=hunter22"]}, "--secret: HF_TOKEN: takes a name; the value comes from your environment"),
+        ({"setup": ["export HF_TOKEN=hunter22"]}, "--setup holds the value of HF_TOKEN"),
+    ],
+)
+def test_a_refusal_does_not_repeat_what_may_be_a_secret(asked: dict[str, list[str]], words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_secrets(request("job.py", **asked))
+    assert words in refused.value.message
+    assert "hunter22" not in refused.value.message + (refused.value.hint or "")

@@ -1,0 +1,71 @@
+"""Which files of a project look like secrets, by their paths. Pure: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+# Where each comes from: dotenv and direnv; ssh-keygen(1); netrc(5); pip, npm, PostgreSQL, MySQL,
+# git-credential-store(1), Apache, Docker, Kubernetes, Kaggle, Vault; Google's and AWS's consoles; stores of keys
+# (PKCS #12, Java, PuTTY, KeePass).
+_NAMES = tuple(
+    """
+    .env .env.* *.env .envrc id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk .netrc _netrc .pypirc .npmrc
+    .pgpass .my.cnf .git-credentials .htpasswd .dockercfg .dockerconfigjson .vault-token kaggle.json *.kubeconfig
+    credentials credentials*.json credentials.yaml credentials.yml client_secret*.json service-account*.json
+    service_account*.json secrets.json secrets.yaml secrets.yml secrets.toml .secrets .secrets.* *.p12 *.pfx *.jks
+    *.keystore *.ppk *.kdbx
+    """.split()
+)
+_BY_CONTENT = ("*.pem", "*.key")
+_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".kube"})
+_PATHS = ("*.config/gcloud/*", "*.docker/config.json", "*.huggingface/token", "*.cache/huggingface/token")
+_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
+_MOST_NAMED = 5
+
+
+def looks_secret(path: str) -> bool:
+    """Return whether a file's name says that it holds secrets.
+
+    Args:
+        path: below the root of the code, with ``/``.
+    """
+    *folders, name = path.lower().split("/")
+    if name.endswith(_EXAMPLES) or name.endswith(".pub"):
+        return False
+    if not _FOLDERS.isdisjoint(folders) or any(fnmatchcase(path.lower(), pattern) for pattern in _PATHS):
+        return True
+    return any(fnmatchcase(name, pattern) for pattern in _NAMES)
+
+
+def may_be_key(path: str) -> bool:
+    """Return whether only a file's content tells a private key from a certificate, or from something else."""
+    name = path.lower().rpartition("/")[2]
+    return any(fnmatchcase(name, pattern) for pattern in _BY_CONTENT)
+
+
+def is_key(content: bytes, size: int) -> bool:
+    """Return whether a file so named is a private key.
+
+    Args:
+        content: its beginning.
+        size: of all of it, in bytes: what is no PEM file and small may be a key in another form.
+    """
+    if b"PRIVATE KEY" in content:
+        return True
+    return b"-----BEGIN" not in content and 0 < size <= 4096
+
+
+def is_included(path: str, patterns: Sequence[str]) -> bool:
+    """Return whether a person asked for a file, by its path, its name, or a folder above it."""
+    name = path.rpartition("/")[2]
+    return any(
+        fnmatchcase(path, pattern) or fnmatchcase(name, pattern) or path.startswith(f"{pattern.rstrip('/')}/")
+        for pattern in patterns
+    )
+
+
+def left_out_text(paths: Sequence[str]) -> str:
+    """Return what is not copied, for a person."""
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return f"{', '.join(paths[:_MOST_NAMED])}{more}"

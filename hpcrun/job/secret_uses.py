@@ -1,0 +1,51 @@
+"""Where a person could write a secret's value besides a variable, and what to do instead. Pure: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hpcrun.errors import UsageError
+from hpcrun.job.request import JobRequest, option_of
+from hpcrun.job.secrets import is_secret_option, secret_arguments, secret_in_command, secret_kind
+
+_INSTEAD = "export NAME=... where you submit, add --secret NAME, and use $NAME"
+# What has rules of its own, or holds no text of a person's.
+_APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
+
+
+def check_secrets(request: JobRequest) -> tuple[str, ...]:
+    """Return what to say of arguments that look like secrets; refuse them wherever else they would stand in the script.
+
+    The messages say what was found, never its value.
+
+    Raises:
+        UsageError: a set-up command, a directive or another option holds one.
+    """
+    for command in request.setup:
+        if found := secret_in_command(command):
+            raise UsageError(f"--setup holds {found}: set-up commands stand in the script", hint=_INSTEAD)
+    for field, text in _texts(request):
+        if found := secret_kind(text):
+            raise UsageError(f"{option_of(field)} holds {found}: it would stand in the script", hint=_INSTEAD)
+    found_in_arguments = dict.fromkeys((*secret_arguments(request.args), *_in_sweep(request)))
+    return tuple(
+        f"the arguments hold {found}: they stand in the script, in the run's record and in the list of processes; "
+        "let the script read a variable, and hand it on with --secret NAME"
+        for found in found_in_arguments
+    )
+
+
+def _texts(request: JobRequest) -> Iterator[tuple[str, str]]:
+    for field in type(request).model_fields:
+        value = getattr(request, field)
+        texts: Iterable[object] = value if isinstance(value, tuple) else (value,)
+        if field not in _APART:
+            yield from ((field, text) for text in texts if isinstance(text, str))
+
+
+def _in_sweep(request: JobRequest) -> Iterator[str]:
+    for name, value in dict.fromkeys(pair for row in request.sweep for pair in row):
+        if kind := secret_kind(value):
+            yield kind
+        elif is_secret_option(name, value):
+            yield f"the value of {name}"

@@ -1,0 +1,188 @@
+"""--snapshot of a repository whose own settings would run programs: every one of them leaves a mark, and none may."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hpcrun
+from tests.unit.given import write
+
+JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot", "--wait")
+GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "protocol.file.allow=always")
+# Where git 2.39 starts a program by itself in what a snapshot does, and in the nearest commands besides.
+FIRES_IN_GIT = frozenset(
+    "fsmonitor hook clean process included of-worktree command textconv external inner-fsmonitor inner-clean".split()
+)
+
+
+def git(folder: Path, *args: str) -> str:
+    return subprocess.run(
+        [*GIT, *args], cwd=folder, check=True, capture_output=True, text=True, timeout=20
+    ).stdout.strip()
+
+
+def mark(folder: Path, name: str) -> str:
+    """A program that leaves a mark; as a filter it hands on what it is given."""
+    goes_on = "exec cat" if name.endswith(("clean", "included", "of-worktree")) else "exit 1"
+    script = write(folder / f"leave-{name}", f'#!/bin/sh\n: >"{folder}/mark-{name}"\n{goes_on}\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def marks(folder: Path) -> set[str]:
+    return {path.name.removeprefix("mark-") for path in folder.glob("mark-*")}
+
+
+def clear(folder: Path) -> None:
+    for path in folder.glob("mark-*"):
+        path.unlink()
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, programs: Path) -> Path:
+    """A work tree with a submodule in it, each with a changed file for every kind of filter."""
+    inner, project = tmp_path / "inner", tmp_path / "project"
+    for folder in (inner, project):
+        folder.mkdir()
+        git(folder, "init", "-q")
+        names = ("clean", "process", "included", "of-worktree", "command", "textconv")
+        for name in names:
+            write(folder / f"{name}.txt", "one\n")
+        write(folder / ".gitattributes", "".join(f"{name}.txt filter={name} diff={name}\n" for name in names))
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "one")
+    git(project, "submodule", "--quiet", "add", str(inner), "sub")
+    git(project, "commit", "-qm", "two")
+    write(project / "train.py", "print('trained')\n")
+    for folder in (project, project / "sub"):
+        for path in folder.glob("*.txt"):
+            path.write_text("two\n")
+    _arm(project, project / ".git", programs, "")
+    _arm(project / "sub", project / ".git/modules/sub", programs, "inner-")
+    return project
+
+
+def _arm(folder: Path, git_folder: Path, programs: Path, prefix: str) -> None:
+    def leave(name: str) -> str:
+        return mark(programs, prefix + name)
+
+    hooks = programs / f"{prefix}hooks"
+    hooks.mkdir()
+    (hooks / "post-index-change").symlink_to(leave("hook"))
+    settings = {
+        "core.hooksPath": str(hooks),
+        "filter.clean.clean": leave("clean"),
+        "filter.clean.required": "true",
+        "filter.process.process": leave("process"),
+        "diff.command.command": leave("command"),
+        "diff.textconv.textconv": leave("textconv"),
+        "diff.external": leave("external"),
+        "diff.submodule": "diff",
+        "submodule.recurse": "true",
+        "diff.ignoreSubmodules": "none",
+        "core.pager": leave("pager"),
+        "pager.diff": leave("pager"),
+        "core.editor": leave("editor"),
+        "core.sshCommand": leave("ssh"),
+        "core.askPass": leave("ask"),
+        "credential.helper": f"!{leave('credential')}",
+        "core.alternateRefsCommand": leave("alternate"),
+        "alias.diff": f"!{leave('alias')}",
+        "alias.ls-files": f"!{leave('alias')}",
+        "extensions.worktreeConfig": "true",
+        "core.fsmonitor": leave("fsmonitor"),
+    }
+    for name, value in settings.items():
+        git(folder, "-c", "core.fsmonitor=false", "config", name, value)
+    write(git_folder / "more", f'[filter "included"]\n\tclean = {leave("included")}\n')
+    write(git_folder / "config.worktree", f'[filter "of-worktree"]\n\tclean = {leave("of-worktree")}\n')
+    with (git_folder / "config").open("a") as file:
+        file.write("[include]\n\tpath = more\n")
+
+
+def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+    calm = ("-c", "filter.process.process=")
+    tries = (
+        ("status",),
+        (*calm, "-c", "filter.clean.required=false", "diff", "HEAD", "--", "clean.txt"),
+        (*calm, "diff", "HEAD", "--", "command.txt"),
+        (*calm, "diff", "--no-ext-diff", "HEAD", "--", "textconv.txt"),
+        (*calm, "diff", "--no-ext-diff", "HEAD", "--", "sub"),
+        (*calm, "add", "."),
+    )
+    for command in tries:
+        subprocess.run([*GIT, *command], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
+    subprocess.run([*GIT, *calm, "reset"], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
+    assert marks(programs) >= FIRES_IN_GIT  # the traps are set
+    clear(programs)
+    write(hostile / "train.py", "print('trained')\n")
+    done = hpcrun(*JOB, "train.py", cwd=hostile, check=True)
+    assert marks(programs) == set()
+    (run,) = hpcrun.runs.glob("2*")
+    assert (run / "code/sub/clean.txt").read_text() == "two\n"
+    assert "+two" in (run / "code.diff").read_text()
+    assert "6 files changed" in done.stdout
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--snapshot", "--dry-run", "train.py", cwd=hostile, check=True)
+    assert marks(programs) == set()
+
+
+def test_a_missing_object_is_not_fetched(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+    blob = git(hostile, "-c", "core.fsmonitor=false", "rev-parse", "HEAD:clean.txt")
+    for name, value in {
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::{mark(programs, 'fetch')}",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(hostile, "-c", "core.fsmonitor=false", "config", name, value)
+    (hostile / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    subprocess.run([*GIT, "cat-file", "-p", blob], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL,
+                   timeout=20)  # fmt: skip
+    assert "fetch" in marks(programs)
+    clear(programs)
+    refused = hpcrun(*JOB, "train.py", cwd=hostile)
+    assert refused.returncode == 4
+    assert "the changes cannot be recorded" in refused.stderr
+    assert marks(programs) == set()
+
+
+def test_a_work_tree_that_lies_elsewhere_is_refused(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+    git(hostile, "-c", "core.fsmonitor=false", "config", "core.worktree", str(hpcrun.home))
+    refused = hpcrun(*JOB, "train.py", cwd=hostile)
+    assert refused.returncode == 4, refused.stderr
+    assert f"its work tree is {hpcrun.home}" in refused.stderr
+
+
+def test_a_filter_that_cannot_be_turned_off_is_refused(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+    with (hostile / ".git/config").open("a") as file:
+        file.write(f'[filter "a=b"]\n\tclean = {mark(programs, "odd")}\n')
+    write(hostile / ".gitattributes", "*.txt filter=a=b\n")
+    refused = hpcrun(*JOB, "train.py", cwd=hostile)
+    assert refused.returncode == 4, refused.stderr
+    assert "filter 'a=b'" in refused.stderr
+    assert marks(programs) == set()
+
+
+def test_the_person_s_own_filters_work(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    """As those of git-lfs, which stand in the person's own configuration."""
+    project = tmp_path / "project"
+    write(project / "a.up", "one\n")
+    write(project / ".gitattributes", "*.up filter=up\n")
+    write(hpcrun.home / ".gitconfig", '[filter "up"]\n\tclean = tr a-z A-Z\n')
+    git(project, "init", "-q")
+    git(project, "-c", "filter.up.clean=tr a-z A-Z", "add", "-A")
+    git(project, "commit", "-qm", "one")
+    write(project / "a.up", "two\n")
+    hpcrun(*JOB, "true", cwd=project, check=True)
+    (run,) = hpcrun.runs.glob("2*")
+    assert "-ONE\n+TWO\n" in (run / "code.diff").read_text()
