@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +13,12 @@ from hpcrun.errors import JobFailedError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent
 from hpcrun.preflight.judge import judge, message, read_reports
+from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, last_attempt
 from hpcrun.runs.store import RunStore
 
+_MOST_VERDICT = 32 << 20
+"""Bytes of the verdict: each pair of a thousand nodes has a line."""
 NAME = "preflight"
 WALLTIME_S = 300
 """Half a minute of checks, and what modules and set-up commands take."""
@@ -184,6 +186,6 @@ def _verdict(attempt: Attempt | None) -> dict[str, Any] | None:
     if attempt is None:
         return None
     try:
-        return dict(json.loads((attempt.folder / NAME / "verdict.json").read_text("utf-8")))
+        return read_object(attempt.folder / NAME / "verdict.json", _MOST_VERDICT)
     except (OSError, ValueError):
         return None

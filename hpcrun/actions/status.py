@@ -16,6 +16,7 @@ from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo
+from hpcrun.reading import read_text
 from hpcrun.runs.attempt import attempts, last_attempt
 from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
@@ -278,7 +279,7 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
     if status.state != state.NOT_SUBMITTED:
         return status
     try:
-        said = (folder / SBATCH_ERR).read_text("utf-8", errors="replace").strip()
+        said = read_text(folder / SBATCH_ERR).strip()
     except OSError:
         return status
     return replace(status, reason=f"{status.reason}; sbatch said: {said.splitlines()[-1]}") if said else status

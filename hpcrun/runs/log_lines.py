@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from hpcrun.reading import open_regular
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines
 from hpcrun.runs.stamps import Stamps
 
@@ -69,7 +70,7 @@ def _read_in_parts(path: Path, room: int) -> Iterator[str]:
     offset = 0
     while True:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 file.seek(offset)
                 part = _lines_of(file.read(room))
         except OSError:

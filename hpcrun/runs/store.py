@@ -13,11 +13,21 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, salvage, status_from_json, status_to_json
+from hpcrun.reading import read_bytes
+from hpcrun.runs.record import (
+    LastStatus,
+    RecordError,
+    Run,
+    load_run,
+    run_to_json,
+    status_from_json,
+    status_to_json,
+)
 from hpcrun.runs.rights import ELSEWHERE, check_parent, check_private, danger_in, private_hint
 
 ACTIVE = "active"
@@ -28,9 +38,18 @@ SBATCH_ERR = "sbatch.err"
 
 
 class DamagedRunError(HpcrunError):
-    """A run whose record cannot be read; its folder may hold more."""
+    """A run whose record cannot be read; its folder may hold more.
+
+    Attributes:
+        legible: what can be read of the record all the same: field → text.
+    """
 
     run_id: str | None = None
+    legible: Mapping[str, str] = MappingProxyType({})
+
+
+class NewerRunError(DamagedRunError):
+    """A run whose record is whole, and was written by a newer hpcrun."""
 
 
 class UnsafeRunError(DamagedRunError):
@@ -129,13 +148,13 @@ class RunStore:
         try:
             if danger := danger_in(path.parent):
                 raise UnsafeRunError(f"run {run_id} is not read: {danger}", hint=private_hint(path.parent))
-            run = run_from_json(path.read_text("utf-8"))
+            run = load_run(path)
             if run.run_id != run_id:  # a copied folder: what is done to it would be done to the other
-                raise ValueError(f"it is the record of {run.run_id}")
+                raise RecordError(f"it is the record of {run.run_id}", {})
             return run
         except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"there is no run {run_id!r}", hint="hpcrun status --all lists them") from None
-        except (OSError, ValueError) as error:
+        except (OSError, RecordError) as error:
             raise _damaged(run_id, path, error) from None
 
     def save(self, run: Run) -> None:
@@ -150,7 +169,7 @@ class RunStore:
             return True
         real = folder.resolve()
         try:
-            return real.name == run_id and run_from_json((real / "run.json").read_text("utf-8")).run_id == run_id
+            return real.name == run_id and load_run(real / "run.json").run_id == run_id
         except (OSError, ValueError):
             return False
 
@@ -190,13 +209,16 @@ class RunStore:
     def last_status(self, run_id: str) -> LastStatus | None:
         """Return what was last known of a run, None where nothing was or it cannot be read."""
         try:
-            return status_from_json((self.folder(run_id) / "status.json").read_text("utf-8"))
+            return status_from_json(read_bytes(self.folder(run_id) / "status.json"))
         except (OSError, ValueError):
             return None
 
     def save_status(self, run_id: str, status: LastStatus) -> None:
         """Note what is known of a run; a final status takes the run off the active ones."""
         # A status is a view of the truth: on a full or read-only disk it is shown all the same, and asked again.
+        last = self.last_status(run_id)
+        if last is not None and last.unknown:  # another version of hpcrun has written them
+            status = replace(status, unknown={**last.unknown, **status.unknown})
         with suppress(OSError):
             replace_file(self.folder(run_id) / "status.json", status_to_json(status), durable=False)
             if status.final:
@@ -210,16 +232,20 @@ class RunStore:
             (self.root / ACTIVE / run_id).unlink(missing_ok=True)
 
 
-def _damaged(run_id: str, path: Path, error: OSError | ValueError) -> DamagedRunError:
+def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRunError:
     """Say what is wrong with a record, and what can be read of it all the same."""
     if isinstance(error, OSError):
         damaged = DamagedRunError(f"{path} cannot be read: {error.strerror}")
+    elif error.newer:
+        damaged = NewerRunError(f"{path} cannot be read: {error}", hint="pip install --upgrade hpcrun-slurm")
+        damaged.legible = error.legible
     else:
-        rest = salvage(path.read_text("utf-8", errors="replace"))
-        legible = f"; legible: {', '.join(f'{key} {value}' for key, value in rest.items())}" if rest else ""
+        legible = ", ".join(f"{name} {value}" for name, value in error.legible.items())
         damaged = DamagedRunError(
-            f"{path} cannot be read: {error}{legible}", hint=f"hpcrun logs {run_id} shows its logs"
+            f"{path} cannot be read: {error}" + (f"; legible: {legible}" if legible else ""),
+            hint=f"hpcrun logs {run_id} shows its logs",
         )
+        damaged.legible = error.legible
     damaged.run_id = run_id
     return damaged
 
