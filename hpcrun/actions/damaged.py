@@ -6,7 +6,7 @@ from hpcrun.actions.find import run_name
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 
-_SHOWN = ("profile", "cluster", "host")
+_SHOWN = ("profile", "cluster")
 
 
 def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:

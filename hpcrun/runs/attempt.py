@@ -91,7 +91,7 @@ def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
 def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:
     """Yield the attempts of an element that have started, the newest first."""
     folder = attempts_folder(run_folder, element)
-    numbers = sorted(int(name) for name in _names(folder) if _ATTEMPT_FOLDER.fullmatch(name))
+    numbers = sorted(int(name) for name in names_in(folder) if _ATTEMPT_FOLDER.fullmatch(name))
     for number in reversed(numbers):
         attempt = _attempt(folder / str(number), number)
         if attempt:
@@ -139,7 +139,7 @@ def _read(path: Path, kinds: Mapping[str, Kind], needed: tuple[str, ...]) -> dic
     return {**known, **unknown}
 
 
-def _names(folder: Path) -> list[str]:
+def names_in(folder: Path) -> list[str]:
     """Return the names in a folder; none where it is gone, or is no folder."""
     try:
         return os.listdir(folder)
@@ -148,12 +148,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def _matching(folder: Path, first: str, last: str) -> list[Path]:
-    return [folder / name for name in _names(folder) if name.startswith(first) and name.endswith(last)]
+    return [folder / name for name in names_in(folder) if name.startswith(first) and name.endswith(last)]
 
 
 def ranks(folder: Path) -> list[int]:
     """Return the ranks of an attempt that have written a log or an exit record; none where it is gone."""
-    found = (_RANK_FILE.fullmatch(name) for name in _names(folder))
+    found = (_RANK_FILE.fullmatch(name) for name in names_in(folder))
     return sorted({int(match[1]) for match in found if match})
 
 

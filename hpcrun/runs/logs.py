@@ -58,17 +58,17 @@ def tail(path: Path, lines: int | None) -> str:
         return file.read(-1 if lines is None else _MOST_TAIL).decode("utf-8", "replace")
 
 
-def tail_start(file: BinaryIO, lines: int, most: int | None = None) -> int:
+def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
     """Return where the last lines of a file begin.
 
     Reads backwards from the end, so that the cost is that of the lines and not of the file.
 
     Args:
-        most: how many bytes are read; by default as many as so many of the longest lines have.
+        most: how many bytes are read: a file of holes may have any size, and no line.
     """
     end = position = file.seek(0, os.SEEK_END)
     missing = lines
-    least = max(0, end - (most if most is not None else max(_MOST_TAIL, lines * LONGEST_LINE)))
+    least = max(0, end - most)
     while position > least and missing > 0:
         start = max(least, position - BLOCK)
         file.seek(start)
