@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.cancel import cancel_runs
-from hpcrun.actions.status import RunStatus, Schedulers, get_status
+from hpcrun.actions.status import RunStatus, Schedulers, one_status
 from hpcrun.errors import JobFailedError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent
@@ -106,8 +106,8 @@ class PreflightWatch:
         cancel_runs([self._get()], store=self._store, schedulers=self._schedulers)
 
     def _get(self) -> RunStatus:
-        found = get_status(
-            [self._run_id], store=self._store, schedulers=self._schedulers, host=self._host, now_s=time.time()
+        found = one_status(
+            self._run_id, store=self._store, schedulers=self._schedulers, host=self._host, now_s=time.time()
         )
         self._away = self._away + 1 if found.away else 0
         if found.away and self._away >= AWAY_TIMES:

@@ -12,7 +12,7 @@ from hpcrun.actions.damaged import damage_words
 from hpcrun.actions.judge import judge, with_attempts
 from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, known_elements, open_sweep
 from hpcrun.actions.waits import Wait, never_started, waits_of
-from hpcrun.errors import HpcrunError, SchedulerError
+from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo
@@ -118,6 +118,20 @@ def get_status(
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
     return StatusResult(tuple(_with_waits(known[run.run_id], known, store) for run in runs), away, tuple(damaged))
+
+
+def one_status(run_id: str, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float) -> StatusResult:
+    """Learn the status of one run.
+
+    Raises:
+        NotFoundError: its folder is gone.
+        DamagedRunError: its record cannot be read any more.
+    """
+    result = get_status([run_id], store=store, schedulers=schedulers, host=host, now_s=now_s)
+    if not result.runs:
+        store.load(run_id)  # says why
+        raise NotFoundError(f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are")
+    return result
 
 
 def _waited_for(runs: Sequence[Run], store: RunStore) -> list[Run]:

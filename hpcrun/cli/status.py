@@ -165,6 +165,7 @@ def _show_result(
     from dataclasses import replace
 
     from hpcrun.views.status import closer_rows, status_csv, status_json, status_table, with_element_rows
+    from hpcrun.views.text import one_line
 
     if wanted:
         result = replace(result, runs=tuple(item for item in result.runs if item.status.state in wanted))
@@ -191,7 +192,7 @@ def _show_result(
                 show(["", *detail_lines(item, width(), insight_rows(item, insight, now_s))])
     else:
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
-    tell(f"hpcrun: {message}" for message in result.damaged)
+    tell(one_line(f"hpcrun: {message}") for message in result.damaged)
 
 
 def _rules(context: Context) -> tuple[Rule, ...]:

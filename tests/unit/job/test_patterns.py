@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from hpcrun.job.patterns import PatternError, compile_pattern
 
-PLAIN = ["loss", r"loss=(?P<value>[\d.]+)", r"^a", r"b$", r"a{,2}b", r"(?i)LOSS", r"\Aa", r"b\Z", "\\u00e9+", r"[\u00e9x]",
-         r"(a)|(b)", r"(?P<x>a+)?b", r"a.b", r"[^a]b", r"(?a)\w+", r"(?:ab)*?c", r"\bab\b", "é"]  # fmt: skip
+PLAIN = [
+    "loss", r"loss=(?P<value>[\d.]+)", r"^a", r"b$", r"a{,2}b", r"(?i)LOSS", r"\Aa", r"b\Z", "\\u00e9+",
+    r"[\u00e9x]", r"(a)|(b)", r"(?P<x>a+)?b", r"a.b", r"[^a]b", r"(?a)\w+", r"(?:ab)*?c", r"\bab\b", "é",
+]  # fmt: skip
 LINES = st.text(st.sampled_from("ab lossLOSS=1.5é\udcffx"), max_size=20)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
+from hpcrun.job.patterns import Pattern, compile_pattern
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
 
