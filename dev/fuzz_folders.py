@@ -44,7 +44,6 @@ COMMANDS = (
     ("logs", PLAIN, "-n", "5"), ("logs", SWEEP, "-n", "5"), ("logs", PLAIN, "--all-ranks", "-n", "5"),
     ("logs", PLAIN, "--merge", "-n", "5"), ("logs", PLAIN, "--batch", "-n", "5"),
     ("logs", PLAIN, "-n", "5", "--grep", "(E|e)+rror$"), ("logs", PLAIN, "--since", "2h", "-n", "5"),
-    ("logs", PLAIN, "-f", "-n", "5"),
     ("metrics", PLAIN), ("metrics", PLAIN, "--json"), ("metrics", PLAIN, "--csv", "--all-ranks"),
     ("metrics", PLAIN, "--plot"),
     ("explain", PLAIN), ("explain", SWEEP), ("explain", CHAINED, "--json"),

@@ -44,6 +44,7 @@ class DamagedRunError(HpcrunError):
         legible: what can be read of the record all the same: field → text.
     """
 
+    exit_code = NotFoundError.exit_code
     run_id: str | None = None
     legible: Mapping[str, str] = MappingProxyType({})
 

@@ -38,6 +38,8 @@ RECORD, CACHE, LOCK = "study.json", "points.json", "lock"
 class DamagedStudyError(HpcrunError):
     """A study whose record cannot be read; its runs are as they are."""
 
+    exit_code = NotFoundError.exit_code
+
 
 @dataclass(frozen=True, slots=True)
 class StudyPoint:
