@@ -75,7 +75,7 @@ class Waiter:
                 running.pop()
             if not running:
                 return True
-            if time.monotonic() - asked_at < ASK_EVERY_S:
+            if time.monotonic() - asked_at < ASK_EVERY_S and self.folder.exists():  # gone: asking says so
                 return False
             asked_at = time.monotonic()
             return self._status_in(self.look()).final
