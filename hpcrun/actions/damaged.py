@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from hpcrun.actions.find import run_name
 from hpcrun.runs.attempt import last_attempt
-from hpcrun.runs.store import DamagedRunError, RunStore, UnsafeRunError
+from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 
-_FIELD = re.compile(r'^ ?"(job_id|profile|cluster)": "([^"\\]+)"', re.MULTILINE)
+_SHOWN = ("profile", "cluster")
 
 
 def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
@@ -16,18 +14,15 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
     what its script wrote, and from what was last known."""
     if isinstance(error, UnsafeRunError):
         return error.message
-    folder = store.folder(run_id)
-    try:
-        left = dict(_FIELD.findall((folder / "run.json").read_text("utf-8", errors="replace")))
-    except OSError:
-        left = {}
+    folder, left = store.folder(run_id), error.legible
     attempt, last = last_attempt(folder), store.last_status(run_id)
     job_id = left.get("job_id") or (attempt.job_id if attempt else None)
     known = [
         f"run {run_name(run_id)}",
         *([f"job {job_id}"] if job_id else []),
-        *(f"{name} {left[name]}" for name in ("profile", "cluster") if name in left),
+        *(f"{name} {left[name]}" for name in _SHOWN if name in left),
         *([f"last known {last.state}"] if last else []),
         *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
     ]
-    return f"{run_id} is damaged: {error.message}; what can be read: {', '.join(known)}; its logs are in {folder}"
+    how = "needs a newer hpcrun" if isinstance(error, NewerRunError) else "is damaged"
+    return f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are in {folder}"

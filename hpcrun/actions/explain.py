@@ -14,6 +14,7 @@ from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.reading import open_regular
 from hpcrun.runs.attempt import Attempt, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import batch_log
 from hpcrun.runs.logs import rank_log
@@ -130,7 +131,7 @@ def _gather(
     for path, rank in (*paths, (batch_log(folder, item.run, item.element or 0), None)):
         name = str(path.relative_to(folder))
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 log = examine(name, rank, scanner.scan(file, quick=quick), path.stat().st_mtime)
         except FileNotFoundError:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from hpcrun.actions.gpu import GpuResult, read_gpus
 from hpcrun.actions.status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job import state
+from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.logs import rank_log, tail
 from hpcrun.schedulers.limits import Limit
@@ -89,10 +89,10 @@ def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
         return {}
     for line in reversed(lines):  # the last may be half written
         try:
-            said = json.loads(line)
+            said = parse_object(line, finite=False)
         except ValueError:
             continue
-        return said if isinstance(said, dict) else {}
+        return {name: value for name, value in said.items() if isinstance(value, float | int | str)}
     return {}
 
 

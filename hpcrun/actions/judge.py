@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, is_terminal
-from hpcrun.runs.attempt import Attempt, ExitRecord
+from hpcrun.runs.attempt import Attempt, ExitRecord, hosts
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.submitter import Sending
 
@@ -210,7 +210,4 @@ def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
 
 
 def _hosts(attempt: Attempt) -> str | None:
-    try:
-        return ",".join((attempt.folder / "hosts").read_text("ascii").split())
-    except (OSError, UnicodeDecodeError):
-        return None
+    return ",".join(hosts(attempt.folder)) or None

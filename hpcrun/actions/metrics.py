@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, nearest
+from hpcrun.job.patterns import compile_pattern
 from hpcrun.profiles.folder import Source
 from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
@@ -69,7 +69,7 @@ def read_metrics(
     for rank in chosen:
         notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
         said = {name for row in notes for name in row.values}
-        missing = {name: re.compile(text) for name, text in patterns.items() if name not in said}
+        missing = {name: compile_pattern(text) for name, text in patterns.items() if name not in said}
         finder = LogMetrics(missing)
         found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing else []
         rows += join([*found, *notes])

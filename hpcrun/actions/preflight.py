@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.cancel import cancel_runs
-from hpcrun.actions.status import RunStatus, Schedulers, get_status
+from hpcrun.actions.status import RunStatus, Schedulers, one_status
 from hpcrun.errors import JobFailedError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent
 from hpcrun.preflight.judge import judge, message, read_reports
+from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, last_attempt
 from hpcrun.runs.store import RunStore
 
+_MOST_VERDICT = 32 << 20
+"""Bytes of the verdict: each pair of a thousand nodes has a line."""
 NAME = "preflight"
 WALLTIME_S = 300
 """Half a minute of checks, and what modules and set-up commands take."""
@@ -104,8 +106,8 @@ class PreflightWatch:
         cancel_runs([self._get()], store=self._store, schedulers=self._schedulers)
 
     def _get(self) -> RunStatus:
-        found = get_status(
-            [self._run_id], store=self._store, schedulers=self._schedulers, host=self._host, now_s=time.time()
+        found = one_status(
+            self._run_id, store=self._store, schedulers=self._schedulers, host=self._host, now_s=time.time()
         )
         self._away = self._away + 1 if found.away else 0
         if found.away and self._away >= AWAY_TIMES:
@@ -184,6 +186,6 @@ def _verdict(attempt: Attempt | None) -> dict[str, Any] | None:
     if attempt is None:
         return None
     try:
-        return dict(json.loads((attempt.folder / NAME / "verdict.json").read_text("utf-8")))
+        return read_object(attempt.folder / NAME / "verdict.json", _MOST_VERDICT)
     except (OSError, ValueError):
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.lineage import Earlier, Lineage
-from hpcrun.actions.status import RunStatus, Schedulers, get_status
+from hpcrun.actions.status import RunStatus, Schedulers, one_status
 from hpcrun.actions.sweep_status import failed_elements
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan import Plan
@@ -30,7 +30,7 @@ def check_over(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, 
     """
     if force:
         return
-    result = get_status([run.run_id], store=store, schedulers=schedulers, host=host, now_s=now_s)
+    result = one_status(run.run_id, store=store, schedulers=schedulers, host=host, now_s=now_s)
     item: RunStatus = result.runs[0]
     if item.status.final:
         return
@@ -49,7 +49,7 @@ def failed_of(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, n
     Raises:
         PlanError: it is no sweep, or none of its elements failed.
     """
-    item = get_status([run.run_id], store=store, schedulers=schedulers, host=host, now_s=now_s).runs[0]
+    item = one_status(run.run_id, store=store, schedulers=schedulers, host=host, now_s=now_s).runs[0]
     if not item.elements:
         raise PlanError(
             f"{run.run_id} is no sweep: it has no elements", hint=f"hpcrun resubmit {run.job_id} repeats it"

@@ -13,10 +13,11 @@ from hpcrun.actions.judge import judge, with_attempts
 from hpcrun.actions.lost import is_lost, keep_since
 from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, known_elements, open_sweep
 from hpcrun.actions.waits import Wait, never_started, waits_of
-from hpcrun.errors import HpcrunError, SchedulerError
+from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo
+from hpcrun.reading import read_text
 from hpcrun.runs.attempt import attempts, last_attempt
 from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
@@ -133,6 +134,20 @@ def get_status(
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
     return StatusResult(tuple(_with_waits(known[run.run_id], known, store) for run in runs), away, tuple(damaged))
+
+
+def one_status(run_id: str, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float) -> StatusResult:
+    """Learn the status of one run.
+
+    Raises:
+        NotFoundError: its folder is gone.
+        DamagedRunError: its record cannot be read any more.
+    """
+    result = get_status([run_id], store=store, schedulers=schedulers, host=host, now_s=now_s)
+    if not result.runs:
+        store.load(run_id)  # says why
+        raise NotFoundError(f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are")
+    return result
 
 
 def _waited_for(runs: Sequence[Run], store: RunStore) -> list[Run]:
@@ -299,7 +314,7 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
     if status.state != state.NOT_SUBMITTED:
         return status
     try:
-        said = (folder / SBATCH_ERR).read_text("utf-8", errors="replace").strip()
+        said = read_text(folder / SBATCH_ERR).strip()
     except OSError:
         return status
     return replace(status, reason=f"{status.reason}; sbatch said: {said.splitlines()[-1]}") if said else status

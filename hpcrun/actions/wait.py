@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcrun.actions.status import RunStatus, Schedulers, get_status
+from hpcrun.actions.status import RunStatus, Schedulers, one_status
 from hpcrun.runs.attempt import RankExit, first_failure, last_attempt
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.logs import rank_log, tail
@@ -75,7 +75,7 @@ class Waiter:
                 running.pop()
             if not running:
                 return True
-            if time.monotonic() - asked_at < ASK_EVERY_S:
+            if time.monotonic() - asked_at < ASK_EVERY_S and self.folder.exists():  # gone: asking says so
                 return False
             asked_at = time.monotonic()
             return self._status_in(self.look()).final
@@ -109,7 +109,7 @@ def waiter_for(run_id: str, *, store: RunStore, schedulers: Schedulers, polling:
     """
 
     def ask(whom: Schedulers) -> RunStatus:
-        return get_status([run_id], store=store, schedulers=whom, host=host, now_s=time.time()).runs[0]
+        return one_status(run_id, store=store, schedulers=whom, host=host, now_s=time.time()).runs[0]
 
     return Waiter(
         store.folder(run_id),

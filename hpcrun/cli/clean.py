@@ -104,12 +104,13 @@ def _age_s(text: str | None) -> int | None:
 def _statuses(context: Context, words: list[str], now_s: float) -> list[RunStatus]:
     from hpcrun.actions.find import find_run
     from hpcrun.actions.status import get_status
+    from hpcrun.views.text import one_line
 
     found = [find_run(word, context.store) for word in words]
     tell(item.note for item in found if item.note)
     ids = list(dict.fromkeys(item.run.run_id for item in found)) if words else context.store.run_ids()
     result = get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
-    tell(f"hpcrun: {message}" for message in result.damaged)
+    tell(one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
         tell(["hpcrun: the scheduler does not answer; runs that may be alive are kept"])
     return list(result.runs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from hpcrun.errors import NotFoundError
 
 if TYPE_CHECKING:
     from hpcrun.actions.logs import LogChoice
+    from hpcrun.job.patterns import Pattern
     from hpcrun.runs.logs import LogFile
 
 
@@ -31,7 +31,7 @@ class Lines:
     """
 
     last: int | None = None
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     since_s: float | None = None
     merge: bool = False
     started_s: float = 0.0
@@ -81,7 +81,7 @@ def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: Printer) -> No
     found: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
     pattern = lines.pattern
     if pattern is not None:
-        found = ((log, text) for log, text in found if pattern.search(fold(text)))
+        found = ((log, text) for log, text in found if pattern.is_in(fold(text)))
     for log, text in found if lines.last is None else deque(found, lines.last):
         printer.feed(log, text if text.endswith("\n") else f"{text}\n")
 

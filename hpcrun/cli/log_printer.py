@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from hpcrun.cli.output import tell, write, write_bytes
+from hpcrun.job.patterns import Pattern
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold
 from hpcrun.views.log_text import label, terminal_text
 
@@ -24,7 +24,7 @@ class Printer(Protocol):
         """Print what waited for the end of its line."""
 
 
-def make_printer(*, prefixes: bool, pattern: re.Pattern[str] | None, colours: bool, width: int) -> Printer:
+def make_printer(*, prefixes: bool, pattern: Pattern | None, colours: bool, width: int) -> Printer:
     """Return the printer that suits stdout and the choice of lines.
 
     Args:
@@ -57,7 +57,7 @@ class _LinePrinter:
     """
 
     prefixes: bool
-    pattern: re.Pattern[str] | None
+    pattern: Pattern | None
     colours: bool | None
     _rest: dict[LogFile, str] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class _LinePrinter:
     def _print(self, log: LogFile, lines: list[str]) -> None:
         front = f"[{label(log)}] " if self.prefixes else ""
         folded = (fold(line) for line in lines)
-        kept = [line for line in folded if self.pattern is None or self.pattern.search(line)]
+        kept = folded if self.pattern is None else self.pattern.filter((line, line) for line in folded)
         if self.colours is None:
             write_bytes("".join(f"{front}{line}\n" for line in kept).encode("utf-8", "surrogateescape"))
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.status import RunStatus
     from hpcrun.actions.wait import Waiter
     from hpcrun.cli.log_output import Lines
+    from hpcrun.job.patterns import Pattern
     from hpcrun.runs.record import LastStatus
 
 _ANY_RANK = 10_000_000
@@ -194,12 +194,14 @@ def _state_words(status: LastStatus) -> str:
     return f"the job is {status.state}" + (f" ({status.reason})" if status.reason else "")
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
+def _pattern(text: str | None) -> Pattern | None:
+    from hpcrun.job.patterns import PatternError, compile_pattern
+
     if text is None:
         return None
     try:
-        return re.compile(text)
-    except re.error as error:
+        return compile_pattern(text)
+    except PatternError as error:
         raise UsageError(
             f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a bracket of the text"
         ) from None

@@ -168,6 +168,7 @@ def _show_result(
 ) -> None:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
     from hpcrun.views.status import closer_rows, lost_line, status_csv, status_json, status_table, with_element_rows
+    from hpcrun.views.text import one_line
 
     result, lost = _shown(result, wanted, folds=shape.folds and not named)
     closer = closer_rows(result, named)
@@ -195,7 +196,7 @@ def _show_result(
         tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
     if lost:
         show([lost_line(lost)])
-    tell(f"hpcrun: {message}" for message in result.damaged)
+    tell(one_line(f"hpcrun: {message}") for message in result.damaged)
 
 
 def _shown(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:

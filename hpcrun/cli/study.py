@@ -291,6 +291,7 @@ def list_studies(context: Context, *, as_json: bool) -> None:
     """Show the studies of a runs folder, oldest first."""
     from hpcrun.actions.study import all_studies
     from hpcrun.views.scale import studies_json, studies_table
+    from hpcrun.views.text import one_line
 
     studies, damaged = all_studies(context.studies)
     if as_json:
@@ -299,4 +300,4 @@ def list_studies(context: Context, *, as_json: bool) -> None:
         show_rich(studies_table(studies, context.now_s()))
     else:
         tell([f"no studies in {context.studies.runs}"])
-    tell(f"hpcrun: {message}" for message in damaged)
+    tell(one_line(f"hpcrun: {message}") for message in damaged)

@@ -10,7 +10,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
+from hpcrun.cli.output import JsonOption, show, show_json, show_rich, width
 from hpcrun.errors import PlanError
 
 # what neither the job's place nor its start depends on; a profile is asked for by an option of this command's own

@@ -53,7 +53,7 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
                 words.append(match[2])
         elif words:
             words.append(line)
-    rank = re.match(r"\d+", fields.get("rank", ""))
+    rank = re.match(r"\d{1,7}", fields.get("rank", ""))
     code = fields.get("exitcode", "").split()
     return RootCause(
         fields.get("time", "~"),

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
+
 LEVELS = ("cause", "symptom", "wait", "consequence")
 """From what is the answer to what is only evidence; ``wait`` is a symptom that speaks of other ranks."""
 KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "level", "cause", "fix", "next", "source")
@@ -41,7 +43,7 @@ class Rule:
 
     name: str
     contains: tuple[bytes, ...] = ()
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     marked: bool = False
     at_end: bool = False
     states: frozenset[str] = frozenset()
@@ -60,7 +62,7 @@ class Rule:
         if self.pattern is None:
             return {}
         match = self.pattern.search(line)
-        return None if match is None else match.groupdict()
+        return None if match is None else dict(match.named)
 
 
 def fill(sentence: str, values: Mapping[str, str | None]) -> str:
@@ -131,10 +133,10 @@ def _texts(name: str, key: str, said: Mapping[str, Any]) -> list[str]:
     return items
 
 
-def _pattern(name: str, text: Any) -> re.Pattern[str] | None:
+def _pattern(name: str, text: Any) -> Pattern | None:
     if text is None:
         return None
     try:
-        return re.compile(str(text))
-    except re.error as error:
-        raise RuleMistake(name, "pattern", f"not a regular expression: {error}") from None
+        return compile_pattern(str(text))
+    except PatternError as error:
+        raise RuleMistake(name, "pattern", f"not a regular expression that can be used: {error}") from None

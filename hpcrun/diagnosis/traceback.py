@@ -11,13 +11,15 @@ _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>.+)$')
 _EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::|$)"
 )
 _ANY_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
 _NOT_OWN = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<frozen ", "<string>")
 _MOST_FRAMES = 300
+_LONGEST_NAME = 300
+"""Characters of an exception's full name: of a longer line only the beginning is looked at, since that is quadratic."""
 _LAUNCHERS = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 
 
@@ -60,7 +62,7 @@ class Traceback:
 
 def is_exception_line(line: str) -> bool:
     """Return whether a line is the end of a traceback, as far as it can be told alone."""
-    return _EXCEPTION.match(line) is not None
+    return _EXCEPTION.match(line[:_LONGEST_NAME]) is not None
 
 
 def last_traceback(lines: Sequence[str]) -> Traceback | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from hpcrun.job.patterns import Match, PatternError, compile_pattern
 
 VALUE = "value"
 """The named group with the number; without one the first group is it."""
@@ -17,17 +17,17 @@ def check_metric_pattern(text: str) -> str:
         ValueError: it is none, or has no group for the number.
     """
     try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+        pattern = compile_pattern(text)
+    except PatternError as error:
+        raise ValueError(f"{text!r} is not a regular expression that can be used: {error}") from None
     if not pattern.groups:
         raise ValueError(f"{text!r} has no group for the number: write (?P<{VALUE}>...) around it")
     return text
 
 
-def found_number(match: re.Match[str]) -> float | None:
+def found_number(match: Match) -> float | None:
     """Return the number that was found, None where it is none."""
-    text = match[VALUE] if VALUE in match.re.groupindex else match[1]
+    text = match.named[VALUE] if VALUE in match.named else match.groups[0]
     try:
         return float((text or "").replace(",", ""))  # 1,234.5
     except ValueError:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.reading import Kind, read_bytes, read_fields, read_object, read_text, text, time_s, whole
+from hpcrun.runs.record import JOB_ID
+
 REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
 """Why an attempt ended, in the script's words: templates/requeue."""
-_RANK_FILE = re.compile(r"rank-(\d+)\.(out|err|exit)")
+_RANK_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.(out|err|exit)", re.ASCII)
+_ATTEMPT_FOLDER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
+_MOST_HOSTS = 8 << 20
+"""Bytes of the list of nodes: the largest machines have some ten thousand."""
+_RANK, _STATUS = whole(0, 10**7), whole(0, 10**6)
+_START: dict[str, Kind] = {"job_id": JOB_ID, "host": text, "started": time_s}
+_EXIT: dict[str, Kind] = {"status": _STATUS, "signal": text, "ended": time_s, "message": text, "reason": text}
+_NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
+_RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,90 +91,85 @@ def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
 def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:
     """Yield the attempts of an element that have started, the newest first."""
     folder = attempts_folder(run_folder, element)
-    try:
-        numbers = sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
-    except FileNotFoundError:
-        return
+    numbers = sorted(int(name) for name in names_in(folder) if _ATTEMPT_FOLDER.fullmatch(name))
     for number in reversed(numbers):
-        try:
-            attempt = _attempt(folder / str(number), number)
-        except (KeyError, TypeError, ValueError):  # a record that is JSON, and not the script's
-            continue
+        attempt = _attempt(folder / str(number), number)
         if attempt:
             yield attempt
 
 
 def _attempt(folder: Path, number: int) -> Attempt | None:
-    start = _read(folder / "start")
+    start = _read(folder / "start", _START, needed=tuple(_START))
     if start is None:
         return None
-    try:
-        alive_s = float((folder / "heartbeat").read_text("ascii"))
-    except (OSError, ValueError):
-        alive_s = 0.0
-    started_s = float(start["started"])
+    started_s = start["started"]
     return Attempt(
-        folder,
-        number,
-        str(start["job_id"]),
-        str(start["host"]),
-        started_s,
-        _exit(folder),
-        max(started_s, alive_s),
+        folder, number, start["job_id"], start["host"], started_s, _exit(folder), max(started_s, _alive_s(folder))
     )
 
 
+def _alive_s(folder: Path) -> float:
+    try:
+        alive_s = float(read_bytes(folder / "heartbeat", 100))
+        return float(time_s(alive_s))
+    except (OSError, ValueError):
+        return 0.0
+
+
 def _exit(folder: Path) -> ExitRecord | None:
-    data = _read(folder / "exit")
+    data = _read(folder / "exit", _EXIT, needed=("status", "signal", "ended"))
     if data is None:
         return None
     return ExitRecord(
-        int(data["status"]),
-        str(data["signal"]),
-        float(data["ended"]),
-        str(data.get("message", "")),
-        str(data.get("reason", "")),
+        data["status"],
+        data["signal"],
+        data["ended"],
+        data.get("message", ""),
+        data.get("reason", ""),
         data.get("again") is True,
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return a record of the script, None where it is not there; the script renames, so it is never half."""
+def _read(path: Path, kinds: Mapping[str, Kind], needed: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return a record of the script, None where there is none of this kind; the script renames: it is never half."""
     try:
-        data = json.loads(path.read_text("utf-8", errors="replace"), strict=False)
+        known, unknown = read_fields(read_object(path, strict=False), kinds, needed)
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) else None
+    return {**known, **unknown}
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder; none where it is gone, or is no folder."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _matching(folder: Path, first: str, last: str) -> list[Path]:
+    return [folder / name for name in names_in(folder) if name.startswith(first) and name.endswith(last)]
 
 
 def ranks(folder: Path) -> list[int]:
     """Return the ranks of an attempt that have written a log or an exit record; none where it is gone."""
-    try:
-        found = (_RANK_FILE.fullmatch(entry.name) for entry in folder.iterdir())
-        return sorted({int(match[1]) for match in found if match})
-    except FileNotFoundError:
-        return []
+    found = (_RANK_FILE.fullmatch(name) for name in names_in(folder))
+    return sorted({int(match[1]) for match in found if match})
 
 
 def hosts(folder: Path) -> list[str]:
     """Return the nodes of an attempt in Slurm's order; none where it has not come so far."""
     try:
-        return (folder / "hosts").read_text("utf-8", errors="replace").split()
+        return read_text(folder / "hosts", _MOST_HOSTS).split()
     except OSError:
         return []
 
 
 def node_ranks(folder: Path) -> dict[str, range]:
     """Return the ranks of each node on which ranks have started."""
-    records = (_read(path) for path in folder.glob("node-*.start"))
-    found = {}
-    for data in records:
-        if data is None:
-            continue
-        with suppress(KeyError, TypeError, ValueError):
-            first = int(data["first_rank"])
-            found[str(data["node"])] = range(first, first + int(data["ranks"]))
-    return found
+    paths = _matching(folder, "node-", ".start")
+    records = (_read(path, _NODE_START, needed=tuple(_NODE_START)) for path in paths)
+    return {data["node"]: range(data["first_rank"], data["first_rank"] + data["ranks"]) for data in records if data}
 
 
 def first_failure(folder: Path) -> RankExit | None:
@@ -178,9 +183,6 @@ def first_failure(folder: Path) -> RankExit | None:
 
 def rank_exits(folder: Path) -> list[RankExit]:
     """Return how the ranks of an attempt ended, those that left word."""
-    records = (_read(path) for path in folder.glob("rank-*.exit"))
-    return [
-        RankExit(int(data["rank"]), str(data["node"]), int(data["status"]), float(data["ended"]))
-        for data in records
-        if data is not None
-    ]
+    paths = _matching(folder, "rank-", ".exit")
+    records = (_read(path, _RANK_EXIT, needed=tuple(_RANK_EXIT)) for path in paths)
+    return [RankExit(data["rank"], data["node"], data["status"], data["ended"]) for data in records if data]

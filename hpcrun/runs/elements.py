@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcrun.job.parameters import Parameters, parse_indices
-from hpcrun.runs.record import LastStatus, Run
+from hpcrun.reading import read_object
+from hpcrun.runs.record import MOST_RUN, LastStatus, Run, read_status, status_record
 from hpcrun.runs.store import BATCH_LOG, replace_file
 
 BATCH_LOGS = "batch"
 """The folder of a sweep's batch logs, one per element: Slurm opens them, and makes no folder."""
 STATUSES = "elements.json"
 CANCELLED_MARK = "cancelled"
+_INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +65,37 @@ def batch_log(run_folder: Path, run: Run, index: int) -> Path:
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
-    """Return what was last known of each element; nothing where it cannot be read."""
+    """Return what was last known of each element; nothing of those whose record cannot be read."""
+    return _statuses(_load(run_folder))
+
+
+def _load(run_folder: Path) -> dict[str, Any]:
     try:
-        data = json.loads((run_folder / STATUSES).read_text("utf-8"))
-        return {int(index): LastStatus(**said) for index, said in data.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return read_object(run_folder / STATUSES, MOST_RUN)
+    except (OSError, ValueError):
         return {}
 
 
+def _statuses(data: Mapping[str, Any]) -> dict[int, LastStatus]:
+    found = {}
+    for index, said in data.items():
+        if _INDEX.fullmatch(index) and isinstance(said, dict):
+            with suppress(ValueError):
+                found[int(index)] = read_status(said, needed=())
+    return found
+
+
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
-    """Note what is known of each element, in one file: a thousand small ones would be slow to write and to read."""
-    unsaid = asdict(LastStatus("", 0.0))
-    said = {
-        str(index): {key: value for key, value in asdict(status).items() if value != unsaid[key]}
-        for index, status in statuses.items()
-    }
+    """Note what is known of each element, in one file: a thousand small ones would be slow to write and to read.
+
+    What another version of hpcrun has noted besides stays.
+    """
+    unsaid, before = status_record(LastStatus("", 0.0)), _load(run_folder)
+    known = _statuses(before)
+    said: dict[str, Any] = {name: value for name, value in before.items() if _INDEX.fullmatch(name) is None}
+    for index, status in statuses.items():
+        last = known.get(index)
+        changed = {name: value for name, value in status_record(status).items() if value != unsaid[name]}
+        said[str(index)] = {**changed, **(last.unknown if last else {}), **status.unknown}
     with suppress(OSError):  # a view of the truth, as status.json
         replace_file(run_folder / STATUSES, json.dumps(said) + "\n", durable=False)

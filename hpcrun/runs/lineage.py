@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from hpcrun.reading import Kind, optional, read_fields, read_object, table, text
 from hpcrun.runs.elements import element_folder
 
 CODE = "code"
+_IMPORTS: dict[str, Kind] = {"folder": text, "script": optional(text), "imports": optional(table())}
 
 
 def checkpoints_folder(run_folder: Path, element: int = 0) -> Path:
@@ -45,7 +46,7 @@ def share_code(run_folder: Path, earlier: Path) -> None:
 def load_imports(attempt_folder: Path) -> dict[str, Any]:
     """Return what an attempt noted of the code it ran: ``folder``, ``script``, ``imports``; empty where it did not."""
     try:
-        data = json.loads((attempt_folder / CODE).read_text("utf-8", errors="replace"))
+        known, _ = read_fields(read_object(attempt_folder / CODE), _IMPORTS)
     except (OSError, ValueError):
         return {}
-    return data if isinstance(data, dict) else {}
+    return known

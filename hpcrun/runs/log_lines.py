@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from hpcrun.job.patterns import Pattern
+from hpcrun.reading import open_regular
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines
 from hpcrun.runs.stamps import Stamps
 
@@ -33,9 +34,9 @@ def since(lines: Iterator[str], since_s: float, started_s: float) -> Iterator[st
     yield from lines
 
 
-def matching(lines: Iterator[str], pattern: re.Pattern[str]) -> Iterator[str]:
+def matching(lines: Iterator[str], pattern: Pattern) -> Iterator[str]:
     """Yield the lines in which a pattern is found; of a progress bar its last state is looked at."""
-    return (line for line in lines if pattern.search(fold(line)))
+    return pattern.filter((line, fold(line)) for line in lines)
 
 
 def merged(logs: Sequence[LogFile], started_s: float, since_s: float | None = None) -> Iterator[tuple[LogFile, str]]:
@@ -69,7 +70,7 @@ def _read_in_parts(path: Path, room: int) -> Iterator[str]:
     offset = 0
     while True:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 file.seek(offset)
                 part = _lines_of(file.read(room))
         except OSError:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import codecs
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from hpcrun.reading import open_regular
+
 BLOCK = 65536
 LONGEST_LINE = 65536
 """A longer line is handed on in pieces of so many bytes."""
+_MOST_TAIL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +40,37 @@ def rank_log(folder: Path, rank: int, stream: str, attempt: int = 0) -> LogFile:
 def has_text(log: LogFile) -> bool:
     """Return whether a log is there and not empty."""
     try:
-        return log.path.stat().st_size > 0
+        found = log.path.stat()
     except OSError:
         return False
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0
 
 
 def tail(path: Path, lines: int | None) -> str:
-    """Return the last lines of a file, all of it for None; undecodable bytes show as U+FFFD."""
-    with path.open("rb") as file:
-        file.seek(0 if lines is None else tail_start(file, lines))
-        return file.read().decode("utf-8", "replace")
+    """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes show as U+FFFD.
+
+    Raises:
+        OSError: it is not there, is no regular file, or cannot be read.
+    """
+    with open_regular(path) as file:
+        if lines is not None:
+            file.seek(tail_start(file, lines, _MOST_TAIL))
+        return file.read(-1 if lines is None else _MOST_TAIL).decode("utf-8", "replace")
 
 
-def tail_start(file: BinaryIO, lines: int) -> int:
+def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
     """Return where the last lines of a file begin.
 
     Reads backwards from the end, so that the cost is that of the lines and not of the file.
+
+    Args:
+        most: how many bytes are read: a file of holes may have any size, and no line.
     """
     end = position = file.seek(0, os.SEEK_END)
     missing = lines
-    while position > 0 and missing > 0:
-        start = max(0, position - BLOCK)
+    least = max(0, end - most)
+    while position > least and missing > 0:
+        start = max(least, position - BLOCK)
         file.seek(start)
         block = file.read(position - start)
         upto = len(block) - (position == end and block.endswith(b"\n"))  # the last line's own end begins no other
@@ -67,13 +81,13 @@ def tail_start(file: BinaryIO, lines: int) -> int:
             return start + upto + 1
         missing -= count
         position = start
-    return position if missing else end
+    return position
 
 
 def texts(path: Path, lines: int | None = None) -> Iterator[str]:
     """Yield the last lines of a file, all of it for None, in blocks; what is written meanwhile is not waited for."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         left = file.seek(0, os.SEEK_END)
         left -= file.seek(0 if lines is None else tail_start(file, lines))
         while left > 0 and (block := file.read(min(left, 16 * BLOCK))):
@@ -83,7 +97,7 @@ def texts(path: Path, lines: int | None = None) -> Iterator[str]:
 
 def log_lines(path: Path, lines: int | None = None) -> Iterator[str]:
     """Yield the last lines of a file, all for None, each with its end."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(0 if lines is None else tail_start(file, lines))
         while line := file.readline(LONGEST_LINE):
             yield line.decode("utf-8", "surrogateescape")
@@ -110,7 +124,7 @@ class _Reader:
 
     def begin_at(self, lines: int) -> None:
         try:
-            with self.log.path.open("rb") as file:
+            with open_regular(self.log.path) as file:
                 self.offset = tail_start(file, lines)
         except OSError:
             self.offset = 0
@@ -143,7 +157,7 @@ class _Reader:
 
     def _from(self, path: Path) -> Iterator[str]:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 file.seek(self.offset)
                 while data := file.read(16 * BLOCK):
                     self.offset += len(data)

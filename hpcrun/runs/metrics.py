@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hpcrun.job.metrics import STEP, found_number
-from hpcrun.runs.attempt import Attempt
+from hpcrun.job.patterns import Pattern
+from hpcrun.reading import Kind, number, parse_object, time_s
+from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.logs import fold, log_lines, rank_log
 from hpcrun.runs.stamps import Stamps
 
 Value = float | int | str
-_METRICS_FILE = re.compile(r"rank-(\d+)\.metrics")
+_METRICS_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.metrics", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,8 @@ class Unreadable:
 
 def metric_ranks(folder: Path) -> list[int]:
     """Return the ranks of an attempt that have noted metrics."""
-    try:
-        found = (_METRICS_FILE.fullmatch(entry.name) for entry in folder.iterdir())
-        return sorted(int(match[1]) for match in found if match)
-    except OSError:
-        return []
+    found = (_METRICS_FILE.fullmatch(name) for name in names_in(folder))
+    return sorted(int(match[1]) for match in found if match)
 
 
 def noted(attempt: Attempt, rank: int, bad: Unreadable) -> Iterator[MetricsRow]:
@@ -65,18 +64,19 @@ def noted(attempt: Attempt, rank: int, bad: Unreadable) -> Iterator[MetricsRow]:
 
 def _row(line: str, attempt: int, rank: int) -> MetricsRow | None:
     try:
-        data = json.loads(line)
+        data = parse_object(line, finite=False)  # a loss may well be NaN
     except ValueError:
         return None
-    if not isinstance(data, dict):
-        return None
-    time_s, step = _number(data.pop("time", None)), _number(data.pop("step", None))
+    at_s, step = _checked(time_s, data.pop("time", None)), _checked(number, data.pop("step", None))
     values = {str(name): value for name, value in data.items() if isinstance(value, float | int | str)}
-    return MetricsRow(rank, attempt, step, time_s, values)
+    return MetricsRow(rank, attempt, step, at_s, values)
 
 
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, float | int) and not isinstance(value, bool) else None
+def _checked(kind: Kind, value: Any) -> float | None:
+    try:
+        return cast(float, kind(value))
+    except ValueError:
+        return None
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class LogMetrics:
     A line that names no step belongs to the next of its metric: the first is 1, and they are counted on over attempts.
     """
 
-    patterns: Mapping[str, re.Pattern[str]]
+    patterns: Mapping[str, Pattern]
     _counts: dict[str, int] = field(default_factory=dict)
 
     def rows(self, attempt: Attempt, rank: int) -> Iterator[MetricsRow]:
@@ -95,10 +95,10 @@ class LogMetrics:
             stamps = Stamps(attempt.started_s)
             try:
                 for line in log_lines(rank_log(attempt.folder, rank, stream).path):
-                    time_s = stamps.read(line)
+                    at_s = stamps.read(line)
                     step, values = self.read(fold(line))
                     if values:
-                        yield MetricsRow(rank, attempt.number, step, time_s, values)
+                        yield MetricsRow(rank, attempt.number, step, at_s, values)
             except OSError:
                 continue
 
@@ -108,25 +108,26 @@ class LogMetrics:
         values: dict[str, Value] = {}
         for name, pattern in self.patterns.items():
             match = pattern.search(line)
-            number = found_number(match) if match else None
-            if match is None or number is None:
+            value = found_number(match) if match else None
+            if match is None or value is None:
                 continue
             if name == STEP:
-                step = number
+                step = value if math.isfinite(value) else step
             else:
-                values[name] = number
-            if STEP in pattern.groupindex and match[STEP]:
-                step = _float(match[STEP])
+                values[name] = value
+            if said := match.named.get(STEP):
+                step = _finite(said)
         for name in values:
             self._counts[name] = self._counts.get(name, 0) + 1
         return (step if step is not None else max((self._counts[name] for name in values), default=0)), values
 
 
-def _float(text: str) -> float | None:
+def _finite(text: str) -> float | None:
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
@@ -136,14 +137,14 @@ def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
     """
     found: dict[tuple[int, float, int], MetricsRow] = {}
     last: dict[int, float] = {}
-    for number, row in enumerate(rows):
+    for place, row in enumerate(rows):
         if row.step is None:
-            key = (row.rank, last.get(row.rank, float("-inf")), number + 1)
+            key = (row.rank, last.get(row.rank, float("-inf")), place + 1)
         else:
             key = (row.rank, row.step, 0)
             last[row.rank] = row.step
         before = found.get(key)
         values = {**before.values, **row.values} if before else row.values
-        time_s = row.time_s if row.time_s is not None or before is None else before.time_s
-        found[key] = MetricsRow(row.rank, row.attempt, row.step, time_s, values)
+        at_s = row.time_s if row.time_s is not None or before is None else before.time_s
+        found[key] = MetricsRow(row.rank, row.attempt, row.step, at_s, values)
     return [found[key] for key in sorted(found)]

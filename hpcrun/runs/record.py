@@ -1,14 +1,40 @@
-"""The record of a run, and what was last known of it: plain data, written as JSON."""
+"""The record of a run, and what was last known of it: plain data, written as JSON.
+
+Two versions of hpcrun may share a home directory. Fields that this one does not know are kept and written back; only a
+higher number of the schema says that a record means something else.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from hpcrun.job.after import CONDITIONS
+from hpcrun.job.parameters import parse_indices
+from hpcrun.reading import (
+    Kind,
+    flag,
+    list_of,
+    matching,
+    one_of,
+    optional,
+    pair,
+    parse_object,
+    read_bytes,
+    read_fields,
+    table,
+    text,
+    time_s,
+    whole,
+)
+
 SCHEMA = 1
-_LEGIBLE = re.compile(r'^ "(name|job_id|cluster|host|profile|nodes|world_size)": (".*"|\d+|null),$', re.MULTILINE)
+MOST_RUN = 32 << 20
+"""How many bytes ``run.json`` may have: a sweep of 10,000 elements has three kilobytes for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +57,7 @@ class Run:
         checkpoints_of: the run in whose folder its checkpoints lie; None where they lie in its own.
         code_of: the run whose snapshot of the code it uses; None where it has its own, or none.
         code: what was copied into the snapshot, and from where.
+        unknown: fields that another version of hpcrun wrote.
     """
 
     run_id: str
@@ -55,6 +82,7 @@ class Run:
     checkpoints_of: str | None = None
     code_of: str | None = None
     code: dict[str, Any] | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +97,7 @@ class LastStatus:
         missed_s: since when the scheduler's answers have left it out, in seconds since the epoch; None where they
             did not.
         cause: what explain says first of a run that failed; empty where it knows nothing, None where it was not asked.
+        unknown: fields that another version of hpcrun wrote.
     """
 
     state: str
@@ -84,52 +113,210 @@ class LastStatus:
     before: str | None = None
     missed_s: float | None = None
     cause: str | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+RUN_ID: Kind = matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
+JOB_ID: Kind = matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
+"""Slurm's 4711, 4711_3, and hpcrun's own L4711; never what squeue would take for an option."""
+_COUNT = whole(0, 10**7)
+_SECONDS = whole(-(10**10), 10**10)
+
+_PLAN = table(
+    {
+        "sweep": optional(table({"indices": text, "first": _COUNT}, ("indices", "first"))),
+        "requeue": optional(table({"times": _COUNT})),
+        "python": optional(table({"prefix": optional(text), "variable": text})),
+        "workdir": optional(text),
+        "cpus_per_node": optional(_COUNT),
+    }
+)
+REQUEST = table(
+    {
+        "sweep": list_of(list_of(pair)),
+        "env": list_of(pair),
+        "workdir": optional(text),
+        "snapshot": flag,
+        "name": optional(text),
+    }
+)
+_AFTER = table(
+    {"run_id": RUN_ID, "job_id": optional(JOB_ID), "condition": one_of(*CONDITIONS), "over": flag},
+    ("run_id", "job_id", "condition"),
+)
+_CODE = table(
+    {"files": whole(0, 10**12), "bytes": whole(0, 10**18), "root": text, "commit": optional(text), "changes": text},
+    ("files", "bytes", "root", "commit", "changes"),
+)
+_RUN_KINDS: dict[str, Kind] = {
+    "run_id": RUN_ID,
+    "name": text,
+    "scheduler": one_of("slurm", "local"),
+    "cluster": optional(text),
+    "host": text,
+    "created_s": time_s,
+    "job_id": optional(JOB_ID),
+    "profile": text,
+    "nodes": _COUNT,
+    "gpus_per_node": _COUNT,
+    "world_size": _COUNT,
+    "walltime_s": optional(whole(0, 10**10)),
+    "request": REQUEST,
+    "plan": _PLAN,
+    "cwd": optional(text),
+    "profile_file": optional(text),
+    "after": list_of(_AFTER),
+    "chain": optional(table({"link": _COUNT, "links": _COUNT, "first": text}, ("link", "links", "first"))),
+    "resubmitted_from": optional(RUN_ID),
+    "checkpoints_of": optional(RUN_ID),
+    "code_of": optional(RUN_ID),
+    "code": optional(_CODE),
+}
+_RUN_NEEDS = (
+    "run_id", "name", "scheduler", "cluster", "host", "created_s", "job_id", "profile", "nodes", "gpus_per_node",
+    "world_size",
+)  # fmt: skip
+_STATUS_KINDS: dict[str, Kind] = {
+    "state": matching(r"[A-Z][A-Z_]{0,40}", "a state"),
+    "asked_s": time_s,
+    "final": flag,
+    "reason": optional(text),
+    "elapsed_s": optional(_SECONDS),
+    "limit_s": optional(_SECONDS),
+    "hosts": optional(text),
+    "exit_status": optional(whole(-(10**6), 10**6)),
+    "signal": optional(whole(-1000, 1000)),
+    "attempt": _COUNT,
+    "before": optional(text),
+    "missed_s": optional(time_s),
+    "cause": optional(text),
+}
+
+
+class RecordError(ValueError):
+    """A record that cannot be used.
+
+    Attributes:
+        legible: what can be read of it all the same: field → text.
+        newer: it is whole, and a newer hpcrun wrote it.
+    """
+
+    def __init__(self, message: str, legible: Mapping[str, str], *, newer: bool = False) -> None:
+        super().__init__(message)
+        self.legible, self.newer = legible, newer
 
 
 def run_to_json(run: Run) -> str:
     """Return the text of ``run.json``."""
-    return json.dumps({"schema": SCHEMA, **asdict(run)}, indent=1) + "\n"
+    said = asdict(run)
+    unknown = said.pop("unknown")
+    return json.dumps({"schema": SCHEMA, **said, **unknown}, indent=1) + "\n"
 
 
-def run_from_json(text: str) -> Run:
+def load_run(path: Path) -> Run:
+    """Read the file ``run.json``.
+
+    Raises:
+        OSError: it is not there, is no regular file, is too large, or cannot be read.
+        RecordError: it is damaged, or a newer hpcrun wrote it.
+    """
+    return run_from_json(read_bytes(path, MOST_RUN))
+
+
+def run_from_json(content: str | bytes) -> Run:
     """Read ``run.json``.
 
     Raises:
-        ValueError: it is damaged, or was written by a later hpcrun.
+        RecordError: it is damaged, or a newer hpcrun wrote it.
     """
-    data = _object(text)
-    if data.pop("schema", None) != SCHEMA:
-        raise ValueError("written by another version of hpcrun")
     try:
-        return Run(**data)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+        data = parse_object(content)
+    except ValueError as error:
+        raise RecordError(str(error), salvage(content)) from None
+    try:
+        newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
+        if newer:
+            raise RecordError(newer, _legible(data), newer=True)
+        known, unknown = read_fields(data, _RUN_KINDS, _RUN_NEEDS)
+        _check_sweep(known)
+    except RecordError:
+        raise
+    except ValueError as error:
+        raise RecordError(str(error), _legible(data)) from None
+    return Run(**{"walltime_s": None, **known}, unknown=unknown)
 
 
-def salvage(text: str) -> dict[str, str]:
-    """Return what is still legible of a ``run.json`` that was cut off: each of these stands on a line of its own."""
-    return {key: value.strip('"') for key, value in _LEGIBLE.findall(text) if value != "null" and value.isprintable()}
+def check_schema(schema: Any, mine: int) -> str | None:
+    """Return what to say of a record that a newer hpcrun wrote, None for one that can be read.
+
+    Raises:
+        ValueError: that is not the number of a schema.
+    """
+    if whole(0, 10**6)(schema) <= mine:
+        return None
+    return f"a newer version of hpcrun wrote it: its schema is {schema}, and this hpcrun reads up to {mine}"
+
+
+def _check_sweep(known: Mapping[str, Any]) -> None:
+    """Refuse a sweep whose elements have no parameters."""
+    sweep = known.get("plan", {}).get("sweep")
+    if not sweep:
+        return
+    chosen, rows = parse_indices(sweep["indices"]), known.get("request", {}).get("sweep", ())
+    if chosen[-1] >= len(rows):
+        raise ValueError(f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}")
+
+
+# Each of these stands on a line of its own, so that they can be read where the rest was cut off.
+_SALVAGED = ("name", "job_id", "cluster", "host", "profile", "nodes", "world_size")
+_LEGIBLE = re.compile(rf'^ "({"|".join(_SALVAGED)})": ("[^"\\]*"|\d+),?$', re.MULTILINE)
+_LONGEST_SALVAGED = 200
+
+
+def salvage(content: str | bytes) -> dict[str, str]:
+    """Return what is still legible of a ``run.json`` that was cut off: field → text."""
+    plain = content if isinstance(content, str) else content.decode("utf-8", "replace")
+    return _short({name: value.strip('"') for name, value in _LEGIBLE.findall(plain)})
+
+
+def _legible(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the same of a record that is whole, and not as it should be."""
+    return _short({name: str(data[name]) for name in _SALVAGED if isinstance(data.get(name), str | int)})
+
+
+def _short(found: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in found.items() if value.isprintable() and len(value) <= _LONGEST_SALVAGED}
+
+
+def status_record(status: LastStatus) -> dict[str, Any]:
+    """Return the fields of a status by their names, without those of another version."""
+    said = asdict(status)
+    del said["unknown"]
+    return said
 
 
 def status_to_json(status: LastStatus) -> str:
     """Return the text of ``status.json``."""
-    return json.dumps(asdict(status)) + "\n"
+    return json.dumps({**status_record(status), **status.unknown}) + "\n"
 
 
-def status_from_json(text: str) -> LastStatus:
+def status_from_json(content: str | bytes) -> LastStatus:
     """Read ``status.json``.
 
     Raises:
         ValueError: it is damaged.
     """
-    try:
-        return LastStatus(**_object(text))
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    return read_status(parse_object(content))
 
 
-def _object(text: str) -> dict[str, Any]:
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
-    return data
+def read_status(data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "asked_s")) -> LastStatus:
+    """Return a status from its fields.
+
+    Args:
+        needed: fields that must be there.
+
+    Raises:
+        ValueError: one is missing, or of the wrong type.
+    """
+    known, unknown = read_fields(data, _STATUS_KINDS, needed)
+    return LastStatus(**{"state": "", "asked_s": 0.0, **known}, unknown=unknown)

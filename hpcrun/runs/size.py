@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,18 +26,25 @@ class Size:
 def run_size(folder: Path) -> Size:
     """Return the size of a run's folder. Links in it are not followed; what cannot be read counts as nothing."""
     total = checkpoints = 0
-    root = folder.resolve()
-    for where, _, names in os.walk(root):
-        parts = Path(where).relative_to(root).parts
-        size = sum(_size(os.path.join(where, name)) for name in names)
+    waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
+    while waiting:  # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
+        where, parts = waiting.pop()
+        size, below = _look_into(where)
+        waiting += [(os.path.join(where, name), (*parts[:3], name)) for name in below]
         total += size
         if len(parts) > 2 and parts[0] == "elements" and parts[2] == CHECKPOINTS:
             checkpoints += size
     return Size(total, checkpoints)
 
 
-def _size(path: str) -> int:
-    try:
-        return os.lstat(path).st_blocks * 512  # lstat(2): of 512 bytes, whatever the file system's
-    except OSError:
-        return 0
+def _look_into(folder: str) -> tuple[int, list[str]]:
+    """Return the bytes of the files in a folder, and the names of the folders in it."""
+    size, below = 0, []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(entry.name)
+                else:  # lstat(2): blocks of 512 bytes, whatever the file system's
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+    return size, below

@@ -42,7 +42,7 @@ class Stamps:
             return None
         try:
             found = self._seconds(match.groupdict())
-        except (ValueError, OverflowError):  # 25:61:61
+        except (ValueError, OverflowError, OSError):  # 25:61:61, or a year that the C library does not know
             return None
         self.last_s = found
         return found

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
+from hpcrun.reading import read_bytes
 from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
 from hpcrun.runs.names import (
     ACTIVE,
@@ -27,7 +28,7 @@ from hpcrun.runs.names import (
     parse_job_entry,
     removing_name,
 )
-from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json, salvage, status_from_json, status_to_json
+from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
 from hpcrun.runs.removal import MARKER, NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.runs.rights import ELSEWHERE, check_dedicated, check_parent, check_private, danger_in, private_hint
 
@@ -37,9 +38,19 @@ SBATCH_ERR = "sbatch.err"
 
 
 class DamagedRunError(HpcrunError):
-    """A run whose record cannot be read; its folder may hold more."""
+    """A run whose record cannot be read; its folder may hold more.
 
+    Attributes:
+        legible: what can be read of the record all the same: field → text.
+    """
+
+    exit_code = NotFoundError.exit_code
     run_id: str | None = None
+    legible: Mapping[str, str] = MappingProxyType({})
+
+
+class NewerRunError(DamagedRunError):
+    """A run whose record is whole, and was written by a newer hpcrun."""
 
 
 class UnsafeRunError(DamagedRunError):
@@ -160,13 +171,13 @@ class RunStore:
         try:
             if danger := danger_in(path.parent):
                 raise UnsafeRunError(f"run {run_id} is not read: {danger}", hint=private_hint(path.parent))
-            run = run_from_json(path.read_text("utf-8"))
+            run = load_run(path)
             if run.run_id != run_id:  # a copied folder: what is done to it would be done to the other
-                raise ValueError(f"it is the record of {run.run_id}")
+                raise RecordError(f"it is the record of {run.run_id}", {})
             return run
         except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"there is no run {run_id!r}", hint="hpcrun status --all lists them") from None
-        except (OSError, ValueError) as error:
+        except (OSError, RecordError) as error:
             raise _damaged(run_id, path, error) from None
 
     def save(self, run: Run) -> None:
@@ -266,13 +277,16 @@ class RunStore:
     def last_status(self, run_id: str) -> LastStatus | None:
         """Return what was last known of a run, None where nothing was or it cannot be read."""
         try:
-            return status_from_json((self.folder(run_id) / "status.json").read_text("utf-8"))
+            return status_from_json(read_bytes(self.folder(run_id) / "status.json"))
         except (OSError, ValueError):
             return None
 
     def save_status(self, run_id: str, status: LastStatus) -> None:
         """Note what is known of a run; a final status takes the run off the active ones."""
         # A status is a view of the truth: on a full or read-only disk it is shown all the same, and asked again.
+        last = self.last_status(run_id)
+        if last is not None and last.unknown:  # another version of hpcrun has written them
+            status = replace(status, unknown={**last.unknown, **status.unknown})
         with suppress(OSError):
             replace_file(self.folder(run_id) / "status.json", status_to_json(status), durable=False)
             if status.final:
@@ -296,10 +310,8 @@ def _note_place(marker: Path, parent: Path) -> None:
 
 def _noted_asides(marker: Path) -> list[Path]:
     """Return where a run's folder may lie that is made or deleted elsewhere; none where its marker names no place."""
-    try:  # a link is not followed, nor a FIFO waited for
-        descriptor = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            text = file.read(_LONGEST_PATH + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    try:
+        text = read_bytes(marker, _LONGEST_PATH + 1)
     except OSError:
         return []
     parent = Path(os.fsdecode(text.removesuffix(b"\n")))
@@ -314,16 +326,20 @@ def _remove_quietly(aside: Path) -> None:
         remove_tree(aside)
 
 
-def _damaged(run_id: str, path: Path, error: OSError | ValueError) -> DamagedRunError:
+def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRunError:
     """Say what is wrong with a record, and what can be read of it all the same."""
     if isinstance(error, OSError):
         damaged = DamagedRunError(f"{path} cannot be read: {error.strerror}")
+    elif error.newer:
+        damaged = NewerRunError(f"{path} cannot be read: {error}", hint="pip install --upgrade hpcrun-slurm")
+        damaged.legible = error.legible
     else:
-        rest = salvage(path.read_text("utf-8", errors="replace"))
-        legible = f"; legible: {', '.join(f'{key} {value}' for key, value in rest.items())}" if rest else ""
+        legible = ", ".join(f"{name} {value}" for name, value in error.legible.items())
         damaged = DamagedRunError(
-            f"{path} cannot be read: {error}{legible}", hint=f"hpcrun logs {run_id} shows its logs"
+            f"{path} cannot be read: {error}" + (f"; legible: {legible}" if legible else ""),
+            hint=f"hpcrun logs {run_id} shows its logs",
         )
+        damaged.legible = error.legible
     damaged.run_id = run_id
     return damaged
 

@@ -5,14 +5,30 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
+from hpcrun.reading import (
+    Kind,
+    flag,
+    list_of,
+    one_of,
+    optional,
+    parse_object,
+    read_bytes,
+    read_fields,
+    read_object,
+    table,
+    text,
+    time_s,
+    whole,
+)
 from hpcrun.runs.names import STUDIES
+from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.runs.rights import check_dedicated, check_private
 from hpcrun.runs.store import replace_file, writing
 
@@ -22,6 +38,8 @@ RECORD, CACHE, LOCK = "study.json", "points.json", "lock"
 
 class DamagedStudyError(HpcrunError):
     """A study whose record cannot be read; its runs are as they are."""
+
+    exit_code = NotFoundError.exit_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +53,7 @@ class StudyPoint:
         batch_size: of all ranks together; None where the study knows none.
         submitted: the run was made.
         problem: why it was not, in one line; empty where nothing was tried or nothing was wrong.
+        unknown: fields that another version of hpcrun wrote.
     """
 
     gpus: int
@@ -44,6 +63,7 @@ class StudyPoint:
     batch_size: int | None = None
     submitted: bool = False
     problem: str = ""
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,7 @@ class Study:
         cwd: the folder it was submitted from.
         python: the environment its runs have, as in a run's plan.
         request: of every run, as typed, with its places for the values of each; secrets are masked.
+        unknown: fields that another version of hpcrun wrote.
     """
 
     study_id: str
@@ -81,26 +102,71 @@ class Study:
     python: dict[str, Any] = field(default_factory=dict)
     request: dict[str, Any] = field(default_factory=dict)
     points: tuple[StudyPoint, ...] = ()
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+_COUNT = whole(0, 10**9)
+_POINT_KINDS: dict[str, Kind] = {
+    "gpus": _COUNT,
+    "nodes": _COUNT,
+    "repeat": _COUNT,
+    "run_id": RUN_ID,
+    "batch_size": optional(_COUNT),
+    "submitted": flag,
+    "problem": text,
+}
+_STUDY_KINDS: dict[str, Kind] = {
+    "study_id": RUN_ID,
+    "name": text,
+    "created_s": time_s,
+    "profile": text,
+    "cwd": text,
+    "unit": one_of("GPUs", "ranks"),
+    "gpu_type": optional(text),
+    "scaling": one_of("strong", "weak"),
+    "batch_size": optional(_COUNT),
+    "lr": optional(text),
+    "dataset": text,
+    "warmup": _COUNT,
+    "one_by_one": flag,
+    "python": table({"prefix": optional(text), "variable": text}),
+    "request": REQUEST,
+    "points": list_of(table(_POINT_KINDS, ("gpus", "nodes", "repeat", "run_id"))),
+}
+_STUDY_NEEDS = ("study_id", "name", "created_s", "profile", "cwd", "points")
+_MOST = 8 << 20
 
 
 def study_to_json(study: Study) -> str:
     """Return the text of ``study.json``."""
-    return json.dumps({"schema": SCHEMA, **asdict(study)}, indent=1) + "\n"
+    said = asdict(study)
+    points = [_with_unknown(point) for point in said.pop("points")]
+    return json.dumps({"schema": SCHEMA, **_with_unknown({**said, "points": points})}, indent=1) + "\n"
 
 
-def study_from_json(text: str) -> Study:
+def _with_unknown(said: dict[str, Any]) -> dict[str, Any]:
+    """Put the fields that another version of hpcrun wrote beside those of this one."""
+    unknown = said.pop("unknown")
+    return {**said, **unknown}
+
+
+def study_from_json(content: str | bytes) -> Study:
     """Read ``study.json``.
 
     Raises:
         ValueError: it is damaged, or was written by a later hpcrun.
     """
-    data = json.loads(text)
-    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
-        raise ValueError("not a study, or written by another version of hpcrun")
-    try:
-        return Study(**{**data, "points": tuple(StudyPoint(**point) for point in data["points"])})
-    except (KeyError, TypeError) as error:
-        raise ValueError(str(error)) from None
+    data = parse_object(content)
+    newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
+    if newer:
+        raise ValueError(newer)
+    known, unknown = read_fields(data, _STUDY_KINDS, _STUDY_NEEDS)
+    return Study(**{**known, "points": tuple(map(_point, known["points"]))}, unknown=unknown)
+
+
+def _point(said: dict[str, Any]) -> StudyPoint:
+    known, unknown = read_fields(said, _POINT_KINDS)
+    return StudyPoint(**known, unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +206,7 @@ class StudyStore:
         folder = self.folder(study_id)
         check_private(folder)
         try:
-            study = study_from_json((folder / RECORD).read_text("utf-8"))
+            study = study_from_json(read_bytes(folder / RECORD, _MOST))
             if study.study_id != study_id:  # a copied folder: what is done to it would be done to the other
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
@@ -188,10 +254,9 @@ class StudyStore:
     def load_measured(self, study_id: str) -> dict[str, Any]:
         """Return what was kept of the runs that are over; nothing where it cannot be read."""
         try:
-            data = json.loads((self.folder(study_id) / CACHE).read_text("utf-8"))
+            return read_object(self.folder(study_id) / CACHE, _MOST)
         except (OSError, ValueError):
             return {}
-        return data if isinstance(data, dict) else {}
 
     def save_measured(self, study_id: str, measured: dict[str, Any]) -> None:
         """Keep what was measured in the runs that are over; a full disk only means that they are read again."""

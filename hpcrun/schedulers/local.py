@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -16,12 +15,29 @@ from hpcrun.errors import SchedulerError
 from hpcrun.job import state
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import JobInfo
+from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import start_detached
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
 
 _START_WITHIN_S = 20.0
+# A pid of 0 or -1 would have os.kill signal many processes, and "no ticks" would be taken for a process that is gone.
+_RECORD: dict[str, Kind] = {
+    "job_id": matching(r"L\d{1,10}(_\d{1,7})?", "a local job id"),
+    "pid": whole(2, 2**31),
+    "start_ticks": whole(0, 10**18),
+    "boot_id": text,
+    "host": text,
+    "started": time_s,
+    "limit_s": whole(0, 10**10),
+    "state": matching(r"[A-Z_]{1,40}", "a state"),
+    "ended": time_s,
+    "status": optional(whole(0, 10**6)),
+    "signal": optional(whole(0, 1000)),
+    "reason": optional(text),
+}
+_NEEDED = ("job_id", "pid", "start_ticks", "boot_id", "host", "started", "limit_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +99,9 @@ class LocalScheduler:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
+    """Return the record of a supervisor, None where there is none, or none that can be trusted."""
     try:
-        return dict(json.loads((folder / supervisor.RECORD).read_text("utf-8")))
+        return read_fields(read_object(folder / supervisor.RECORD), _RECORD, _NEEDED)[0]
     except (OSError, ValueError):
         return None
 

@@ -15,6 +15,7 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
+from hpcrun.reading import read_text
 from hpcrun.schedulers.protocol import Submission, Submitted
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED
@@ -128,7 +129,7 @@ def _escape_pattern(path: Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8", errors="replace").strip()
+        return read_text(path).strip()
     except OSError:
         return ""
 

@@ -15,8 +15,16 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
+from hpcrun.reading import Kind, optional, read_fields, read_object, text, whole
 from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED, boot_id, start_ticks
 
+_KINDS: dict[str, Kind] = {
+    "host": text,
+    "boot_id": text,
+    "pid_namespace": text,
+    "pid": whole(1),
+    "start_ticks": optional(whole(0, 10**18)),
+}
 ELSEWHERE_WITHIN_S = 600.0
 """How long a submission may take whose process cannot be looked at from here: another host, or another boot."""
 
@@ -134,6 +142,7 @@ def _changed_s(path: Path) -> float | None:
 
 def _read(path: Path) -> Submitter | None:
     try:
-        return Submitter(**json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+        known, _ = read_fields(read_object(path), _KINDS, tuple(_KINDS))
+        return Submitter(**known)
+    except (OSError, ValueError):
         return None

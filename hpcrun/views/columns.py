@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.views.text import one_line
+from hpcrun.views.text import csv_cell, one_line
 
 TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
 """What the table shows where nothing else was asked for; also names for --columns."""
@@ -66,4 +66,4 @@ def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 def _plain(value: object) -> object:
     if isinstance(value, bool):
         return int(value)
-    return one_line(value) if isinstance(value, str) else value
+    return csv_cell(one_line(value)) if isinstance(value, str) else value

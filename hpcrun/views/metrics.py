@@ -13,7 +13,7 @@ from hpcrun.actions.metrics import Metrics
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.views.plot import Point, braille_plot
-from hpcrun.views.text import one_line
+from hpcrun.views.text import csv_cell, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,7 +56,7 @@ def metrics_csv(metrics: Metrics) -> str:
     """Return the rows as CSV: rank, attempt, step and time (seconds since the epoch), then the metrics."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", "attempt", "step", "time", *metrics.names])
+    writer.writerow(["rank", "attempt", "step", "time", *map(_cell, metrics.names)])
     for row in metrics.rows:
         values = (_cell(row.values.get(name)) for name in metrics.names)
         writer.writerow([row.rank, row.attempt, _cell(row.step), _cell(row.time_s), *values])
@@ -66,6 +66,8 @@ def metrics_csv(metrics: Metrics) -> str:
 def _cell(value: Value | None) -> Value:
     if value is None:
         return ""
+    if isinstance(value, str):
+        return csv_cell(value.encode("utf-8", "backslashreplace").decode())
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 

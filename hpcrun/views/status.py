@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status import RunStatus, StatusResult, element_row
@@ -12,7 +12,7 @@ from hpcrun.actions.sweep_status import ElementStatus
 from hpcrun.actions.waits import NEVER
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
-from hpcrun.runs.record import LastStatus
+from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.columns import FIELDS, TABLE, csv_text, fitting
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.text import age_text, clock_text, count, one_line
@@ -218,7 +218,7 @@ def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
         "folder": str(item.folder),
         "stale": item.stale,
         "lost": item.lost,
-        **asdict(item.status),
+        **status_record(item.status),
         **lineage_json(item),
         **more,
         **({"elements": [_element_json(element) for element in item.elements]} if item.elements else {}),
@@ -227,4 +227,9 @@ def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
 
 def _element_json(element: ElementStatus) -> dict[str, Any]:
     parameters = dict(element.parameters)
-    return {"element": element.index, "job_id": element.job_id, "parameters": parameters, **asdict(element.status)}
+    return {
+        "element": element.index,
+        "job_id": element.job_id,
+        "parameters": parameters,
+        **status_record(element.status),
+    }

@@ -12,7 +12,10 @@ _ESCAPE = re.compile(
     r"(?P<colour>\x1b\[[0-9;:]*m)"
     r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS, SOS, PM, APC: up to their end
-    r"|\x1b.?|[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]",
+    r"|\x1b.?|[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
+    # What turns the direction of text (Unicode UAX 9), breaks lines, or is not seen at all: a line could look like
+    # another. The joiners U+200C and U+200D stay: Persian, Hindi and emoji are written with them.
+    "|[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]",
     re.DOTALL | re.MULTILINE,
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -31,6 +34,23 @@ def without_colours(text: str) -> str:
 def one_line(text: str) -> str:
     """Return text on one line, control characters shown as ``?``."""
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_cell(text: str) -> str:
+    """Return text for a cell of CSV that no spreadsheet takes for a formula: such text gets a leading apostrophe.
+
+    OWASP, "CSV Injection". A number, such as -1.5, stays as it is.
+    """
+    if not text.startswith(_FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def time_text(seconds: int | None) -> str:

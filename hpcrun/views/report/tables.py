@@ -13,7 +13,7 @@ from hpcrun.scaling.series import Series
 from hpcrun.scaling.verdict import pareto, verdict
 from hpcrun.views.report.cells import table
 from hpcrun.views.report.words import heading
-from hpcrun.views.text import one_line
+from hpcrun.views.text import csv_cell, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,8 @@ def summary_csv(report: Report) -> str:
 def _cell(value: object) -> object:
     if isinstance(value, bool):
         return int(value)
+    if isinstance(value, str):
+        return csv_cell(value)
     return f"{value:.6g}" if isinstance(value, float) else value
 
 

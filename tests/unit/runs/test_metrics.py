@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
+from hpcrun.job.patterns import Pattern, compile_pattern
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
 
@@ -40,8 +40,8 @@ def test_rows_are_ordered_by_rank_and_step_and_those_without_a_step_stay_in_plac
     assert join(rows) == [row(9, a=3), row(None, a=4), row(None, a=4), row(10, a=2), row(2, rank=1, a=1)]
 
 
-def patterns(**said: str) -> dict[str, re.Pattern[str]]:
-    return {name: re.compile(text) for name, text in said.items()}
+def patterns(**said: str) -> dict[str, Pattern]:
+    return {name: compile_pattern(text) for name, text in said.items()}
 
 
 def test_metrics_of_a_log_are_numbered_over_all_attempts(tmp_path: Path) -> None:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.runs.record import SCHEMA, LastStatus, run_from_json, run_to_json, status_from_json, status_to_json
+from hpcrun.runs.record import (
+    SCHEMA,
+    LastStatus,
+    RecordError,
+    Run,
+    run_from_json,
+    run_to_json,
+    status_from_json,
+    status_to_json,
+)
 from tests.unit.given import run
 
+WAITED = {"run_id": "20260102-030405-train-0a1b", "job_id": "4", "condition": "ok", "over": False}
 ANY_TEXT = st.text(st.characters(exclude_characters="\0"), max_size=20)
 
 
@@ -27,17 +39,58 @@ def test_a_record_carries_the_number_of_its_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "5", "null", "{}", '{"schema": 1}', '{"schema": 1, "run_id": "x", "colour": 3}']
+    "text", ["", "{", "[]", "5", "null", "{}", '{"schema": 1}', '{"schema": 1, "run_id": "x"}', "[" * 200_000]
 )
 def test_a_damaged_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         run_from_json(text)
 
 
-def test_a_record_of_another_version_is_refused_in_words() -> None:
-    text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99')
-    with pytest.raises(ValueError, match="written by another version of hpcrun"):
+def test_a_record_of_a_newer_version_says_so_and_what_can_be_read() -> None:
+    text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99').replace('"nodes": 2', '"nodes": {}')
+    with pytest.raises(RecordError, match="a newer version of hpcrun wrote it: its schema is 99") as raised:
         run_from_json(text)
+    assert raised.value.newer
+    assert raised.value.legible["job_id"] == "4711"
+    assert "nodes" not in raised.value.legible
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.9, 1.0])
+def test_what_is_left_of_a_damaged_record_is_read(cut: float) -> None:
+    text = run_to_json(run(walltime_s=None)).replace('"host": "login1"', '"host": 5.5')
+    with pytest.raises(RecordError, match=r".+") as raised:
+        run_from_json(text[: int(cut * len(text))])
+    assert raised.value.legible["name"] == "train"
+    assert "host" not in raised.value.legible
+
+
+def test_unknown_fields_are_written_back() -> None:
+    said = json.loads(run_to_json(run(after=[{**WAITED, "since": 4}], chain={"link": 1, "links": 2, "first": "x"})))
+    said |= {"colour": [{"red": 1}], "plan": {"shade": 3}}
+    read = run_from_json(json.dumps(said))
+    assert json.loads(run_to_json(replace(read, job_id="5"))) == {**said, "job_id": "5"}
+
+
+def test_a_record_of_an_older_version_has_defaults() -> None:
+    said = json.loads(run_to_json(run()))
+    for name in ("request", "plan", "cwd", "after", "chain", "code", "walltime_s", "schema"):
+        del said[name]
+    assert run_from_json(json.dumps(said)) == run(walltime_s=None)
+
+
+@pytest.mark.parametrize("name", [item.name for item in fields(Run)])
+@pytest.mark.parametrize(
+    "value", [[], [5], {}, {"sweep": 5}, {"sweep": {"indices": "0-3", "first": 0}}, 1e300, "\0", -1], ids=repr
+)
+def test_no_field_of_a_record_gets_through_with_a_wrong_type(name: str, value: Any) -> None:
+    said = json.loads(run_to_json(run(chain={"link": 1, "links": 2, "first": "x"})))
+    try:
+        read = run_from_json(json.dumps({**said, name: value}))
+    except RecordError as error:
+        assert name in str(error) or "sweep" in value
+    else:
+        assert read == run_from_json(run_to_json(read))
+        assert isinstance(getattr(read, name), dict | list)
 
 
 @given(ANY_TEXT, st.booleans(), st.none() | st.integers(0, 10**6))
@@ -46,7 +99,14 @@ def test_a_status_written_is_read_back_the_same(reason: str, final: bool, elapse
     assert status_from_json(status_to_json(status)) == status
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"state": "RUNNING", "asked_s": 1, "colour": 3}'])
+def test_unknown_fields_of_a_status_are_written_back() -> None:
+    text = '{"state": "RUNNING", "asked_s": 1, "colour": 3}'
+    assert json.loads(status_to_json(status_from_json(text)))["colour"] == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"state": "RUNNING", "asked_s": 1e999}', '{"state": ["x"], "asked_s": 1}']
+)
 def test_a_damaged_status_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         status_from_json(text)

@@ -1,0 +1,177 @@
+"""Regular expressions that people write, for lines of logs: matched in time that grows with the line and no faster.
+
+Python's ``re`` tries every way to match: ``(a+)+$`` takes hours for a line of 40 characters. These are compiled by RE2
+(https://github.com/google/re2), which has no look-around and no back-references, and needs neither here. The syntax is
+Python's without those; ``\\w``, ``\\d``, ``\\s`` and ``\\b`` know ASCII, and ``\\pL`` is any letter.
+
+RE2 is imported when the first expression is compiled: ``submit`` and most calls of ``status`` need none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+_MOST_CHARACTERS = 20_000
+_MOST_MEMORY = 4 << 20
+"""Bytes that one expression may use: RE2's default, 8 MiB, would come to 500 MB for the shipped rules."""
+_LINES_AT_ONCE = 512
+_PART = re.compile(
+    r"(?P<escape>\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.))"
+    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
+    r"|(?P<group>\(\?(?:P[=><]|<[=!]|[=!>(#]|[a-zA-Z]*(?:-[a-zA-Z]+)?[:)])?)"
+    r"|(?P<repeat>\{,\d+\})"
+    r"|(?P<possessive>[*+?]\+)",
+    re.DOTALL,
+)
+_UNICODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
+_REFUSED = {
+    "(?=": "looks ahead: match what follows as part of the expression, in a group that is not used",
+    "(?!": "looks ahead: say what may follow, or name the words in a rule of its own",
+    "(?<=": "looks back: match what stands before as part of the expression, and put a group around the rest",
+    "(?<!": "looks back: say what may stand before, such as (?:^|[^a-z])",
+    "(?P=": "refers back to a group: write its expression again",
+    "(?>": "is an atomic group: write (?:",
+    "(?(": "is a condition: write both cases with | between them",
+    "(?#": "is a comment: leave it out",
+}
+
+
+class PatternError(ValueError):
+    """A text that is no regular expression, or one that cannot be matched in linear time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a pattern found in a line.
+
+    Attributes:
+        groups: the text of each group, the first being number 1; None for one that took no part.
+        named: the same of the groups that have names.
+    """
+
+    groups: tuple[str | None, ...]
+    named: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled regular expression.
+
+    Attributes:
+        text: as it was written.
+        names: name of a group → its number.
+        groups: how many groups it has.
+    """
+
+    text: str
+    names: Mapping[str, int]
+    groups: int
+    _of_line: Any
+    _of_lines: Any
+
+    def search(self, line: str) -> Match | None:
+        """Find the expression anywhere in a line; the end of the line is not part of it."""
+        found = self._of_line.search(_encode(line.removesuffix("\n")))
+        if found is None:
+            return None
+        groups = tuple(None if group is None else group.decode("utf-8", "replace") for group in found.groups())
+        return Match(groups, {name: groups[number - 1] for name, number in self.names.items()})
+
+    def is_in(self, line: str) -> bool:
+        """Return whether the expression is found anywhere in a line."""
+        return self._of_line.search(_encode(line.removesuffix("\n"))) is not None
+
+    def filter(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+        """Yield the lines in which the expression is found.
+
+        Args:
+            lines: each line, and what of it is searched. Many are searched at once: a call costs more than a line.
+        """
+        listed = iter(lines)
+        while batch := list(islice(listed, _LINES_AT_ONCE)):
+            if self._may_be_in(batch):
+                yield from (line for line, searched in batch if self.is_in(searched))
+
+    def _may_be_in(self, batch: list[tuple[str, str]]) -> bool:
+        if self._of_lines is None:
+            return True
+        text = "\n".join(searched.removesuffix("\n") for _, searched in batch)
+        return self._of_lines.search(_encode(text)) is not None
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # a byte that is no text, kept as a lone surrogate, becomes a "?"
+
+
+def compile_pattern(text: str) -> Pattern:
+    """Return a regular expression, ready to search with.
+
+    Raises:
+        PatternError: it is none, or needs more than linear time; the message says what to write instead.
+    """
+    import re2  # takes 7 ms: only who has an expression pays
+
+    if len(text) > _MOST_CHARACTERS:
+        raise PatternError(f"an expression of {len(text)} characters is too long; the most is {_MOST_CHARACTERS}")
+    translated = _translate(text)
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MOST_MEMORY
+    # "a" at the end of one line and "b" at the beginning of the next do match a\sb: each line is looked at again
+    whole_text = r"\A" in text or r"\z" in translated
+    try:
+        of_line = re2.compile(_encode(translated), options)
+        of_lines = None if whole_text else re2.compile(_encode(f"(?m:{translated})"), options)
+    except re2.error as error:
+        raise PatternError(_words(error)) from None
+    names = {name.decode("utf-8", "replace"): number for name, number in of_line.groupindex.items()}
+    return Pattern(text, names, of_line.groups, of_line, of_lines)
+
+
+def _words(error: Exception) -> str:
+    said = error.args[0] if error.args else b""
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+
+
+def _translate(text: str) -> str:
+    """Return an expression in RE2's syntax.
+
+    Raises:
+        PatternError: it has a part that RE2 lacks.
+    """
+    return _PART.sub(_translated, text)
+
+
+def _translated(part: re.Match[str]) -> str:
+    said = part[0]
+    if part["escape"]:
+        if said[1] in "123456789":
+            raise PatternError(f"{said} refers back to a group: write its expression again")
+        return r"\z" if said == r"\Z" else _unicode(said)
+    if part["set"]:
+        return _unicode(said)
+    if part["repeat"]:
+        return said.replace("{,", "{0,")
+    if part["possessive"]:
+        raise PatternError(f"{said} is a possessive repetition: write {said[0]}")
+    return _group(said)
+
+
+def _group(said: str) -> str:
+    if said in _REFUSED:
+        raise PatternError(f"{said} {_REFUSED[said]}")
+    if said[-1] not in ":)":
+        return said
+    flags = said[2:-1]
+    if "x" in flags:
+        raise PatternError(f"{said} is a verbose expression: write it on one line, without spaces and comments")
+    kept = "".join(flag for flag in flags if flag not in "auL")  # of Python: RE2 is always ASCII there
+    return f"(?{kept}{said[-1]}" if kept or said[-1] == ":" else ""
+
+
+def _unicode(said: str) -> str:
+    return _UNICODE.sub(lambda match: rf"\x{{{match[1] or match[2]}}}", said)

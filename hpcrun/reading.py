@@ -1,0 +1,284 @@
+"""Reading files that a job, another version of hpcrun or another person may have written.
+
+Only regular files are opened: a FIFO would block, a device may have no end. A record is small, one JSON object, not
+nested deeply, with finite numbers, and each of its fields has the type that a table says: no caller has to check it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MOST_RECORD = 1 << 20
+"""How many bytes a record may have, unless its reader says otherwise."""
+_DEEPEST = 40
+"""How deep the objects and lists of a record may be nested. Python's own functions fail at about a thousand levels."""
+_MOST_DIGITS = 40
+_LATEST_S = 1e11
+"""Times are seconds since the epoch, up to about the year 5100: datetime(3) ends with the year 9999."""
+# Lone surrogates that do not stand for an undecodable byte (PEP 383): nothing can print them.
+_UNPRINTABLE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+Kind = Callable[[Any], Any]
+"""Returns a value as it is used; raises ValueError with the end of a sentence: ``is not text``."""
+
+
+class NotRegularError(OSError):
+    """A path that leads to a folder, a FIFO, a device or a socket, or a link where none is allowed."""
+
+
+def open_regular(path: Path | str, *, links: bool = True) -> BinaryIO:
+    """Open a regular file for reading; never waits, and never touches anything else.
+
+    Args:
+        links: a symbolic link is followed.
+
+    Raises:
+        NotRegularError: it is something else.
+        OSError: it is not there, or cannot be read.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    if links:
+        _check_mode(os.stat(path).st_mode, path)  # before: to open a device can do something to it
+    else:
+        flags |= os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # ENXIO: a socket
+            what = "is a symbolic link" if error.errno == errno.ELOOP else "is not a regular file"
+            raise NotRegularError(error.errno, what, str(path)) from None
+        raise
+    try:
+        _check_mode(os.fstat(descriptor).st_mode, path)
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_mode(mode: int, path: Path | str) -> None:
+    if not stat.S_ISREG(mode):
+        raise NotRegularError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def read_bytes(path: Path | str, most: int = MOST_RECORD) -> bytes:
+    """Return the content of a small regular file; a link is not followed.
+
+    Args:
+        most: how many bytes it may have.
+
+    Raises:
+        NotRegularError: it is something else.
+        OSError: it is larger, is not there, or cannot be read.
+    """
+    with open_regular(path, links=False) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"is larger than {most} bytes", str(path))
+    return data
+
+
+def read_text(path: Path | str, most: int = MOST_RECORD) -> str:
+    """Return the text of a small regular file; undecodable bytes show as U+FFFD.
+
+    Raises:
+        OSError: as of :func:`read_bytes`.
+    """
+    return read_bytes(path, most).decode("utf-8", "replace")
+
+
+def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True) -> dict[str, Any]:
+    """Read one JSON object.
+
+    Args:
+        finite: refuse NaN and infinite numbers.
+        strict: refuse control characters in strings.
+
+    Raises:
+        ValueError: it is something else, nested too deeply, or holds a number that is too large.
+    """
+    reading: dict[str, Any] = {"parse_int": _whole_number}
+    if finite:
+        reading |= {"parse_float": _finite_number, "parse_constant": _finite_number}
+    try:
+        data = json.loads(text, strict=strict, **reading)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    _check_depth(data)
+    return _printable(data) if rb"\ud" in _as_bytes(text) or rb"\uD" in _as_bytes(text) else data
+
+
+def read_object(path: Path | str, most: int = MOST_RECORD, *, strict: bool = True) -> dict[str, Any]:
+    """Return the JSON object in a small regular file.
+
+    Raises:
+        OSError, ValueError: as of :func:`read_bytes` and :func:`parse_object`.
+    """
+    return parse_object(read_text(path, most), strict=strict)
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _finite_number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:_MOST_DIGITS]} is no finite number")
+    return number
+
+
+def _check_depth(data: Any) -> None:
+    level = [data]
+    for _ in range(_DEEPEST):
+        below = (value for item in level for value in (item.values() if isinstance(item, dict) else item))
+        level = [value for value in below if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    if isinstance(value, dict):
+        return {_printable(name): _printable(item) for name, item in value.items()}
+    return value
+
+
+def read_fields(
+    data: Mapping[str, Any], kinds: Mapping[str, Kind], needed: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a record that a table knows, checked, and the others as they are.
+
+    Args:
+        needed: fields that must be there.
+
+    Raises:
+        ValueError: one is missing, or of the wrong type; it names the field.
+    """
+    missing = [name for name in needed if name not in data]
+    if missing:
+        raise ValueError(f"it has no {', '.join(missing)}")
+    known = {}
+    for name, kind in kinds.items():
+        if name in data:
+            try:
+                known[name] = kind(data[name])
+            except ValueError as error:
+                raise ValueError(f"its field {name} {error}") from None
+    return known, {name: value for name, value in data.items() if name not in kinds}
+
+
+def text(value: Any) -> str:
+    """Take text without NUL, which no path and no argument can hold."""
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("is not text")
+    return value
+
+
+def matching(pattern: str, what: str) -> Kind:
+    """Take text that a regular expression describes whole."""
+    compiled = re.compile(pattern)
+
+    def kind(value: Any) -> str:
+        if not isinstance(value, str) or compiled.fullmatch(value) is None:
+            raise ValueError(f"is not {what}")
+        return value
+
+    return kind
+
+
+def whole(least: int = 0, most: int = 10**9) -> Kind:
+    """Take an integer in a range."""
+
+    def kind(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"is not a whole number from {least} to {most}")
+        return value
+
+    return kind
+
+
+def number(value: Any) -> float:
+    """Take a finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:
+        raise ValueError("is not a number")
+    return value
+
+
+def time_s(value: Any) -> float:
+    """Take a time: seconds since the epoch."""
+    if not 0 <= number(value) <= _LATEST_S:
+        raise ValueError("is not a time")
+    return float(value)
+
+
+def flag(value: Any) -> bool:
+    """Take true or false."""
+    if not isinstance(value, bool):
+        raise ValueError("is not true or false")
+    return value
+
+
+def optional(kind: Kind) -> Kind:
+    """Take null too."""
+    return lambda value: None if value is None else kind(value)
+
+
+def one_of(*words: str) -> Kind:
+    """Take one of some words."""
+
+    def kind(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"is none of {', '.join(words)}")
+        return value
+
+    return kind
+
+
+def list_of(kind: Kind) -> Kind:
+    """Take a list of such values."""
+
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise ValueError("is not a list")
+        return [kind(item) for item in value]
+
+    return read
+
+
+def pair(value: Any) -> list[str]:
+    """Take a list of two texts: a name and its value."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError("is not a pair of texts")
+    return [text(item) for item in value]
+
+
+def table(kinds: Mapping[str, Kind] | None = None, needed: Collection[str] = ()) -> Kind:
+    """Take an object with such fields; unknown ones stay as they are."""
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError("is not an object")
+        known, unknown = read_fields(value, kinds or {}, needed)
+        return {**known, **unknown}
+
+    return read

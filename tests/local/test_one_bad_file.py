@@ -1,0 +1,164 @@
+"""One damaged run costs one line, and not the others: hostile records, FIFOs, endless files, expressions, cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pexpect
+
+from dev.fuzz_folders import fuzz
+from hpcrun.schedulers.supervisor import boot_id, start_ticks
+from tests.harness import Hpcrun
+from tests.local.recorded import Recorded, record
+
+WITHIN_S = 20
+"""Of a command that takes half a second on an idle machine."""
+
+
+def replace_field(path: Path, **said: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
+
+
+def fifo(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def zero(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+DAMAGES: dict[str, Callable[[Recorded], object]] = {
+    "empty object": lambda bad: (bad.attempt() / "rank-7.exit").write_text("{}"),
+    "rank is text": lambda bad: (bad.attempt() / "rank-7.exit").write_text('{"rank":"x"}'),
+    "too large": lambda bad: (bad.attempt() / "rank-7.exit").write_text(
+        '{"rank":0,"node":"n","status":1,"ended":1e999}'
+    ),
+    "deep": lambda bad: (bad.folder / "run.json").write_text("[" * 200_000),
+    "plan is text": lambda bad: replace_field(bad.folder / "run.json", plan="x"),
+    "after is a number": lambda bad: replace_field(bad.folder / "run.json", after=5),
+    "requeue is a list": lambda bad: replace_field(bad.folder / "run.json", plan={"requeue": [1]}),
+    "log is a FIFO": lambda bad: fifo(bad.attempt() / "rank-0.out"),
+    "log is endless": lambda bad: zero(bad.attempt() / "rank-0.err"),
+    "batch log is endless": lambda bad: zero(bad.folder / "batch.log"),
+    "record is a FIFO": lambda bad: fifo(bad.folder / "run.json"),
+    "status is a FIFO": lambda bad: fifo(bad.folder / "status.json"),
+    "exit is endless": lambda bad: zero(bad.attempt() / "exit"),
+}
+
+
+def test_damaged_runs_hide_no_other(hpcrun: Hpcrun) -> None:
+    record(hpcrun, "good")
+    for number, (name, damage) in enumerate(DAMAGES.items()):
+        bad = record(hpcrun, name.replace(" ", "-"), second=number)
+        replace_field(bad.folder / "status.json", state="FAILED", final=True)
+        bad.log("x\n")
+        damage(bad)
+    for options in (("--all",), ("-v", "--all"), ("--json", "--all")):
+        shown = hpcrun("status", *options, timeout=WITHIN_S)
+        assert shown.returncode == 0, shown.stderr
+        assert "good" in shown.stdout
+        assert [name for name in DAMAGES if name.replace(" ", "-") not in shown.stdout + shown.stderr] == []
+    assert hpcrun("clean", timeout=WITHIN_S).returncode == 0
+    for name in ("log-is-a-FIFO", "log-is-endless", "batch-log-is-endless"):
+        for words in (("logs", name, "-n", "3"), ("explain", name)):
+            shown = hpcrun(*words, timeout=WITHIN_S)
+            assert shown.returncode != 1, shown.stderr
+
+
+def test_an_unknown_field_is_no_damage_and_a_newer_schema_is_said(hpcrun: Hpcrun) -> None:
+    kept, newer = record(hpcrun, "kept"), record(hpcrun, "newer")
+    replace_field(kept.folder / "run.json", colour="red")
+    replace_field(kept.folder / "status.json", shade=3)
+    replace_field(newer.folder / "run.json", schema=99, host=["x"])
+    shown = hpcrun("status", check=True)
+    assert "kept" in shown.stdout
+    assert "needs a newer hpcrun" in shown.stderr
+    assert "job L1, profile local, last known COMPLETED" in shown.stderr
+    failed = hpcrun("explain", "newer")
+    assert failed.returncode == 6
+    assert "hint: pip install --upgrade hpcrun-slurm" in failed.stderr
+
+
+def test_following_ends_with_a_message_when_the_folder_goes_away(hpcrun: Hpcrun) -> None:
+    here, host = record(hpcrun, "gone"), os.uname().nodename
+    replace_field(here.folder / "run.json", host=host)
+    (here.folder / "status.json").unlink()
+    here.log("begun\n").with_name("exit").unlink()
+    with subprocess.Popen(["sleep", "60"]) as lives:
+        said = {"job_id": "L1", "pid": lives.pid, "start_ticks": start_ticks(lives.pid), "boot_id": boot_id(),
+                "host": host, "started": 1.7e9, "limit_s": 0}  # fmt: skip
+        (here.folder / "supervisor.json").write_text(json.dumps(said))
+        follower = subprocess.Popen(hpcrun.argv("logs", "-f", "gone"), env=hpcrun.environ, cwd=hpcrun.folder,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "begun\n"
+        shutil.rmtree(here.folder)
+        _, words = follower.communicate(timeout=WITHIN_S)
+        lives.kill()
+    assert follower.returncode == 6, words
+    assert words.startswith("hpcrun: there is no run")
+
+
+def test_no_expression_of_a_project_holds_up_status(hpcrun: Hpcrun) -> None:
+    bad = record(hpcrun, "bad")
+    replace_field(bad.folder / "status.json", state="FAILED", final=True)
+    bad.log("Error: " + "a" * 3000 + "!\nloss=" + "a" * 3000 + "\n", stream="err")
+    own = hpcrun.home / ".config/hpcrun"
+    own.mkdir(parents=True)
+    (own / "rules.yaml").write_text("slow:\n  contains: [Error]\n  pattern: '(a+)+$'\n  cause: x\n")
+    (own / "config.yaml").write_text("metrics:\n  loss: 'loss=((a+)+)$'\n")
+    assert hpcrun("status", check=True, timeout=WITHIN_S).stdout
+    assert hpcrun("explain", "bad", check=True, timeout=WITHIN_S).stdout
+    assert hpcrun("metrics", "bad", timeout=WITHIN_S).returncode == 0
+    assert hpcrun("logs", "bad", "--grep", "(a+)+$", timeout=WITHIN_S).returncode == 0
+    (own / "rules.yaml").write_text("ahead:\n  contains: [Error]\n  pattern: 'a(?=b)'\n  cause: x\n")
+    refused = hpcrun("explain", "bad")
+    assert refused.returncode == 3
+    assert "rules.yaml:3: rule ahead: not a regular expression that can be used: (?= looks ahead" in refused.stderr
+    wrong = hpcrun("logs", "bad", "--grep", r"(a)\1")
+    assert wrong.returncode == 2
+    assert "refers back to a group" in wrong.stderr
+
+
+def test_cells_that_a_spreadsheet_would_run_are_text(hpcrun: Hpcrun) -> None:
+    bad = record(hpcrun, "bad")
+    replace_field(bad.folder / "run.json", profile="=cmd|' /C calc'!A0")
+    noted = {"time": 1.7e9, "step": 1, "loss": -0.5, "note": "=1+1", "delta": "-1.5", "@SUM": 1}
+    (bad.attempt() / "rank-0.metrics").write_text(json.dumps(noted) + "\n")
+    (row,) = csv.DictReader(io.StringIO(hpcrun("status", "--csv", check=True).stdout))
+    assert row["profile"] == "'=cmd|' /C calc'!A0"
+    (row,) = csv.DictReader(io.StringIO(hpcrun("metrics", "bad", "--csv", check=True).stdout))
+    assert (row["note"], row["delta"], row["loss"], row["'@SUM"]) == ("'=1+1", "-1.5", "-0.5", "1")
+
+
+def test_what_turns_or_hides_text_stays_off_the_terminal_and_goes_through_a_pipe(hpcrun: Hpcrun) -> None:
+    said = "safe \u202etxt.exe\u2066 \u200bhidden\u2069 👩\u200d💻\n"
+    record(hpcrun, "bad").log(said)
+    assert hpcrun("logs", "bad", check=True).stdout == said
+    terminal = str(pexpect.run(" ".join(hpcrun.argv("logs", "bad")), env=hpcrun.environ, cwd=str(hpcrun.folder),
+                               encoding="utf-8"))  # fmt: skip
+    assert "safe txt.exe hidden 👩\u200d💻" in terminal
+
+
+def test_metrics_of_impossible_times(hpcrun: Hpcrun) -> None:
+    lines = ['{"time": NaN, "step": 1, "loss": NaN}', '{"time": 1e300, "step": Infinity, "loss": 1e999}', "[" * 5000]
+    (record(hpcrun, "bad").attempt() / "rank-0.metrics").write_text("\n".join(lines) + "\n")
+    for options in ((), ("--csv",), ("--json",), ("--plot",)):
+        shown = hpcrun("metrics", "bad", *options, check=True)
+        assert "1 lines that are no metrics" in shown.stderr
+
+
+def test_damaged_folders_at_random(tmp_path: Path) -> None:
+    """The short form of ``make fuzz``; ``python -m dev.fuzz_folders`` tries 2,000 others."""
+    tally = fuzz(25, tmp_path, seed=10)
+    assert tally.folders == 25
+    assert not tally.findings, "\n".join(map(str, tally.findings.values()))
