@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.profiles.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The command line that asked for a job.
+
+    Attributes:
+        words: hpcrun's subcommand and its options, up to SCRIPT.
+        notes: what a person should be told of it.
+    """
+
+    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +30,7 @@ class Surroundings:
         profile_folders, template_folders: most important first: project, user, site, shipped.
         own_python: hpcrun's own interpreter where it has torch, else None.
         warnings: what was passed over, to be said once.
+        typed: the command line, where there was one.
     """
 
     env: Mapping[str, str]
@@ -27,3 +41,4 @@ class Surroundings:
     template_folders: tuple[Path, ...]
     own_python: str | None = None
     warnings: tuple[str, ...] = ()
+    typed: Typed = field(default_factory=Typed)

@@ -6,14 +6,14 @@ import os
 import os.path
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.surroundings import Surroundings, Typed
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.shipped import shipped_folder
@@ -35,6 +35,7 @@ class Context:
 
     env: dict[str, str]
     cwd: Path
+    typed: Typed = field(default_factory=Typed)
 
     @cached_property
     def layers(self) -> dict[str, Path]:
@@ -87,6 +88,7 @@ class Context:
             template_folders=(*templates, shipped_folder("templates")),
             own_python=sys.executable if find_spec("torch") else None,
             warnings=self._project[1],
+            typed=self.typed,
         )
 
     @cached_property

@@ -92,7 +92,7 @@ class Plan:
     @property
     def cpus_per_rank(self) -> int:
         """CPUs of one rank, at least one."""
-        return max(1, self.cpus_per_node // self.shape.procs_per_node)
+        return max(1, self.cpus_per_node // max(self.shape.procs_per_node, self.shape.workers_per_node))
 
     def directive(self, name: str) -> str | None:
         """Return a directive's value, or None where it is not set."""

@@ -57,14 +57,13 @@ def test_a_flag_comes_before_sbatch_s_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "env", [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SLURM_JOB_ID": "1"}, {"SBATCH_EXCLUSIVE": "1"}]
+    "env",
+    [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"}],
 )
-def test_empty_ones_those_of_an_enclosing_job_and_all_others_are_passed_over(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_empty_ones_and_those_of_an_enclosing_job_are_passed_over(env: dict[str, str], tmp_path: Path) -> None:
     plan = prepared(tmp_path, env=env).plan
     assert plan.directive("partition") == "theirs"
-    assert "exclusive" not in dict(plan.directives)
+    assert plan.notes == ()
 
 
 def test_a_time_limit_that_cannot_be_read_is_refused_by_its_variable(tmp_path: Path) -> None:
