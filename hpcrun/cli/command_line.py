@@ -85,8 +85,9 @@ def option_names(command: Any) -> dict[str, bool]:
     for parameter in inspect.signature(command).parameters.values():
         type_, *infos = get_args(parameter.annotation) or (None,)
         for info in infos:
-            declared = info.param_decls or () if isinstance(info, OptionInfo) else ()
-            for name in (part for text in declared for part in text.split("/")):
+            # in an annotation typer takes its first name for the default
+            declared = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
+            for name in (part for text in declared if isinstance(text, str) for part in text.split("/")):
                 if name.startswith("--") or name in _SHORT:
                     names[name] = type_ is not bool
     return names

@@ -163,13 +163,21 @@ def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
         argv: the program and its arguments.
         read_script: the text of a shell script by its name as it was written; None where that is none.
     """
-    return list(_find(argv, read_script, (), _DEPTH))
+    seen: set[str] = set()
+
+    def read_once(name: str) -> str | None:
+        if name in seen:
+            return None
+        seen.add(name)
+        return read_script(name)
+
+    return list(_find(argv, read_once, (), _DEPTH))
 
 
 def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int) -> Iterator[Call]:
     if not argv or depth == 0:
         return
-    name, rest = PurePath(argv[0]).name, argv[1:]
+    name, rest = PurePath(argv[0]).name or argv[0], argv[1:]
     if name in _BY_NAME:
         yield from _called(_BY_NAME[name], argv, rest, before)
     elif name in WRAPPERS:

@@ -29,6 +29,7 @@ _RANK = frozenset(
         "ROLE_WORLD_SIZE",
         "NODE_RANK",
         "NNODES",
+        "NPROC_PER_NODE",
         "MASTER_ADDR",
         "MASTER_PORT",
         # set by a script with --requeue: torchrun of a job submitted from within would not hear SIGTERM
