@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from hpcrun.actions.program import check_program, find_python
+from hpcrun.actions.program import check_program, find_python, with_launcher
 from hpcrun.actions.snapshot import find_tree, place_in_snapshot, secret_notes
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.actions.variables import check_job_env
 from hpcrun.errors import (
     UsageError,
 )
+from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.plan import Plan, build_plan, job_env
+from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
+from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
 from hpcrun.job.secret_uses import check_secrets
-from hpcrun.job.units import parse_time
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.sweep_file import load_sweep_file
 from hpcrun.profiles.templates import load_templates
-
-# As sbatch's own "INPUT ENVIRONMENT VARIABLES": above the profile, below a flag. The rest of SBATCH_* is not
-# handed on, since it would override lines of the script that a person has read.
-_SBATCH_ENV = {
-    "account": "SBATCH_ACCOUNT",
-    "constraint": "SBATCH_CONSTRAINT",
-    "partition": "SBATCH_PARTITION",
-    "qos": "SBATCH_QOS",
-    "reservation": "SBATCH_RESERVATION",
-    "walltime_s": "SBATCH_TIMELIMIT",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +74,20 @@ def prepare(
     """
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile = loaded.profile
-    remarks = check_secrets(request)
+    notes = [*surroundings.typed.notes, *check_secrets(request)]
+    if profile.scheduler == "slurm":
+        notes += apply_sbatch_env(request, surroundings.env).notes
     request = with_defaults(request, profile, surroundings)
     request = _with_sweep_file(request, surroundings.cwd)
     path_may_change = bool(profile.modules or profile.setup or request.load or request.setup)
+    request, launcher_notes = with_launcher(request, profile, surroundings)
     request = check_program(request, surroundings, path_may_change=path_may_change)
     python, snapshot = find_python(request, profile, surroundings), None
     if request.snapshot:
         tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
         request, snapshot = place_in_snapshot(request, tree, python)
         runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
-        remarks += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
+        notes += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
     elif request.snapshot_include:
         raise UsageError("--snapshot-include says nothing without --snapshot")
     plan = build_plan(
@@ -103,8 +96,9 @@ def prepare(
         python=python,
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
     )
-    notes = (*plan.notes, *remarks, *check_job_env(request, loaded, plan.shape.gpu_type))
-    plan = replace(plan, notes=notes, snapshot=snapshot)
+    notes += [*launcher_notes, *plan.notes, *plan_notes(plan, for_gpu_type(profile, request), surroundings.env)]
+    notes += check_job_env(request, loaded, plan.shape.gpu_type)
+    plan = replace(plan, notes=tuple(notes), snapshot=snapshot)
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
 
 
@@ -116,7 +110,7 @@ def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundi
     """
     if profile.scheduler != "slurm":
         return request
-    return _with_config(_with_sbatch_env(request, surroundings.env), surroundings.config, profile)
+    return _with_config(apply_sbatch_env(request, surroundings.env).request, surroundings.config, profile)
 
 
 def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
@@ -126,20 +120,6 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
         raise UsageError("--sweep and --sweep-file exclude each other", hint="write all parameters into the file")
     rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
     return request.model_copy(update={"sweep": rows, "sweep_file": None})
-
-
-def _with_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> JobRequest:
-    if "SLURM_JOB_ID" in env:  # inside a job these describe the job one is in
-        return request
-    said: dict[str, Any] = {
-        field: env[name] for field, name in _SBATCH_ENV.items() if env.get(name) and getattr(request, field) is None
-    }
-    if "walltime_s" in said:
-        try:
-            said["walltime_s"] = parse_time(said["walltime_s"])
-        except ValueError as error:
-            raise UsageError(f"SBATCH_TIMELIMIT: {error}") from None
-    return request.model_copy(update=said)
 
 
 def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:

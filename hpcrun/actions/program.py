@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 from pathlib import Path
 
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import UsageError, nearest
+from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.launcher_choice import choose_launcher
+from hpcrun.job.launchers import find_calls
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 
 _DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)
+_SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _HEAD_BYTES = 65536
 
 
@@ -71,6 +76,43 @@ def _refuse_batch_script(script: str, path: Path) -> None:
             f"{script} has #SBATCH lines of its own, which would be obeyed by nobody: hpcrun writes the batch script",
             hint=f"submit it as it is with `sbatch {script}`, or remove them and give hpcrun the options",
         )
+
+
+def with_launcher(
+    request: JobRequest, profile: Profile, surroundings: Surroundings
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Return the request with the launcher that its program needs, and what to say of that.
+
+    Raises:
+        UsageError: the program starts what hpcrun starts itself, or nothing would join its nodes.
+    """
+    if request.preflight == "only":
+        return request, ()
+    argv = ("python", "-m") if request.module else ()
+    folder = Path(request.workdir or surroundings.cwd)
+
+    def read(name: str) -> str | None:
+        text = _read_shell_script(folder / name)
+        # check_program says more of a batch script
+        return None if text and name == request.script and _DIRECTIVE.search(text.encode()) else text
+
+    calls = find_calls((*argv, request.script, *request.args), read)
+    return choose_launcher(request, for_gpu_type(profile, request), calls, surroundings.typed.words)
+
+
+def _read_shell_script(path: Path) -> str | None:
+    """Return the beginning of a shell script, None where the file is none."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for its writer
+            return None
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return None
+    text = head.decode("utf-8", "replace")
+    if "\0" in text or not (path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text)):
+        return None
+    return text
 
 
 def find_python(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:

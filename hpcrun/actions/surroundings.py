@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The command line that asked for a job.
+
+    Attributes:
+        words: hpcrun's subcommand and its options, up to SCRIPT.
+        notes: what a person should be told of it.
+    """
+
+    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +31,7 @@ class Surroundings:
         profile_folders, template_folders: most important first: project, user, site, shipped.
         own_python: hpcrun's own interpreter where it has torch, else None.
         warnings: configuration that is not used, for a caller that is not told of it by the command line.
+        typed: the command line, where there was one.
     """
 
     env: Mapping[str, str]
@@ -28,3 +42,4 @@ class Surroundings:
     template_folders: tuple[Source, ...]
     own_python: str | None = None
     warnings: tuple[str, ...] = ()
+    typed: Typed = field(default_factory=Typed)

@@ -7,14 +7,14 @@ import os.path
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.surroundings import Surroundings, Typed
 from hpcrun.cli.output import tell
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
@@ -46,6 +46,7 @@ class Context:
     env: dict[str, str]
     cwd: Path
     announce: Announce | None = None
+    typed: Typed = field(default_factory=Typed)
 
     @cached_property
     def layers(self) -> dict[str, Folder]:
@@ -107,6 +108,7 @@ class Context:
             template_folders=(*templates, shipped("templates")),
             own_python=sys.executable if find_spec("torch") else None,
             warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
+            typed=self.typed,
         )
 
     @cached_property

@@ -162,9 +162,10 @@ class JobOptions:
         str | None,
         _option(
             "--launcher",
-            metavar="torchrun|srun|python",
+            metavar="torchrun|srun|python|command",
             panel=_SHELL,
-            help="How ranks start: torchrun; srun, one task per GPU (Lightning, MPI); python, one process per node. "
+            help="How ranks start: torchrun; srun, one task per GPU (Lightning, MPI); python, one process per node; "
+            "command, a program once per node that starts its own ranks (accelerate launch). "
             "By default torchrun, and python without GPUs.",
         ),
     ] = None

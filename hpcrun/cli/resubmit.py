@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.cli.command_line import new_args
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job_options
@@ -61,7 +62,7 @@ def resubmit(
         raise UsageError(f"resubmit takes one run, and {args[0]!r} came besides",
                          hint="the script's arguments stand behind --")  # fmt: skip
     if "--" in sys.argv:
-        asked["args"] = args or []
+        asked["args"] = new_args(args or [], run, submits=not dry_run)
     check_start(after, chain)
     context = make_context()
     found = find_run(run, context.store)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import study_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job_options
@@ -180,11 +181,20 @@ def scale(
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
     design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
     tell([f"note: {remark}"] if remark else [])
-    study, jobs = _plan({**asked, "script": script, "args": args or []}, design, context, chain=chain)
+    asked |= {"script": script, "args": args or []}
+    context = with_typed(context, asked, _names(), submits=not dry_run)
+    study, jobs = _plan(asked, design, context, chain=chain)
     if dry_run:
         show_plan(study, jobs, as_json=as_json)
     else:
         submit_study(study, jobs, context, wait=wait, as_json=as_json)
+
+
+def _names() -> dict[str, bool]:
+    """Return the options that a script of a study would not have: --lr and --batch-size are the script's as well."""
+    from hpcrun.cli.submit import submit
+
+    return {**option_names(submit), "--ranks": True}
 
 
 def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None) -> tuple[Study, list[Job]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.output import JsonOption, show, show_json, tell
@@ -61,7 +62,7 @@ def submit(
     if follow and as_json:
         raise UsageError("--follow and --json exclude each other", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
-    context = make_context()
+    context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
     if prepared.plan.sweep:
         from hpcrun.cli.sweep import submit_sweep
@@ -110,7 +111,7 @@ def render(
     """
     from hpcrun.views.plan import plan_lines
 
-    context = make_context()
+    context = with_typed(make_context(), asked, option_names(submit), submits=False)
     prepared = prepare_job(asked, context)
     if prepared.plan.snapshot:
         raise UsageError("--snapshot means nothing to render: the copy lies in the folder of a submitted run")

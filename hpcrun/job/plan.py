@@ -92,7 +92,9 @@ class Plan:
     @property
     def cpus_per_rank(self) -> int | None:
         """CPUs of one rank, at least one; None where the site decides."""
-        return None if self.cpus_per_node is None else max(1, self.cpus_per_node // self.shape.procs_per_node)
+        if self.cpus_per_node is None:
+            return None
+        return max(1, self.cpus_per_node // max(self.shape.procs_per_node, self.shape.workers_per_node))
 
     @property
     def cpus_per_task(self) -> int | None:

@@ -12,7 +12,7 @@ from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name
 from hpcrun.job.units import parse_memory, parse_time
 
-Launcher = Literal["torchrun", "srun", "python"]
+Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
 # Bytes that are no UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]

@@ -61,7 +61,7 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
 
 
 def _default_cpus(profile: Profile, shape: Shape, machine: Machine) -> int:
-    procs = shape.procs_per_node
+    procs = max(shape.procs_per_node, shape.workers_per_node)
     if profile.scheduler == "local":
         return max(procs, machine.cpus // shape.nodes)
     if not (shape.gpus_per_node and profile.cpu.per_gpu):

@@ -15,7 +15,8 @@ class Shape:
     """Nodes × GPUs × ranks of a job.
 
     Attributes:
-        procs_per_node: ranks on each node (one for the python launcher).
+        procs_per_node: ranks on each node that hpcrun starts (one for the launchers python and command).
+        workers_per_node: ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers.
     """
 
     nodes: int
@@ -23,6 +24,7 @@ class Shape:
     gpu_type: str | None
     launcher: Launcher
     procs_per_node: int
+    workers_per_node: int = 1
 
     @property
     def gpus(self) -> int:
@@ -36,7 +38,7 @@ class Shape:
 
     @property
     def tasks_per_node(self) -> int:
-        """Slurm tasks on each node: one agent for torchrun and python, one per rank for srun."""
+        """Slurm tasks on each node: one per rank for srun, else one."""
         return self.procs_per_node if self.launcher == "srun" else 1
 
 
@@ -55,7 +57,8 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
             hint="use --launcher torchrun or --launcher python",
         )
     procs = _procs_per_node(request, launcher, gpus_per_node)
-    return Shape(nodes, gpus_per_node, _gpu_type(request, profile), launcher, procs)
+    workers = (request.nproc_per_node or max(1, gpus_per_node)) if launcher == "command" else 1
+    return Shape(nodes, gpus_per_node, _gpu_type(request, profile), launcher, procs, workers)
 
 
 def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
@@ -145,6 +148,8 @@ def multiples_around(number: int, divisor: int) -> str:
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
     asked = request.nproc_per_node
+    if launcher == "command":
+        return 1
     if launcher == "python":
         if asked not in (None, 1):
             raise UsageError(

@@ -35,6 +35,7 @@ _RANK = frozenset(
         "ROLE_WORLD_SIZE",
         "NODE_RANK",
         "NNODES",
+        "NPROC_PER_NODE",
         "MASTER_ADDR",
         "MASTER_PORT",
     ]

@@ -10,6 +10,8 @@ from hpcrun.actions.prepare import Prepared
 from hpcrun.actions.submit import SubmitResult
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
+from hpcrun.job.plan_notes import threads_of
+from hpcrun.job.quoting import quote_bash
 from hpcrun.job.requeue import Requeue
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.details import code_text
@@ -29,6 +31,8 @@ def plan_lines(plan: Plan) -> list[str]:
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
     ]
+    if plan.preflight != "only":
+        rows.insert(1, ("command", command_line(plan)))
     if plan.sweep:
         rows.insert(1, ("sweep", sweep_text(plan.sweep)))
     if plan.snapshot:
@@ -48,6 +52,14 @@ def plan_lines(plan: Plan) -> list[str]:
     return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
 
 
+def command_line(plan: Plan) -> str:
+    """Return what every rank runs, as a shell reads it; of a sweep the first element."""
+    words = plan.command
+    if plan.sweep:
+        words += plan.sweep.arguments[plan.sweep.chosen[0]]
+    return " ".join(quote_bash(word) for word in words)
+
+
 def _shape(plan: Plan) -> str:
     shape = plan.shape
     if shape.gpus_per_node and (plan.scheduler == "slurm" or plan.local_gpus):
@@ -57,6 +69,8 @@ def _shape(plan: Plan) -> str:
     nodes = count(shape.nodes, "node") + (
         " (all this machine)" if plan.scheduler == "local" and shape.nodes > 1 else ""
     )
+    if shape.launcher == "command":
+        return f"{nodes} × {gpus}, the command once per node"
     return f"{nodes} × {gpus}, {count(shape.world_size, 'rank')} by {shape.launcher}"
 
 
@@ -64,7 +78,7 @@ def _cpus(plan: Plan) -> str:
     if plan.cpus_per_node is None:
         return "the site's default, shared by the ranks of a node as OMP_NUM_THREADS"
     per_node = f"{plan.cpus_per_node} per node"
-    return f"{per_node}, OMP_NUM_THREADS={plan.cpus_per_rank}"
+    return f"{per_node}, OMP_NUM_THREADS={threads_of(plan)}"
 
 
 def _below(folder: str) -> str:
@@ -140,4 +154,9 @@ def submitted_json(prepared: Prepared, result: SubmitResult) -> dict[str, Any]:
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
-    return {**asdict(plan), "world_size": plan.shape.world_size, "cpus_per_rank": plan.cpus_per_rank}
+    return {
+        **asdict(plan),
+        "command_line": "" if plan.preflight == "only" else command_line(plan),
+        "world_size": plan.shape.world_size,
+        "cpus_per_rank": plan.cpus_per_rank,
+    }

@@ -80,6 +80,15 @@ CASES = {
     "torchrun-2-nodes": Case({"script": "train.py", "gpus": "4", "nodes": 2, "walltime_s": "36h"}),
     "srun-2-nodes": Case({"script": "lit.py", "gpus": "8", "nodes": 2, "launcher": "srun"}, python=CONDA),
     "python-2-nodes": Case({"script": "recbole.run", "module": True, "gpus": "4", "nodes": 2, "launcher": "python"}),
+    "command-2-nodes": Case(
+        {
+            "script": "bash",
+            "args": ["-c", "accelerate launch --machine_rank $NODE_RANK train.py"],
+            "gpus": "4",
+            "nodes": 2,
+            "launcher": "command",
+        }
+    ),
     "cpu": Case({"script": "./prepare", "gpus": "0", "cpus": 16, "memory_mb": "64G"}, python=BARE),
     "cpu-torchrun": Case({"script": "train.py", "gpus": "0", "launcher": "torchrun", "nproc_per_node": 4, "nodes": 2}),
     "modules-setup-env-secret": Case(

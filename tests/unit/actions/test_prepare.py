@@ -57,14 +57,13 @@ def test_a_flag_comes_before_sbatch_s_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "env", [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SLURM_JOB_ID": "1"}, {"SBATCH_EXCLUSIVE": "1"}]
+    "env",
+    [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"}],
 )
-def test_empty_ones_those_of_an_enclosing_job_and_all_others_are_passed_over(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_empty_ones_and_those_of_an_enclosing_job_are_passed_over(env: dict[str, str], tmp_path: Path) -> None:
     plan = prepared(tmp_path, env=env).plan
     assert plan.directive("partition") == "theirs"
-    assert "exclusive" not in dict(plan.directives)
+    assert plan.notes == ()
 
 
 def test_a_time_limit_that_cannot_be_read_is_refused_by_its_variable(tmp_path: Path) -> None:
@@ -177,3 +176,50 @@ def test_one_s_own_template_is_used(tmp_path: Path) -> None:
 
 def test_the_same_request_makes_the_same_bytes(tmp_path: Path) -> None:
     assert prepared(tmp_path, gpus="4").script == prepared(tmp_path, gpus="4").script
+
+
+@pytest.mark.parametrize(
+    ("asked", "noted"),
+    [
+        ({"gpus": "0"}, True),
+        ({"gpus": "0", "partition": "cpu"}, False),
+        ({"gpus": "1"}, False),
+    ],
+)
+def test_a_job_without_gpus_on_the_partition_of_the_gpus_is_noted(
+    asked: dict[str, Any], noted: bool, tmp_path: Path
+) -> None:
+    plan = prepared(tmp_path, **asked).plan
+    note = "a job without GPUs on partition theirs, whose nodes have 4; -p PARTITION names another"
+    assert plan.notes == ((note,) if noted else ())
+
+
+@pytest.mark.parametrize(
+    ("env", "env_", "note"),
+    [
+        ({"OMP_NUM_THREADS": "9"}, None,
+         "OMP_NUM_THREADS=9 of your shell is not used: the job sets 1; --env OMP_NUM_THREADS=9 keeps yours"),
+        ({}, ["OMP_NUM_THREADS=9"], "OMP_NUM_THREADS=9 is set by --env or the profile; a rank has 1 CPUs"),
+        ({"OMP_NUM_THREADS": "1"}, None, None),
+        ({}, ["OMP_NUM_THREADS=1"], None),
+        ({"OMP_NUM_THREADS": "9", "SLURM_JOB_ID": "1"}, None, None),
+    ],
+)  # fmt: skip
+def test_a_number_of_threads_that_is_not_the_planned_one_is_noted(
+    env: dict[str, str], env_: list[str] | None, note: str | None, tmp_path: Path
+) -> None:
+    assert prepared(tmp_path, env=env, env_=env_).plan.notes == ((note,) if note else ())
+
+
+def test_the_plan_shows_the_threads_that_a_rank_will_have(tmp_path: Path) -> None:
+    from hpcrun.views.plan import plan_lines
+
+    (line,) = [
+        line for line in plan_lines(prepared(tmp_path, env_=["OMP_NUM_THREADS=9"]).plan) if line.startswith("CPUs")
+    ]
+    assert line.split(maxsplit=1)[1] == "1 per node, OMP_NUM_THREADS=9"
+
+
+def test_sbatch_s_variables_that_do_not_count_are_in_the_plan(tmp_path: Path) -> None:
+    (note,) = prepared(tmp_path, env={"SBATCH_EXPORT": "NONE"}).plan.notes
+    assert note.startswith("SBATCH_EXPORT=NONE of your shell is not used")

@@ -39,7 +39,7 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
         ({"walltime_s": "0"}, "--time: a time of zero"),
         ({"memory_mb": "lots"}, "--mem: 'lots' is not a memory size"),
-        ({"launcher": "mpirun"}, "--launcher: 'mpirun': input should be 'torchrun', 'srun' or 'python'"),
+        ({"launcher": "mpirun"}, "--launcher: 'mpirun': input should be 'torchrun', 'srun', 'python' or 'command'"),
         ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
         ({"name": "a\nb"}, "--name: 'a\\nb' cannot be a job's name"),
         ({"name": "hetjob"}, "--name: 'hetjob' cannot be a job's name"),

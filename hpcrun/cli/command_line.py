@@ -1,0 +1,123 @@
+"""The command line as it was typed: hpcrun's part, the script's part, and what stands on the wrong side."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from typer.models import OptionInfo
+
+from hpcrun.actions.surroundings import Typed
+from hpcrun.cli.context import Context
+from hpcrun.errors import UsageError
+from hpcrun.job.quoting import quote_bash
+
+# Of the options with one letter those that few scripts have; the others are often the script's own.
+_SHORT = ("-P", "-G", "-N")
+_DRY_RUN = "--dry-run"
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """hpcrun's options behind the script, each with its value, and what is left of the arguments."""
+
+    options: tuple[str, ...]
+    names: tuple[str, ...]
+    args: tuple[str, ...]
+
+
+def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, bool], *, submits: bool) -> Context:
+    """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
+
+    Args:
+        asked: the values of the command, ``script`` and ``args`` among them.
+        options: hpcrun's options; see ``option_names``.
+        submits: jobs will be submitted: --dry-run does not stand before SCRIPT.
+
+    Raises:
+        UsageError: --dry-run stands behind SCRIPT, so that a job would be submitted.
+    """
+    script, args = asked["script"], tuple(asked.get("args") or ())
+    words = tuple(sys.argv[1:])
+    if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program, not typed
+        return context
+    words = words[: len(words) - 1 - len(args)]
+    if words and words[-1] == "--":  # all behind it is the script's, and meant so
+        return replace(context, typed=Typed(words[:-1]))
+    found = find_misplaced(args, options)
+    if not found.names:
+        return replace(context, typed=Typed(words))
+    line = _line("hpcrun", *words, *found.options, script, *found.args)
+    if submits and _DRY_RUN in found.names:
+        as_it_is = _line("hpcrun", *words, "--", script, *args)
+        raise UsageError(
+            f"{_DRY_RUN} stands behind {script}, which would get it, and the job would be submitted",
+            hint=f"{line}; where it is the script's own: {as_it_is}",
+        )
+    note = f"{', '.join(found.names)} behind {script} went to the script; to hpcrun: {line}"
+    return replace(context, typed=Typed(words, (note,)))
+
+
+def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:
+    """Return a script's new arguments for resubmit, which stand behind ``--``.
+
+    Raises:
+        UsageError: --dry-run is among them, and no second ``--`` says that it is the script's own.
+    """
+    if args[:1] == ["--"]:
+        return list(args[1:])
+    if submits and _DRY_RUN in args:
+        rest = [arg for arg in args if arg != _DRY_RUN]
+        raise UsageError(
+            f"{_DRY_RUN} stands behind --, where the script's arguments are, and the job would be submitted",
+            hint=f"{_line('hpcrun', 'resubmit', _DRY_RUN, run, '--', *rest)}; where it is the script's own: "
+            f"{_line('hpcrun', 'resubmit', run, '--', '--', *args)}",
+        )
+    return list(args)
+
+
+def option_names(command: Any) -> dict[str, bool]:
+    """Return the options of a command, each with whether a value follows it: the long ones, and a few short ones."""
+    names: dict[str, bool] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        type_, *infos = get_args(parameter.annotation) or (None,)
+        for info in infos:
+            # in an annotation typer takes its first name for the default
+            declared = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
+            for name in (part for text in declared if isinstance(text, str) for part in text.split("/")):
+                if name.startswith("--") or name in _SHORT:
+                    names[name] = type_ is not bool
+    return names
+
+
+def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplaced:
+    """Find hpcrun's options among a script's arguments.
+
+    Args:
+        options: each option with whether a value follows it.
+    """
+    moved: list[str] = []
+    names: list[str] = []
+    kept: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":  # the script's own way to say that no options follow
+            kept += [word, *rest]
+            break
+        name, equals, _ = word.partition("=")
+        if name not in options or (equals and not options[name]):
+            kept.append(word)
+            continue
+        names.append(name)
+        moved.append(word)
+        if options[name] and not equals and rest and not rest[0].startswith("-"):
+            moved.append(rest.pop(0))
+    return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
+
+
+def _line(*words: str) -> str:
+    return " ".join(quote_bash(word) for word in words)

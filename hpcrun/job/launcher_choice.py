@@ -1,0 +1,131 @@
+"""What becomes of a job whose program starts ranks itself: another line, or one process per node. Pure: no I/O."""
+
+from __future__ import annotations
+
+from hpcrun.errors import UsageError
+from hpcrun.job.instead import Instead, line_instead, node_line
+from hpcrun.job.launchers import Call, named_launcher
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from hpcrun.job.shape import decide_shape
+
+_ONCE = ("python", "command")
+_VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
+
+
+def choose_launcher(
+    request: JobRequest, profile: Profile, calls: list[Call], typed: tuple[str, ...] = ()
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Return the request with the launcher that its program needs, and what to say of that.
+
+    Args:
+        calls: the launchers that the program is, or calls.
+        typed: hpcrun's subcommand and options as they were typed, for the line to type instead.
+
+    Raises:
+        UsageError: hpcrun starts the ranks itself, the program submits jobs, or nothing would join its nodes.
+    """
+    if not calls:
+        return request, _remark(request)
+    call = next((call for call in calls if _is_ours(call)), calls[0])
+    if request.launcher is not None:
+        return request, (_overridden(call, request, profile),)
+    if _is_ours(call):
+        raise _refusal(call, request, profile, typed)
+    changed = request.model_copy(update={"launcher": "command"})
+    nodes = decide_shape(changed, profile).nodes
+    if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
+        raise _apart(call, request, profile, nodes, typed)
+    return changed, (_once_note(call), *_shorter(call, request, profile, typed))
+
+
+def _is_ours(call: Call) -> bool:
+    """Return whether nothing good can come of starting it, once or often."""
+    if call.place is None:
+        return call.launcher.role in ("ours", "submits")
+    # a step inside this job's own step waits for CPUs and GPUs that the outer one holds (srun(1), --overlap)
+    return call.launcher.name == "salloc" or (call.launcher.name == "srun" and "--overlap" not in call.argv)
+
+
+def _subject(call: Call) -> str:
+    return f"`{call.title}`" if call.place is None else f"`{call.title}` in {call.place},"
+
+
+def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
+    does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
+    if request.launcher in _ONCE:
+        nodes = decide_shape(request, profile).nodes
+        apart = nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
+        each = "; nothing tells the nodes apart: each starts its own ranks 0, 1, ..." if apart else ""
+        return f"{_subject(call)} {does}; --launcher {request.launcher}: once per node{each}"
+    return f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, each with all its ranks"
+
+
+def _once_note(call: Call) -> str:
+    does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
+    return f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
+
+
+def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> tuple[str, ...]:
+    """Say how hpcrun would start the same ranks."""
+    instead = None
+    if call.place is None and call.launcher.torchrun_runs_it:
+        instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
+    if instead is None:
+        return ()
+    return (f"hpcrun can start these ranks too{_left_out(instead)}: {instead.line}",)
+
+
+def _left_out(instead: Instead) -> str:
+    return f", without {' '.join(instead.left_out)}" if instead.left_out else ""
+
+
+def _dropped(instead: Instead) -> str:
+    return f"; the line below leaves out {' '.join(instead.left_out)}" if instead.left_out else ""
+
+
+def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> UsageError:
+    """Return the error for what hpcrun does itself."""
+    if call.place is not None:
+        return UsageError(
+            f"{_subject(call)} waits for the CPUs and GPUs that the job's own step holds, and hangs",
+            hint=f"leave {call.title} out of it: hpcrun starts the ranks; or submit it with sbatch; "
+            "or srun --overlap there, and --launcher command here",
+        )
+    instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
+    if call.launcher.role == "submits":
+        why = "would be started once per rank, and submit a job each time"
+    else:
+        why = "starts ranks, which hpcrun does itself: each of the job's ranks would start all of them again"
+    if instead is None:
+        return UsageError(f"`{call.title}` {why}", hint="name the program that it starts")
+    return UsageError(f"`{call.title}` {why}{_dropped(instead)}", hint=instead.line)
+
+
+def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
+    """Return the error for a launcher that would start a training of its own on each node."""
+    message = f"{_subject(call)} knows nothing of the other nodes: each of the {nodes} would train by itself"
+    if call.launcher.role == "submits":
+        message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
+    way_out = "--launcher command runs it as it is"
+    if call.place is not None:
+        options = call.launcher.node_options
+        add = f"give it {options}" if options else f"use {_VARIABLES} there"
+        return UsageError(message, hint=f"{add}; {way_out}")
+    if line := node_line(call, typed):
+        return UsageError(message, hint=line)
+    instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
+    return UsageError(message + _dropped(instead), hint=instead.line) if instead else UsageError(message, hint=way_out)
+
+
+def _has_gpus(profile: Profile) -> bool:
+    return profile.scheduler == "local" or profile.gpu.per_node > 0
+
+
+def _remark(request: JobRequest) -> tuple[str, ...]:
+    """Say that a program of which nothing is known has a launcher among its arguments."""
+    name = None if request.module or request.launcher in _ONCE else named_launcher((request.script, *request.args))
+    if name is None:
+        return ()
+    return (f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
+            "add --launcher command, which runs it once per node",)  # fmt: skip

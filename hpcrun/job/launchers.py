@@ -1,0 +1,270 @@
+"""Programs that start the ranks of a training themselves, or submit jobs: a table of them, and how one is found.
+
+Typed as the program of a job, each would be started once per rank, and start all ranks each time. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Literal
+
+from hpcrun.job.shell_text import read_commands
+from hpcrun.job.wrappers import WRAPPERS, Wrapper, unwrap
+
+Role = Literal["ours", "submits", "node", "job"]
+ReadScript = Callable[[str], str | None]
+_DEPTH = 4
+"""Scripts that call scripts are followed so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A program that starts ranks or jobs.
+
+    Attributes:
+        name: as a person types it.
+        role: ``ours``: hpcrun does the same itself; ``submits``: makes jobs; ``node``: starts the ranks of one node;
+            ``job``: starts the ranks of all nodes from one of them.
+        subcommands: the first words with which it does so; empty where it always does.
+        modules: names after ``python -m`` that are the same program.
+        values: how many words follow an option that is not written with ``=``.
+        other_values: the same for an option that is not in ``values``.
+        reads_env: it learns node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT.
+        node_options: the options, as a shell reads them, with which it becomes one node of several.
+        torchrun_runs_it: its scripts run under torchrun as well.
+    """
+
+    name: str
+    role: Role
+    subcommands: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    values: Mapping[str, int] = field(default_factory=dict)
+    other_values: int = 0
+    reads_env: bool = False
+    node_options: str = ""
+    torchrun_runs_it: bool = False
+
+    @property
+    def title(self) -> str:
+        """The launcher in words: ``accelerate launch``."""
+        return f"{self.name} {self.subcommands[0]}" if len(self.subcommands) == 1 else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A launcher that the program of a job is, or calls.
+
+    Attributes:
+        argv: the launcher's words after its name and subcommand.
+        before: what stands before it: ``env A=1``, ``uv run``.
+        place: where the call stands in a script or in the text of ``sh -c``; None where it is the program itself.
+        knows_nodes: the script uses a variable that differs between nodes, or names the first one.
+        title: the words that call it, as they were written.
+    """
+
+    launcher: Launcher
+    argv: tuple[str, ...]
+    title: str
+    before: tuple[str, ...] = ()
+    place: str | None = None
+    knows_nodes: bool = False
+
+
+def _ones(words: str) -> dict[str, int]:
+    return dict.fromkeys(words.split(), 1)
+
+
+# torch/distributed/run.py (2.13); each is also taken with _ for -
+TORCHRUN_VALUES = _ones(
+    "--nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval "
+    "--start-method --event-log-handler --role --log-dir -r --redirects -t --tee --local-ranks-filter --node-rank "
+    "--duplicate-stdout-filters --duplicate-stderr-filters --master-addr --master-port --local-addr --logs-specs "
+    "--numa-binding --signals-to-handle --shutdown-timeout"
+)
+# srun(1) of Slurm 22.05 to 26.05: all other options take a value
+_SRUN_FLAGS = dict.fromkeys(
+    "--overlap -l --label -u --unbuffered -v --verbose -Q --quiet -K --kill-on-bad-exit -k --no-kill -O --overcommit "
+    "-s --oversubscribe -H --hold -E --preserve-env -X --disable-status -Z --no-allocate --pty --exclusive --exact "
+    "--contiguous --use-min-nodes --spread-job --reboot --multi-prog --whole --external-launcher".split(),
+    0,
+)
+# mpirun(1) of Open MPI 4 and 5, and MPICH's mpiexec
+_MPI_VALUES = {
+    **_ones("-n -np --np -c -N -ppn -x -H -host --host -hosts -hostfile --hostfile -machinefile --machinefile -f"),
+    **_ones("--map-by -map-by --bind-to -bind-to --rank-by -wdir --wdir -wd --prefix --npernode -npernode"),
+    **_ones("--app --output-filename --timeout -envlist -genvlist -launcher --launcher"),
+    **dict.fromkeys("-mca --mca -gmca --gmca --prtemca --pmixmca -genv -env".split(), 2),
+}
+_TORCHRUN_NODE = (
+    "--nnodes $NNODES --nproc-per-node $NPROC_PER_NODE --node-rank $NODE_RANK "
+    "--master-addr $MASTER_ADDR --master-port $MASTER_PORT"
+)
+
+LAUNCHERS: tuple[Launcher, ...] = (
+    Launcher("torchrun", "ours", modules=("torch.distributed.run", "torchrun"), values=TORCHRUN_VALUES,
+             aliases=("torch.distributed.run",), node_options=_TORCHRUN_NODE, torchrun_runs_it=True),
+    Launcher("torch.distributed.launch", "ours", modules=("torch.distributed.launch",), values=TORCHRUN_VALUES,
+             node_options=_TORCHRUN_NODE, torchrun_runs_it=True),
+    Launcher("srun", "ours", values=_SRUN_FLAGS, other_values=1),
+    Launcher("salloc", "submits"),
+    Launcher("sbatch", "submits"),
+    Launcher("hpcrun", "submits", subcommands=("submit", "resubmit", "scale", "preflight"), modules=("hpcrun",)),
+    # accelerate/commands/launch.py (1.14): no variable sets the machine's rank
+    Launcher("accelerate", "node", subcommands=("launch",), modules=("accelerate.commands.accelerate_cli",),
+             node_options="--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
+             "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE))", torchrun_runs_it=True),
+    Launcher("accelerate-launch", "node", modules=("accelerate.commands.launch",),
+             node_options="--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
+             "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE))", torchrun_runs_it=True),
+    # without a hostfile deepspeed knows this node alone, and reaches the others by ssh
+    Launcher("deepspeed", "job", modules=("deepspeed.launcher.runner",), torchrun_runs_it=True),
+    Launcher("colossalai", "job", subcommands=("run",), torchrun_runs_it=True),
+    Launcher("lightning", "node", subcommands=("run",), torchrun_runs_it=True),
+    Launcher("fabric", "node", subcommands=("run",), torchrun_runs_it=True,
+             node_options="--num-nodes $NNODES --node-rank $NODE_RANK --main-address $MASTER_ADDR "
+             "--main-port $MASTER_PORT --devices $NPROC_PER_NODE"),
+    Launcher("composer", "node", modules=("composer.cli.launcher",),
+             node_options="--nproc $NPROC_PER_NODE --world_size $((NNODES * NPROC_PER_NODE)) "
+             "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT", torchrun_runs_it=True),
+    Launcher("tune", "node", subcommands=("run",), node_options=_TORCHRUN_NODE),
+    Launcher("axolotl", "node", subcommands=("train",)),
+    Launcher("llamafactory-cli", "node", subcommands=("train",), reads_env=True),
+    Launcher("swift", "node", subcommands=("sft", "pt", "rlhf"), reads_env=True),
+    Launcher("mpirun", "job", aliases=("mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpiexec.slurm"),
+             values=_MPI_VALUES),
+    Launcher("horovodrun", "job", values=_ones("-np --num-proc -H --hosts -hostfile --hostfile -p --ssh-port")),
+    Launcher("ray", "job", subcommands=("start", "job", "submit", "symmetric-run", "up")),
+    Launcher("torchx", "submits", subcommands=("run",)),
+)  # fmt: skip
+_BY_NAME = {name: launcher for launcher in LAUNCHERS for name in (launcher.name, *launcher.aliases)}
+_BY_MODULE = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
+
+
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_SHELL_VALUES = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?")
+_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+# A script that has one of these tells its nodes apart, or finds the first one.
+_OF_NODES = re.compile(
+    r"\b(NNODES|NODE_RANK|MASTER_ADDR|HPCRUN_(HEAD|HEAD_ADDR|NODE|NODE_RANK)|GROUP_RANK"
+    r"|SLURM_(NODEID|PROCID|NNODES|JOB_NUM_NODES|JOB_NODELIST|NODELIST|LAUNCH_NODE_IPADDR))\b"
+)
+_HELP = frozenset({"-h", "--help", "--version", "-V"})
+
+
+def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
+    """Return the launchers that a command starts: itself, behind wrappers, or in a shell script.
+
+    Args:
+        argv: the program and its arguments.
+        read_script: the text of a shell script by its name as it was written; None where that is none.
+    """
+    seen: set[str] = set()
+
+    def read_once(name: str) -> str | None:
+        if name in seen:
+            return None
+        seen.add(name)
+        return read_script(name)
+
+    return list(_find(argv, read_once, (), _DEPTH))
+
+
+def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int) -> Iterator[Call]:
+    if not argv or depth == 0:
+        return
+    name, rest = PurePath(argv[0]).name or argv[0], argv[1:]
+    if name in _BY_NAME:
+        yield from _called(_BY_NAME[name], argv, rest, before)
+    elif name in WRAPPERS:
+        yield from _unwrapped(WRAPPERS[name], argv, read, before, depth)
+    elif _PYTHON.fullmatch(name):
+        yield from _python(argv, before)
+    elif name == "eval":
+        yield from _in_text(" ".join(rest), None, read, depth)
+    elif name in _SHELLS:
+        yield from _shell(rest, read, depth)
+    elif name in ("source", ".") and rest:
+        yield from _in_script(rest[0], read, depth)
+    else:
+        yield from _in_script(argv[0], read, depth)
+
+
+def _called(
+    launcher: Launcher, argv: tuple[str, ...], rest: tuple[str, ...], before: tuple[str, ...]
+) -> Iterator[Call]:
+    title = argv[: len(argv) - len(rest)]
+    if launcher.subcommands:
+        if not rest or rest[0] not in launcher.subcommands:
+            return
+        title, rest = (*title, rest[0]), rest[1:]
+    if len(rest) == 1 and rest[0] in _HELP:
+        return
+    yield Call(launcher, rest, " ".join(title), before)
+
+
+def _unwrapped(
+    wrapper: Wrapper, argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int
+) -> Iterator[Call]:
+    rest, is_module = unwrap(wrapper, argv[1:])
+    start = argv[: len(argv) - len(rest)]
+    if is_module:
+        yield from _module(rest, start, before)
+    elif rest:
+        yield from _find(rest, read, (*before, *start), depth)
+
+
+def _python(argv: tuple[str, ...], before: tuple[str, ...]) -> Iterator[Call]:
+    rest = argv[1:]
+    while rest and rest[0].startswith("-"):
+        if rest[0].endswith("m") and not rest[0].startswith("--"):  # -m, -um
+            yield from _module(rest[1:], argv[: len(argv) - len(rest) + 1], before)
+            return
+        if rest[0] in ("-c", "-"):
+            return
+        rest = rest[2:] if rest[0] in _PYTHON_VALUES else rest[1:]
+
+
+def _module(rest: tuple[str, ...], start: tuple[str, ...], before: tuple[str, ...]) -> Iterator[Call]:
+    if rest and rest[0] in _BY_MODULE:
+        yield from _called(_BY_MODULE[rest[0]], (*start, *rest), rest[1:], before)
+
+
+def _shell(rest: tuple[str, ...], read: ReadScript, depth: int) -> Iterator[Call]:
+    while rest and rest[0][:1] in ("-", "+") and rest[0] != "-":
+        if rest[0] in _SHELL_VALUES:
+            rest = rest[2:]
+        elif rest[0].startswith("-") and not rest[0].startswith("--") and "c" in rest[0]:
+            yield from _in_text(rest[1] if len(rest) > 1 else "", None, read, depth)
+            return
+        else:
+            rest = rest[1:]
+    if rest:
+        yield from _in_script(rest[0], read, depth)
+
+
+def _in_script(name: str, read: ReadScript, depth: int) -> Iterator[Call]:
+    text = read(name)
+    if text is not None:
+        yield from _in_text(text, name, read, depth)
+
+
+def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Iterator[Call]:
+    knows_nodes = _OF_NODES.search(text) is not None
+    for command in read_commands(text):
+        place = f"{script}, line {command.line}" if script else f"the text of -c, line {command.line}"
+        for call in _find(command.words, read, (), depth - 1):
+            yield replace(call, place=call.place or place, knows_nodes=call.knows_nodes or knows_nodes)
+
+
+def named_launcher(argv: tuple[str, ...]) -> str | None:
+    """Return the launcher that an unknown program has among its arguments, as ``./with-modules torchrun train.py``."""
+    name = PurePath(argv[0]).name
+    if name in WRAPPERS or name in _SHELLS or _PYTHON.fullmatch(name) or name.endswith(".py"):
+        return None
+    behind = (argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in _BY_NAME)
+    return next((call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None)

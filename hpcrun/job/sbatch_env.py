@@ -1,0 +1,126 @@
+"""sbatch's input environment variables, and which of them count for a job of hpcrun. Pure: no I/O.
+
+sbatch would put them over the #SBATCH lines of a script. hpcrun hands none of them on: those that stand for a directive
+that a person may set become one, so that the script shows them; the others are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpcrun.errors import UsageError
+from hpcrun.job.directives import OPTIONS, OWNED, normalise_key
+from hpcrun.job.quoting import check_job_name
+from hpcrun.job.request import JobRequest
+from hpcrun.job.units import parse_memory, parse_time
+
+# "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and what the programs of 22.05, 24.11 and 26.05 know besides. Where no
+# directive is named, the variable's own name is the directive's: SBATCH_GPU_BIND is gpu-bind.
+_OTHER_NAMES = {
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_BURST_BUFFER": "bb",
+    "SBATCH_CPU_FREQ_REQ": "cpu-freq",
+    "SBATCH_DEBUG": "verbose",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_SEGMENT_SIZE": "segment",
+    "SBATCH_TIMELIMIT": "time",
+    "SLURM_CLUSTERS": "clusters",
+    "SLURM_HINT": "hint",
+}
+_SAME_NAMES = """
+    SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_BATCH SBATCH_CLUSTERS SBATCH_CLUSTER_CONSTRAINT SBATCH_CONSOLIDATE_SEGMENTS
+    SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CONTAINER_ID SBATCH_CONTAINER_TYPE SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU
+    SBATCH_DELAY_BOOT SBATCH_DISTRIBUTION SBATCH_ERROR SBATCH_EXCLUSIVE SBATCH_EXPORT SBATCH_GET_USER_ENV SBATCH_GPUS
+    SBATCH_GPUS_PER_NODE SBATCH_GPUS_PER_SOCKET SBATCH_GPUS_PER_TASK SBATCH_GPU_BIND SBATCH_GPU_FREQ SBATCH_GRES
+    SBATCH_GRES_FLAGS SBATCH_HINT SBATCH_IGNORE_PBS SBATCH_INPUT SBATCH_JOB_NAME SBATCH_MEM_BIND SBATCH_MEM_PER_CPU
+    SBATCH_MEM_PER_GPU SBATCH_NETWORK SBATCH_NO_KILL SBATCH_NO_REQUEUE SBATCH_OPEN_MODE SBATCH_OUTPUT SBATCH_OVERCOMMIT
+    SBATCH_PARTITION SBATCH_POWER SBATCH_PROFILE SBATCH_QOS SBATCH_REQUEUE SBATCH_RESERVATION SBATCH_SIGNAL
+    SBATCH_SPREAD_JOB SBATCH_SPREAD_SEGMENTS SBATCH_THREADS_PER_CORE SBATCH_THREAD_SPEC SBATCH_TRES_BIND
+    SBATCH_TRES_PER_TASK SBATCH_USE_MIN_NODES SBATCH_WAIT SBATCH_WAIT_ALL_NODES SBATCH_WCKEY
+"""
+DIRECTIVES: dict[str, str] = {
+    **{name: normalise_key(name.removeprefix("SBATCH_").lower()) for name in _SAME_NAMES.split()},
+    **_OTHER_NAMES,
+}
+"""The directive that each variable stands for; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are ``switches``."""
+
+# What is dropped although hpcrun does not set the directive itself, and why.
+_DROPPED = {
+    "clusters": "hpcrun submits to this cluster alone",
+    "gpus-per-socket": "use --gpus",
+    "ignore-pbs": "the script has no #PBS lines",
+    "tres-per-task": "use --gpus and --cpus-per-task",
+    "verbose": "hpcrun shows what sbatch says",
+}
+_DROPPED_NAMES = {"SLURM_UMASK": "hpcrun's files have the umask of your shell"}
+_FLAGS = frozenset(
+    "consolidate-segments exclusive get-user-env no-kill no-requeue overcommit requeue spread-job spread-segments "
+    "use-min-nodes wait".split()
+)
+_NO_VALUE = _FLAGS - {"exclusive", "get-user-env", "no-kill"}
+# srun(1): these would change the step inside the job.
+_OF_SRUN = frozenset(
+    "SLURM_CPU_BIND SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPU_BIND SLURM_KILL_BAD_EXIT SLURM_MEM_BIND "
+    "SLURM_MPI_TYPE SLURM_NETWORK SLURM_OVERCOMMIT SLURM_THREADS_PER_CORE SLURM_WAIT".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FromEnvironment:
+    """A request with what the environment says besides, and what to say of variables that do not count."""
+
+    request: JobRequest
+    notes: tuple[str, ...]
+
+
+def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnvironment:
+    """Fill in what sbatch's variables say, above the profile and below what was typed.
+
+    Raises:
+        UsageError: a value cannot be read.
+    """
+    if "SLURM_JOB_ID" in env:  # inside a job these describe the job one is in
+        return FromEnvironment(request, ())
+    fields: dict[str, Any] = {}
+    directives: list[str] = []
+    notes: list[str] = []
+    typed = {normalise_key(item.partition("=")[0]) for item in request.sbatch}
+    for name, directive in DIRECTIVES.items():
+        value = env.get(name)
+        if value is None or (not value and directive not in _FLAGS):
+            continue
+        field = OPTIONS.get(directive, "name" if directive == "job-name" else None)
+        if field is not None:
+            if getattr(request, field) is None and not (directive == "mem" and _mem(typed)):
+                fields[field] = _read(name, field, value)
+        elif directive in OWNED or directive in _DROPPED:
+            notes.append(_note(name, value, _DROPPED.get(directive) or OWNED[directive]))
+        elif not (directive in typed or (directive.startswith("mem-per") and (request.memory_mb or _mem(typed)))):
+            bare = directive in _NO_VALUE or not value
+            directives.append(directive if bare else f"{directive}={value}")
+    if (switches := env.get("SBATCH_REQ_SWITCH")) and "switches" not in typed:
+        wait = env.get("SBATCH_WAIT4SWITCH")
+        directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
+    notes += [_note(name, env[name], why) for name, why in _DROPPED_NAMES.items() if name in env]
+    of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
+    notes += [_note(name, env[name], f"--env {name}=... sets it in the job") for name in of_srun]
+    changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
+    return FromEnvironment(request.model_copy(update=changed), tuple(notes))
+
+
+def _mem(typed: set[str]) -> bool:
+    return not typed.isdisjoint({"mem", "mem-per-cpu", "mem-per-gpu"})
+
+
+def _note(name: str, value: str, why: str) -> str:
+    return f"{name}={value} of your shell is not used: {why}" if value else f"{name} is not used: {why}"
+
+
+def _read(name: str, field: str, value: str) -> Any:
+    read = {"walltime_s": parse_time, "memory_mb": parse_memory, "name": check_job_name}.get(field, str)
+    try:
+        return read(value)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None

@@ -1,0 +1,95 @@
+"""The real program: launchers behind it, and options on the wrong side of SCRIPT."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.harness import Hpcrun
+
+SUBMIT = ("submit", "-P", "local", "--gpus", "2")
+COUNT = "from pathlib import Path\nimport os\nPath(f'started-{os.getpid()}').touch()\n"
+
+
+def started(hpcrun: Hpcrun) -> int:
+    """How often the training was started."""
+    return len(list(hpcrun.folder.glob("started-*")))
+
+
+def runs(hpcrun: Hpcrun) -> list[str]:
+    return [path.name for path in hpcrun.runs.iterdir() if path.name[0].isdigit()]
+
+
+@pytest.fixture(autouse=True)
+def _script(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(COUNT)
+
+
+def test_torchrun_is_refused_with_a_line_that_runs(hpcrun: Hpcrun) -> None:
+    done = hpcrun(*SUBMIT, "torchrun", "--nproc-per-node", "2", "train.py", "--lr", "1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1] == "hint: hpcrun submit -P local --gpus 2 train.py --lr 1"
+    assert not runs(hpcrun)
+
+
+def test_a_script_with_torchrun_trains_once(hpcrun: Hpcrun) -> None:
+    script = hpcrun.folder / "multi.sh"
+    script.write_text("#!/bin/bash\ntorchrun --nproc-per-node $NPROC_PER_NODE train.py\n")
+    script.chmod(0o755)
+    done = hpcrun(*SUBMIT, "--wait", "./multi.sh", check=True)
+    assert "no GPU, the command once per node\n" in done.stdout
+    assert "note     " in done.stdout
+    assert "`torchrun` in ./multi.sh, line 2, starts its own ranks" in done.stdout
+    assert started(hpcrun) == 2
+
+
+def test_a_fifo_and_a_program_of_no_text_are_not_read(hpcrun: Hpcrun) -> None:
+    import os
+
+    os.mkfifo(hpcrun.folder / "pipe.sh")
+    (hpcrun.folder / "a.out").write_bytes(b"\x7fELF\0torchrun\n")
+    (hpcrun.folder / "a.out").chmod(0o755)
+    shown = hpcrun(*SUBMIT, "--dry-run", "bash", "pipe.sh", timeout=30, check=True).stderr
+    assert "by torchrun" in shown
+    assert "by torchrun" in hpcrun(*SUBMIT, "--dry-run", "./a.out", check=True).stderr
+
+
+def test_dry_run_behind_the_script_submits_nothing(hpcrun: Hpcrun) -> None:
+    for command in (("submit", "-P", "local"), ("scale", "-P", "local", "--gpus", "1,2")):
+        done = hpcrun(*command, "train.py", "--gpus", "1", "--dry-run")
+        assert done.returncode == 2
+        assert "--dry-run stands behind train.py" in done.stderr
+        assert f"hint: hpcrun {' '.join(command)} --gpus 1 --dry-run train.py; " in done.stderr
+    assert not runs(hpcrun)
+
+
+def test_two_dashes_before_the_script_pass_dry_run_on(hpcrun: Hpcrun) -> None:
+    done = hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--json", "--", "train.py", "--dry-run", check=True)
+    document = json.loads(done.stdout)
+    assert document["plan"]["command"][-2:] == ["train.py", "--dry-run"]
+    assert document["plan"]["notes"] == []
+    assert started(hpcrun) == 1
+    again = hpcrun("resubmit", "last", "--", "--dry-run")
+    assert again.returncode == 2
+    assert "hpcrun resubmit --dry-run last --; " in again.stderr
+    assert len(runs(hpcrun)) == 1
+
+
+def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcrun: Hpcrun) -> None:
+    args = ("submit", "-P", "local", "--gpus", "0", "--dry-run")
+    done = hpcrun(*args, "train.py", "--nodes", "2", "it's", check=True)
+    python = f"{hpcrun.venv}/bin/python"
+    assert f"command    {python} -u train.py --nodes 2 'it'\\''s'\n" in done.stderr
+    line = "hpcrun submit -P local --gpus 0 --dry-run --nodes 2 train.py 'it'\\''s'"
+    assert f"note       --nodes behind train.py went to the script; to hpcrun: {line}\n" in done.stderr
+    document = json.loads(hpcrun(*args, "--json", "train.py", "--nodes", "2", "it's", check=True).stdout)
+    assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
+    assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"
+    rendered = hpcrun("render", "-P", "local", "--gpus", "0", "train.py", "--nodes", "2", check=True)
+    assert "--nodes behind train.py" in rendered.stderr
+
+
+def test_a_sweep_s_command_is_that_of_its_first_element(hpcrun: Hpcrun) -> None:
+    args = ("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=0.1,0.2", "--dry-run", "train.py")
+    assert "-u train.py --lr 0.1\n" in hpcrun(*args, check=True).stderr

@@ -1,0 +1,279 @@
+"""Launchers as the program of a job: which are found, what becomes of them, and the line to type instead."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import pytest
+from torch.distributed.run import get_args_parser
+
+from hpcrun.errors import UsageError
+from hpcrun.job.launcher_choice import choose_launcher
+from hpcrun.job.launchers import LAUNCHERS, TORCHRUN_VALUES, find_calls
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from tests.unit.given import cluster, cpu_cluster, laptop, plan, request, script
+
+
+def chosen(
+    line: str,
+    typed: str = "--gpus 2",
+    *,
+    scripts: Mapping[str, str] | None = None,
+    profile: Profile | None = None,
+    **asked: object,
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """What becomes of a program that was typed behind ``hpcrun submit`` and its options."""
+    words = shlex.split(line)
+    options = dict(zip(shlex.split(typed)[::2], shlex.split(typed)[1::2], strict=True))
+    said = {name.strip("-").replace("-", "_"): value for name, value in options.items()}
+    for name in ("nodes", "nproc_per_node"):
+        if name in said:
+            said |= {name: int(said[name])}  # type: ignore[dict-item]
+    found = request(words[0], args=words[1:], **said, **asked)
+    calls = find_calls(tuple(words), (scripts or {}).get)
+    return choose_launcher(found, profile or cluster(), calls, ("submit", *shlex.split(typed)))
+
+
+def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        chosen(line, typed, **said)  # type: ignore[arg-type]
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "instead"),
+    [
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "--gpus 2", "--gpus 2 train.py --lr 1"),
+        ("torchrun --nproc_per_node=2 train.py", "--gpus 2", "--gpus 2 train.py"),
+        ("torchrun --nproc_per 4 train.py 'a b'", "--gpus 2", "--gpus 4 train.py 'a b'"),
+        ("torchrun --nproc-per-node gpu train.py", "--gpus 2", "--gpus 2 train.py"),
+        ("torchrun --nnodes=2 --nproc-per-node=4 train.py", "--gpus a100:2", "--gpus a100:8 --nodes 2 train.py"),
+        ("torchrun --nnodes=1:2 --nproc-per-node=4 train.py", "--name x", "--name x --gpus 8 --nodes 2 train.py"),
+        ("torchrun --nnodes 2 --nproc-per-node 2 train.py", "--gpus 4 --nodes 2", "--gpus 4 --nodes 2 train.py"),
+        ("torchrun --nnodes 2 train.py", "--gpus 4", "--gpus 4 --nodes 2 train.py"),
+        ("torchrun --nproc-per-node 1 train.py", "--gpus 2", "--gpus 2 --nproc-per-node 1 train.py"),
+        ("torchrun --standalone --rdzv-backend c10d -m pkg.train x", "--gpus 2", "--gpus 2 -m pkg.train x"),
+        ("torchrun --no-python ./a.out", "--gpus 2", "--gpus 2 ./a.out"),
+        ("/opt/bin/torchrun train.py", "--gpus 2", "--gpus 2 train.py"),
+        ("python -m torch.distributed.run train.py", "--gpus 2", "--gpus 2 train.py"),
+        ("python3.11 -u -m torch.distributed.launch --use_env train.py", "--gpus 2", "--gpus 2 train.py"),
+        ("env A=1 torchrun train.py", "--gpus 2", "--gpus 2 env A=1 python train.py"),
+        ("uv run --with x torchrun train.py", "--gpus 2", "--gpus 2 uv run --with x python train.py"),
+        ("uv run -m torch.distributed.run train.py", "--gpus 2", "--gpus 2 train.py"),
+        ("conda run -n e torchrun -m p.t", "--gpus 2", "--gpus 2 conda run -n e python -m p.t"),
+        ("srun python train.py", "--gpus 2", "--gpus 2 --launcher srun train.py"),
+        ("srun -n4 -N2 ./a.out", "--gpus 4", "--gpus 4 --nodes 2 --launcher srun ./a.out"),
+        ("srun -p gpu -t 5 python -u train.py", "--gpus 2", "--gpus 2 -p gpu -t 5 --launcher srun train.py"),
+        ("srun --gpus 2 torchrun --nproc-per-node 2 train.py", "--name x", "--name x --gpus 2 train.py"),
+        ("torchrun --nproc-per-node 4 train.py", "--gpus 0",
+         "--gpus 0 --nproc-per-node 4 --launcher torchrun train.py"),
+    ],
+)  # fmt: skip
+def test_what_hpcrun_does_itself_is_refused_with_the_line_to_type(line: str, typed: str, instead: str) -> None:
+    assert refusal(line, typed).hint == f"hpcrun submit {instead}"
+
+
+def test_options_that_hpcrun_does_without_are_named() -> None:
+    assert refusal("torchrun --max-restarts=3 --tee 3 train.py").message.endswith("leaves out --max-restarts 3")
+    assert refusal("srun --mpi=pmix ./a.out").message.endswith("leaves out --mpi=pmix")
+
+
+@pytest.mark.parametrize("line", ["sbatch job.sbatch 'a b'", "salloc -N1", "hpcrun submit --gpus 1 x.py"])
+def test_what_submits_jobs_is_to_be_typed_without_hpcrun(line: str) -> None:
+    error = refusal(line)
+    assert error.hint == line
+    assert "submit a job each time" in error.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "accelerate launch --num_processes 2 train.py",
+        "env A=1 accelerate launch train.py",
+        "nohup accelerate launch train.py",
+        "time -p accelerate launch train.py",
+        "stdbuf -oL -eL accelerate launch train.py",
+        "timeout -k 5 3h accelerate launch train.py",
+        "numactl --cpunodebind=0 accelerate launch train.py",
+        "poetry run accelerate launch train.py",
+        "apptainer exec --nv -B /data image.sif accelerate launch train.py",
+        "python -m accelerate.commands.launch train.py",
+        "bash -c 'accelerate launch train.py'",
+        "bash -lc 'cd x && exec accelerate launch train.py'",
+        "sh -c 'eval \"accelerate launch train.py\"'",
+        "deepspeed --num_gpus 2 train.py",
+        "mpirun -np 2 python train.py",
+        "mpiexec.hydra -n 2 ./a.out",
+        "horovodrun -np 2 python train.py",
+        "ray job submit -- python train.py",
+        "fabric run train.py",
+        "lightning run train.py",
+        "colossalai run --nproc_per_node 2 train.py",
+        "llamafactory-cli train x.yaml",
+    ],
+)
+def test_what_starts_its_own_ranks_runs_once_per_node(line: str) -> None:
+    found, notes = chosen(line)
+    assert found.launcher == "command"
+    assert notes[0].startswith("launcher: command, because `")
+    assert "once per node" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train.py torchrun",
+        "python train.py --backend ray",
+        "python -c 'torchrun'",
+        "accelerate config",
+        "ray status",
+        "torchrun --help",
+        "env A=1 python train.py",
+        "bash -c 'echo torchrun'",
+        "bash -c 'command -v torchrun'",
+        "uv run train.py",
+        "uv sync",
+    ],
+)
+def test_other_programs_are_left_alone(line: str) -> None:
+    found, notes = chosen(line)
+    assert (found.launcher, notes) == (None, ())
+
+
+def test_where_torchrun_would_do_the_line_is_said() -> None:
+    _, notes = chosen("accelerate launch --num_processes 2 train.py --lr 1")
+    assert notes[1] == (
+        "hpcrun can start these ranks too, without --num_processes 2: hpcrun submit --gpus 2 train.py --lr 1"
+    )
+
+
+TWO = "--gpus 4 --nodes 2"
+
+
+def test_accelerate_on_two_nodes_gets_the_options_that_join_them() -> None:
+    error = refusal("accelerate launch --machine_rank 0 --mixed_precision bf16 train.py --machine_rank 7", TWO)
+    assert error.message == "`accelerate launch` knows nothing of the other nodes: each of the 2 would train by itself"
+    words = shlex.split(str(error.hint))
+    assert words[:-1] == ["hpcrun", "submit", *TWO.split(), "bash", "-c"]
+    assert words[-1] == (
+        "accelerate launch --num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
+        "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE)) --mixed_precision bf16 "
+        "train.py --machine_rank 7"
+    )
+    assert chosen(shlex.join(words[-3:]), TWO)[0].launcher == "command"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("deepspeed --num_gpus 2 train.py --deepspeed ds.json", "train.py --deepspeed ds.json"),
+        ("mpirun -np 4 --mca btl tcp python train.py", "--launcher srun train.py"),
+        ("horovodrun -np 4 python train.py", "--launcher srun train.py"),
+    ],
+)
+def test_what_cannot_be_one_of_several_nodes_is_refused_there(line: str, instead: str) -> None:
+    assert refusal(line, TWO).hint == f"hpcrun submit {TWO} {instead}"
+
+
+def test_what_reads_node_rank_and_address_may_run_on_several_nodes() -> None:
+    assert chosen("llamafactory-cli train x.yaml", TWO)[0].launcher == "command"
+
+
+SCRIPT = "#!/bin/bash\n# srun\ntorchrun --nproc-per-node 2 train.py\n"
+
+
+@pytest.mark.parametrize("line", ["./multi.sh", "bash multi.sh", "env A=1 bash ./multi.sh", "bash -c './multi.sh x'"])
+def test_a_script_with_a_launcher_runs_once_per_node(line: str) -> None:
+    found, notes = chosen(line, scripts={"./multi.sh": SCRIPT, "multi.sh": SCRIPT})
+    assert found.launcher == "command"
+    assert "`torchrun` in " in notes[0]
+    assert "multi.sh, line 3, starts its own ranks" in notes[0]
+
+
+def test_a_script_is_followed_into_others_and_round_in_no_circle() -> None:
+    scripts = {"./a.sh": "bash ./b.sh\n", "./b.sh": ". ./c.sh\n", "./c.sh": "srun x\n./a.sh\n"}
+    assert "`srun` in ./c.sh, line 1," in refusal("./a.sh", scripts=scripts).message
+
+
+def test_on_several_nodes_a_script_must_tell_them_apart() -> None:
+    error = refusal("./multi.sh", TWO, scripts={"./multi.sh": SCRIPT})
+    assert "each of the 2 would train by itself" in error.message
+    assert "--node-rank $NODE_RANK" in str(error.hint)
+    told = SCRIPT.replace("torchrun", "torchrun --nnodes=$SLURM_NNODES --node-rank $SLURM_NODEID")
+    assert chosen("./multi.sh", TWO, scripts={"./multi.sh": told})[0].launcher == "command"
+
+
+def test_a_step_within_the_job_s_own_step_is_refused_but_for_one_that_overlaps() -> None:
+    assert "hangs" in refusal("./a.sh", scripts={"./a.sh": "srun python train.py\n"}).message
+    found, _ = chosen("./a.sh", scripts={"./a.sh": "srun --overlap hostname\n"})
+    assert found.launcher == "command"
+
+
+def test_a_script_that_submits_jobs_runs_once_and_on_one_node() -> None:
+    scripts = {"./all.sh": "for lr in 1 2; do sbatch x.sbatch $lr; done\n"}
+    _, notes = chosen("./all.sh", scripts=scripts)
+    assert "`sbatch` in ./all.sh, line 1, submits a job" in notes[0]
+    assert "on each of the 2 nodes" in refusal("./all.sh", TWO, scripts=scripts).message
+
+
+@pytest.mark.parametrize(
+    ("launcher", "typed", "words"),
+    [
+        ("torchrun", "--gpus 2", "starts it once per rank"),
+        ("command", "--gpus 2", "once per node"),
+        ("command", TWO, "each starts its own ranks 0, 1"),
+    ],
+)
+def test_a_launcher_that_was_asked_for_stays_with_a_note(launcher: str, typed: str, words: str) -> None:
+    found, (note,) = chosen("torchrun --nproc-per-node 2 train.py", typed, launcher=launcher)
+    assert found.launcher == launcher
+    assert words in note
+
+
+def test_a_profile_s_launcher_does_not_start_it_once_per_rank() -> None:
+    assert chosen("accelerate launch x.py", profile=cluster(launcher="torchrun"))[0].launcher == "command"
+
+
+def test_a_launcher_among_the_arguments_of_an_unknown_program_is_remarked_on() -> None:
+    _, (note,) = chosen("./with-modules torchrun --nproc-per-node 2 train.py")
+    assert "`torchrun` among its arguments" in note
+    assert "--launcher command" in note
+    assert chosen("./with-modules torchrun x.py", launcher="command")[1] == ()
+
+
+def test_nodes_without_gpus_get_ranks_on_cpus() -> None:
+    error = refusal("torchrun --nproc-per-node 4 train.py", "--name x", profile=cpu_cluster())
+    assert error.hint == "hpcrun submit --name x --gpus 0 --nproc-per-node 4 --launcher torchrun train.py"
+    assert refusal("torchrun --nproc-per-node 4 train.py", "--name x", profile=laptop()).hint == (
+        "hpcrun submit --name x --gpus 4 train.py"
+    )
+
+
+def test_torchrun_s_options_are_torch_s() -> None:
+    """Which of them a value follows decides where the script begins."""
+    actions = [action for action in get_args_parser()._actions if action.option_strings]
+    taking = {name for action in actions if action.nargs != 0 for name in action.option_strings}
+    assert {name.replace("_", "-") for name in taking} <= set(TORCHRUN_VALUES)
+    bare = {name for action in actions if action.nargs == 0 for name in action.option_strings}
+    assert not bare & set(TORCHRUN_VALUES)
+
+
+def test_every_launcher_is_found_by_its_names() -> None:
+    for launcher in LAUNCHERS:
+        for name in (launcher.name, *launcher.aliases):
+            (call,) = find_calls((name, *launcher.subcommands[:1], "x"), lambda _: None)
+            assert call.launcher is launcher
+        for module in launcher.modules:
+            (call,) = find_calls(("python", "-m", module, *launcher.subcommands[:1], "x"), lambda _: None)
+            assert call.launcher is launcher
+
+
+def test_a_command_has_the_numbers_that_its_ranks_need() -> None:
+    decided = plan(cluster(cpu={"per_gpu": 8}), script="accelerate", gpus="4", nodes=2, launcher="command")
+    assert (decided.shape.world_size, decided.shape.workers_per_node, decided.cpus_per_rank) == (2, 2, 8)
+    text = script(decided).text
+    assert "NNODES=2 NODE_RANK=$HPCRUN_NODE_RANK NPROC_PER_NODE=2\n" in text
+    on_cpus = plan(cluster(), script="accelerate", gpus="0", nproc_per_node=4, launcher="command")
+    assert (on_cpus.shape.workers_per_node, on_cpus.cpus_per_node, on_cpus.cpus_per_rank) == (4, 4, 1)
