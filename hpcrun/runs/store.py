@@ -128,8 +128,9 @@ class RunStore:
                 raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again")
             if elsewhere is not None:
                 _note_place(marker, parent)
+            aside.mkdir(mode=0o700)
             undo.callback(_remove_quietly, aside)
-            _make_folder(aside, {"run.json": run_to_json(run), SCRIPT: script, **(files or {})})
+            _fill_folder(aside, {"run.json": run_to_json(run), SCRIPT: script, **(files or {})})
             if fill is not None:
                 fill(aside)
             aside.rename(folder)
@@ -283,9 +284,8 @@ class RunStore:
 _LONGEST_PATH = 4096  # PATH_MAX
 
 
-def _make_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
-    """Make the folder of a run that is not whole yet: the marker first, by which clean knows it."""
-    aside.mkdir(mode=0o700)
+def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the files of a run that is not whole yet: the marker first, by which clean knows the folder."""
     (aside / MARKER).touch(exist_ok=False)
     for name, text in files.items():
         (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
