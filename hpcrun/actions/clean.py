@@ -143,7 +143,8 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
     ended_s, size = _ended_s(item), run_size(item.folder)
     kept = _lives(item, ended_s, now_s)
     if kept is None and not store.is_own_folder(item.run.run_id):
-        kept = "its folder is a link to something that is not this run's"
+        link = item.folder.is_symlink()
+        kept = "its folder is a link to something that is not this run's" if link else "it belongs to another user"
     if kept is None and size.checkpoints and not choice.checkpoints:
         kept = "it has checkpoints"
     return Candidate(item, ended_s, size, kept)
@@ -153,15 +154,17 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     """Say why a run may still live, None where it cannot."""
     if item.status.final:
         return None
+    surely_over = has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
     if item.elsewhere:
-        if has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S:
-            return None
         place = f"host {item.run.host}" if item.run.scheduler == "local" else f"cluster {item.run.cluster}"
-        return f"it was {item.status.state} when last heard of, and may still be: ask on {place}"
+        words = f"it was {item.status.state} when last heard of, and may still be: ask on {place}"
+        return None if surely_over else words
     if item.stale:
         return f"it was {item.status.state} when last heard of, and may still be"
     if item.status.state != state.UNKNOWN:
         return f"it is {item.status.state}"
+    if item.run.scheduler == "slurm" and item.run.cluster is None:
+        return None if surely_over else "nobody knows on which cluster it is"
     return None if now_s - ended_s > LOST_AFTER_S else "nobody knows whether it is over"
 
 

@@ -141,12 +141,7 @@ class RunStore:
                 _note_place(marker, parent)
             aside.mkdir(mode=0o700)
             undo.callback(_remove_quietly, aside)
-            (aside / MARKER).touch(exist_ok=False)
-            _write(aside / "run.json", run_to_json(run))
-            _write(aside / SCRIPT, script)
-            for name, text in (files or {}).items():
-                (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _write(aside / name, text)
+            _fill_folder(aside, {"run.json": run_to_json(run), SCRIPT: script, **(files or {})})
             if fill is not None:
                 fill(aside)
             aside.rename(folder)
@@ -303,9 +298,19 @@ class RunStore:
 _LONGEST_PATH = 4096  # PATH_MAX
 
 
+def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the files of a run that is not whole yet: the marker first, by which clean knows the folder."""
+    (aside / MARKER).touch(exist_ok=False)
+    for name, text in files.items():
+        (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(aside / name, text)
+
+
 def _note_place(marker: Path, parent: Path) -> None:
     """Note in its marker where a run lies that is made or deleted elsewhere, so that clean finds what is left of it."""
-    _write(marker, os.fsencode(parent) + b"\n")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(marker, flags, 0o600), "wb") as file:
+        file.write(os.fsencode(parent) + b"\n")
 
 
 def _noted_asides(marker: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,12 @@ def test_clean_offers_a_lost_run_unless_it_may_live(
     if choice.states and not goes:
         (stays,) = plan.staying
         assert stays.kept
+
+
+@pytest.mark.parametrize(("heard_d", "goes"), [(29.0, False), (31.0, True)])
+def test_a_run_of_a_cluster_without_a_name_may_live_on_another_one(heard_d: float, goes: bool, tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=40, last=LastStatus("UNKNOWN", NOW - heard_d * DAY), alive_d=heard_d)
+    item = status(store)
+    item = replace(item, run=replace(item.run, scheduler="slurm", cluster=None))
+    plan = plan_clean([item], CleanChoice(states=frozenset({"UNKNOWN"})), store=store, now_s=NOW)
+    assert len(plan.going) == goes

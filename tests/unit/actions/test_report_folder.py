@@ -48,6 +48,18 @@ def test_what_others_wrote_is_refused_or_stays(tmp_path: Path) -> None:
         check_folder(tmp_path, force=False)
 
 
+def test_a_folder_that_the_mark_names_is_no_report_s(tmp_path: Path) -> None:
+    save_report(tmp_path, FILES)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "thesis.tex").write_text("mine")
+    with (tmp_path / MARK).open("a") as mark:
+        mark.write("data\n")
+    with pytest.raises(PlanError, match="files that no report wrote: data"):
+        check_folder(tmp_path, force=False)
+    save_report(tmp_path, FILES)
+    assert (tmp_path / "data" / "thesis.tex").exists()
+
+
 def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link"

@@ -311,3 +311,12 @@ def test_a_run_that_lies_elsewhere_is_deleted_on_a_full_disk(tmp_path: Path) -> 
     with full_disk():
         store.delete(OLD)
     assert files(tmp_path) == []
+
+
+def test_what_another_process_makes_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "scratch" / f".{OLD}"
+    write(theirs / ".made-by-hpcrun", "")
+    with pytest.raises(PlanError, match="File exists"):
+        RunStore(tmp_path / "runs").create(run(OLD), "", tmp_path / "scratch")
+    assert (theirs / ".made-by-hpcrun").exists()
+    assert RunStore(tmp_path / "runs").active_ids() == []
