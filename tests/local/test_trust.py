@@ -87,7 +87,7 @@ def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> N
 
 def test_no_is_the_answer_to_nothing(hpcrun: Hpcrun, clone: Path) -> None:
     argv = hpcrun.argv("trust")
-    terminal = pexpect.spawn(argv[0], argv[1:], env=dict(hpcrun.environ), cwd=str(clone), encoding="utf-8", timeout=60)  # type: ignore[arg-type]
+    terminal = pexpect.spawn(argv[0], argv[1:], env=dict(hpcrun.environ), cwd=str(clone), encoding="utf-8", timeout=60)
     terminal.expect(r"\[y/N\] ")
     terminal.sendline("")
     terminal.expect(pexpect.EOF)
