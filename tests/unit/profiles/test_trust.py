@@ -194,7 +194,9 @@ def test_root_uses_nothing_of_an_ordinary_user_trusted_or_not(project: Path, sto
     layer = project_layer(project, TrustStore(store.root.with_name("roots")))
     assert layer.refused is not None
     assert "root uses only what root alone can write" in layer.refused
-    assert layer.folder.contents == {}
+    assert (layer.folder.names(""), layer.folder.has("profiles/ours.yaml")) == ([], False)
+    with pytest.raises(ProfileError, match=r"profile 'ours' is .* root uses only what root alone can write"):
+        load_profile("ours", [layer.folder.below("profiles")])
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
