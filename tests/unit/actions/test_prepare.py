@@ -187,7 +187,7 @@ def test_the_same_request_makes_the_same_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_a_job_without_gpus_on_the_partition_of_the_gpus_is_noted(
-    asked: dict[str, str], noted: bool, tmp_path: Path
+    asked: dict[str, Any], noted: bool, tmp_path: Path
 ) -> None:
     plan = prepared(tmp_path, **asked).plan
     note = "a job without GPUs on partition theirs, whose nodes have 4; -p PARTITION names another"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ TOGETHER = {"SBATCH_REQ_SWITCH", "SBATCH_WAIT4SWITCH"}
 OTHERS = {"SLURM_CONF", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR", "SLURM_STEP_KILLED_MSG_NODE_ID", "SLURM_UMASK"}
 
 
-def directives(env: dict[str, str], **asked: object) -> dict[str, str | None]:
+def directives(env: dict[str, str], **asked: Any) -> dict[str, str | None]:
     """The directives of a job that is submitted with these variables."""
     found = apply_sbatch_env(request(**asked), env).request
     said = found.model_dump(exclude_defaults=True, exclude={"script", "gpus"})
