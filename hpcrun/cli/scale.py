@@ -204,12 +204,16 @@ def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: boo
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
     from hpcrun.actions.new_run import profile_file
+    from hpcrun.actions.program import with_launcher
     from hpcrun.actions.scale import new_study, prepare_points
     from hpcrun.cli.submit import prepare_request, read_job
     from hpcrun.profiles.load import load_profile
 
     request, name = read_job(asked, context)
     loaded = load_profile(name, context.surroundings.profile_folders)
+    if design.unit == "ranks":  # started by torchrun, unless the program starts them itself
+        request, notes = with_launcher(request, loaded.profile, context.surroundings)
+        tell([f"note: {note}" for note in notes])
     study, template = new_study(
         request,
         design,

@@ -64,6 +64,14 @@ def test_dry_run_behind_the_script_submits_nothing(hpcrun: Hpcrun) -> None:
     assert not runs(hpcrun)
 
 
+@pytest.mark.parametrize("size", ["--gpus", "--ranks"])
+def test_a_study_of_a_launcher_is_refused(hpcrun: Hpcrun, size: str) -> None:
+    done = hpcrun("scale", "-P", "local", size, "1,2", "torchrun", "--nproc-per-node", "2", "train.py")
+    assert done.returncode == 2
+    assert f"hint: hpcrun scale -P local {size} 1,2 train.py\n" in done.stderr
+    assert not runs(hpcrun)
+
+
 def test_two_dashes_before_the_script_pass_dry_run_on(hpcrun: Hpcrun) -> None:
     done = hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--json", "--", "train.py", "--dry-run", check=True)
     document = json.loads(done.stdout)

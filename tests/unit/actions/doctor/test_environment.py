@@ -14,13 +14,12 @@ from tests.unit.given import write
 
 
 def test_a_value_that_cannot_be_is_red_and_what_submit_remarks_on_yellow(tmp_path: Path) -> None:
-    text = "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 5\n  MY_TOKEN: s3cr3t\n"
+    text = "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 5\n"
     path = write(tmp_path / "mine.yaml", text)
     checks = judge_variables(load_profile(str(path), [shipped_folder("cluster_profiles")]))
     assert [check.level for check in checks] == ["red", "yellow"]
     assert checks[0].seen == f"NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7 ({path}:3)"
     assert all(check.fix for check in checks)
-    assert "s3cr3t" not in str(checks)
 
 
 def test_right_variables_are_one_line(tmp_path: Path) -> None:
