@@ -83,7 +83,7 @@ cluster-down: ## stop it and remove all it made
 	@dev/cluster.sh down
 
 clean: ## remove the virtual environment and what the tools left behind; runs are kept
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without ensurepip, Debian's venv fails and leaves a half-made environment behind: so it is asked first.

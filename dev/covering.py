@@ -114,7 +114,13 @@ def run_tests(tree: Path, arguments: list[str], timeout_s: float | None, **varia
     argv = [sys.executable, "-m", "pytest", "-p", "dev.covering", "-p", "no:cacheprovider", "-q", *arguments]
     environ = {**os.environ, "PYTHONPATH": str(tree), **variables}
     process = subprocess.Popen(
-        argv, cwd=tree, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        argv,
+        cwd=tree,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        errors="replace",
+        start_new_session=True,
     )
     try:
         output, _ = process.communicate(timeout=timeout_s)

@@ -2,8 +2,8 @@
 # A new Debian that has what README names and nothing else, and this checkout in it: what a stranger's machine is like.
 # `make fresh` and CI run README's two commands there.
 #
-# It is a folder with namespaces for its mounts, processes, host name and semaphores; the network is this machine's, since
-# pip and apt download. So a cluster of `make cluster` must not run here meanwhile: both would use the same cables.
+# It is a folder with namespaces for its mounts, processes, host name and semaphores; the network is this machine's,
+# since pip and apt download. So a cluster of `make cluster` must not run here meanwhile: both would use the same cables.
 set -Eeuo pipefail
 umask 022
 SELF=${BASH_SOURCE[0]}
@@ -18,7 +18,7 @@ usage() {
   cat <<USAGE
 usage: $SELF COMMAND SUITE ...        (root; SUITE is bookworm, trixie, ...)
 
-  make SUITE [PACKAGE...]             make it anew: the packages of README's apt-get line, those named here, and this checkout
+  make SUITE [PACKAGE...]             make it anew, with README's packages, those named here, and this checkout
   run SUITE COMMAND [ARGUMENT...]     run a command there, in $HOME_INSIDE
   remove SUITE                        delete it
 
@@ -58,19 +58,22 @@ mirror() { # the mirror of Debian that this machine uses itself
 
 pip_files() { # the files that configure pip here
   local file
-  for file in "${PIP_CONFIG_FILE:-}" /etc/pip.conf /etc/xdg/pip/pip.conf "$HOME/.pip/pip.conf" "$HOME/.config/pip/pip.conf"; do
+  for file in "${PIP_CONFIG_FILE:-}" /etc/pip.conf /etc/xdg/pip/pip.conf "$HOME"/{.pip,.config/pip}/pip.conf; do
     if [[ -n $file && -f $file ]]; then printf '%s\n' "$file"; fi
   done
 }
 
 # The certificates of this machine have one place there, given by variables that outrank pip's files.
-pip_variables() { env | grep -E '^(PIP_[A-Z_]+|(https?|no)_proxy|(HTTPS?|NO)_PROXY)=' | grep -vE '^PIP_(CONFIG_FILE|CERT|CACHE_DIR)=' || true; }
+pip_variables() {
+  env | grep -E '^(PIP_[A-Z_]+|(https?|no)_proxy|(HTTPS?|NO)_PROXY)=' | grep -vE '^PIP_(CONFIG_FILE|CERT|CACHE_DIR)=' || true
+}
 
 # Folders in which pip looks for packages. An index has its files beside its folder "simple".
 pip_folders() {
   local folder files
   mapfile -t files < <(pip_files)
-  { cat /dev/null "${files[@]}"; pip_variables; } | grep -oE '(^|[ =]|file://)/[A-Za-z0-9/_.-]+' | sed -E 's,^([ =]|file://),,' |
+  { cat /dev/null "${files[@]}" && pip_variables; } |
+    grep -oE '(^|[ =]|file://)/[A-Za-z0-9/_.-]+' | sed -E 's,^([ =]|file://),,' |
     while read -r folder; do if [[ -d $folder ]]; then printf '%s\n' "${folder%/simple}"; fi; done | sort -u
 }
 
@@ -86,12 +89,12 @@ certificates() { # the file with the certificates that this machine trusts
 
 # --- making one -------------------------------------------------------------------------------------------------
 
-readme_packages() { sed -n 's/^\(sudo \)\{0,1\}apt-get install //p' "$CHECKOUT/README.md" | head -n 1 | sed 's/ *#.*//'; }
+readme_packages() { sed -n 's/^apt-get install \([^#]*\).*/\1/p' "$CHECKOUT/README.md" | head -n 1; }
 
 copy_checkout() { # as it is, with what is not committed yet
   mkdir "$ROOT$HOME_INSIDE"
-  tar --create --directory "$CHECKOUT" --mode='u+rwX,go+rX,go-w' --exclude-vcs --exclude='./.venv' --exclude='./.*_cache' --exclude='./.hypothesis' \
-    --exclude=__pycache__ --exclude='./build' --exclude='./dist' . |
+  tar --create --directory "$CHECKOUT" --mode='u+rwX,go+rX,go-w' --exclude-vcs --exclude=__pycache__ \
+    --exclude=./{.venv,.mutants,.hypothesis,'.*_cache',build,dist} . |
     tar --extract --directory "$ROOT$HOME_INSIDE" --no-same-owner
 }
 
@@ -106,7 +109,7 @@ make_debian() {
   command -v mmdebstrap >/dev/null || die 1 "mmdebstrap is missing: apt-get install mmdebstrap"
   remove_debian
   mkdir "$BASE/$SUITE"
-  # Check-Valid-Until: a mirror may be a copy of some months ago. force-unsafe-io: nothing here must outlast a power cut.
+  # Check-Valid-Until: a mirror may be a copy of some months ago. force-unsafe-io: a power cut may take all of this.
   mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' --dpkgopt=force-unsafe-io \
     --include="$(IFS=, && echo "${packages[*]},$*")" "$SUITE" "$ROOT" "$(mirror)"
   # As in a container, the services of a package are not started when it is installed.
@@ -149,7 +152,7 @@ run_inside() {
   local variables=() status=0
   need_no_cluster
   mapfile -t variables < <(pip_variables; env | grep '^HPCRUN_REQUIRE' || true)
-  if [[ -f $ROOT$CA_INSIDE ]]; then variables+=("PIP_CERT=$CA_INSIDE" "SSL_CERT_FILE=$CA_INSIDE" "REQUESTS_CA_BUNDLE=$CA_INSIDE"); fi
+  if [[ -f $ROOT$CA_INSIDE ]]; then variables+=({PIP_CERT,SSL_CERT_FILE,REQUESTS_CA_BUNDLE}"=$CA_INSIDE"); fi
   # shellcheck disable=SC2016  # the inner shell expands it
   unshare --mount --propagation private --pid --fork --kill-child --uts --ipc \
     bash -euc "$INSIDE" debian.sh "$ROOT" "$SUITE" "$(pip_folders)" \

@@ -16,10 +16,10 @@ TITLE = b"\x1b]0;PWNED\x07"
 
 
 def test_hostile_command_lines_end_with_a_message_and_leave_nothing_behind() -> None:
-    argv = [sys.executable, "-m", "dev.fuzz_commands", "--count", "40", "--seed", "1", "--workers", "1"]
+    argv = [sys.executable, "-m", "dev.fuzz_commands", "--count", "40", "--seed", "5", "--workers", "1"]
     done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("40 command lines (seed 1)")
+    assert done.stdout.startswith("40 command lines (seed 5)")
 
 
 def test_a_line_is_the_same_for_the_same_seed_and_another_for_another() -> None:

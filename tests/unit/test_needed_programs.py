@@ -37,7 +37,7 @@ def test_a_missing_program_is_named_and_fails_where_it_is_required(
     options = ["-p", "tests.conftest", "-p", "no:cacheprovider", f"--config-file={REPO}/pyproject.toml"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(path)],
-        env={**os.environ, "HPCRUN_REQUIRE_PROGRAMS": required},
+        env={**os.environ, "HPCRUN_REQUIRE_PROGRAMS": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         cwd=REPO,
         capture_output=True,
         text=True,
