@@ -62,12 +62,13 @@ def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None
     "command",
     [
         ("preflight", "--dry-run"),
-        ("submit", "--dry-run", "true"),
-        ("scale", "--ranks", "1", "--dry-run", "true"),
+        ("submit", "--dry-run", "train.py"),
+        ("scale", "--ranks", "1", "--dry-run", "train.py"),
         ("plan", "--samples", "100", "--batch-size", "10", "--epoch-time", "1m", "--gpus", "1"),
     ],
 )
 def test_no_command_needs_a_profile_by_flag(hpcrun: Hpcrun, command: tuple[str, ...]) -> None:
+    (hpcrun.folder / "train.py").touch()
     assert hpcrun(*command, env={"HPCRUN_PROFILE": "local"}, check=True).stdout
     no_slurm = {"PATH": str(hpcrun.venv / "bin")}
     assert hpcrun(*command, env=no_slurm, check=True).stdout
