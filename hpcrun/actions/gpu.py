@@ -56,7 +56,7 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
     readings = parse_readings(answer.stdout)
     if not readings:
         raise SchedulerError(_words(answer), hint="hpcrun status tells whether it still runs")
-    attempt = last_attempt(item.folder)
+    attempt = last_attempt(item.folder, item.element or 0)
     ranks = node_ranks(attempt.folder) if attempt else {}
     nodes = nodes_of(item) or list(readings)
     if item.run.scheduler == "local":  # its "nodes" are all this machine

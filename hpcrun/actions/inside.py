@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hpcrun.actions.status import RunStatus
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.attempt import hosts, last_attempt
-from hpcrun.schedulers.step import Allocation
+from hpcrun.schedulers.step import Allocation, plain_job_id
 
 _WHEN = "hpcrun status shows what it waits for"
 
@@ -31,7 +31,7 @@ def check_running(item: RunStatus) -> None:
 
 def nodes_of(item: RunStatus) -> list[str]:
     """Return the nodes of a run's last attempt, in Slurm's order."""
-    attempt = last_attempt(item.folder)
+    attempt = last_attempt(item.folder, item.element or 0)
     return hosts(attempt.folder) if attempt else []
 
 
@@ -49,4 +49,6 @@ def check_node(item: RunStatus, node: str | None) -> None:
 def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
     """Return the allocation of a Slurm run that runs."""
     cpus = item.run.plan.get("cpus_per_node")
-    return Allocation(str(item.run.job_id), item.run.nodes, cpus if isinstance(cpus, int) else None, env)
+    return Allocation(
+        plain_job_id(str(item.run.job_id), env), item.run.nodes, cpus if isinstance(cpus, int) else None, env
+    )

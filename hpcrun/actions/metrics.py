@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,6 +74,35 @@ def read_metrics(
         found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing else []
         rows += join([*found, *notes])
     return Metrics(tuple(dict.fromkeys(name for row in rows for name in row.values)), tuple(rows), bad.lines)
+
+
+def read_elements(
+    folder: Path,
+    elements: Iterable[int],
+    patterns: Mapping[str, str],
+    *,
+    wanted: Sequence[int] | None = None,
+    all_ranks: bool = False,
+    names: Sequence[str] = (),
+) -> dict[int, Metrics]:
+    """Read the numbers of the elements of a sweep: number of an element → its metrics, empty where it has none.
+
+    Args:
+        names: only these metrics; all where there are none.
+
+    Raises:
+        NotFoundError: no element has a metric of such a name.
+    """
+    each = {
+        index: read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index) for index in elements
+    }
+    known = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
+    choose_metrics(Metrics(known, ()), names)
+    return {
+        index: choose_metrics(metrics, [name for name in names if name in metrics.names]) if names else metrics
+        for index, metrics in each.items()
+        if not names or not metrics.names or set(names) & set(metrics.names)
+    }
 
 
 def _all(begun: Sequence[Attempt]) -> list[int]:

@@ -26,7 +26,7 @@ class _AsTyped:
             return value
         if isinstance(value, str) and self._is_text:
             return value
-        if isinstance(value, str) and self._is_number and value.isascii() and value.isdigit():
+        if isinstance(value, str) and self._is_number and value.isascii() and value.isdigit() and len(value) < 400:
             return int(value)
         if isinstance(value, list | tuple) and (self._is_text or not value):
             return list(value)

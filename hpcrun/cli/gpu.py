@@ -20,7 +20,10 @@ def gpu(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = "last",
     watch: Annotated[
@@ -34,21 +37,21 @@ def gpu(
     """
     if watch and as_json:
         raise UsageError("--watch and --json exclude each other")
-    from hpcrun.actions.find import find_run
+    from hpcrun.actions.find_element import find_element
 
     context = make_context()
-    found = find_run(run, context.store)
+    found = find_element(run, context.store)
     tell([found.note] if found.note else [])
     run_id = found.run.run_id
     if not watch:
-        _look(run_id, context, as_json=as_json)
+        _look(run_id, found.element, context, as_json=as_json)
         return
     try:
         while True:
             clear_screen()
             tell([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
             try:
-                _look(run_id, context, as_json=False)
+                _look(run_id, found.element, context, as_json=False)
             except SchedulerError as error:  # may come back
                 tell([f"hpcrun: {error.message}"])
             time.sleep(WATCH_EVERY_S)
@@ -56,12 +59,15 @@ def gpu(
         raise InterruptedByUser("no longer watching; the job goes on") from None
 
 
-def _look(run_id: str, context: Context, *, as_json: bool) -> None:
+def _look(run_id: str, element: int | None, context: Context, *, as_json: bool) -> None:
+    from hpcrun.actions.element_choice import one_element
     from hpcrun.actions.gpu import read_gpus
     from hpcrun.views.gpu import gpu_json, gpu_table, ports_table, without_lines
 
     waiter = context.waiter(run_id)
-    result = read_gpus(waiter.refresh(), context.env)
+    item, note = one_element(waiter.refresh(), element)
+    tell([note] if note else [])
+    result = read_gpus(item, context.env)
     if as_json:
         show_json(gpu_json(result))
         return

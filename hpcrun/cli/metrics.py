@@ -15,7 +15,11 @@ from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, widt
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hpcrun.actions.metrics import Metrics
+    from hpcrun.job.parameters import Parameters
+    from hpcrun.runs.record import Run
 
 SHOWN = 20
 _HOW = "hpcrun_runtime.log_metrics(step=..., loss=...) notes some; metrics: in config.yaml finds some in the logs"
@@ -25,7 +29,10 @@ def metrics(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = "last",
     names: Annotated[
@@ -59,29 +66,70 @@ def metrics(
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks exclude each other", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.find import find_run
+    from hpcrun.actions.find_element import find_element
     from hpcrun.actions.logs import parse_ranks
-    from hpcrun.actions.metrics import choose_metrics, last_rows, profile_patterns, read_metrics
+    from hpcrun.actions.metrics import choose_metrics, last_rows, profile_patterns, read_elements, read_metrics
+    from hpcrun.job.parameters import index_ranges
+    from hpcrun.runs.elements import elements_of
     from hpcrun.views.metrics import metrics_csv, metrics_json
 
     context = make_context()
-    found = find_run(run, context.store)
+    found = find_element(run, context.store)
     wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
     of_profile, remark = profile_patterns(found.run.profile, tuple(context.profile_layers.values()))
     tell(filter(None, (found.note, remark)))
     patterns = {**of_profile, **context.config.metrics}
-    result = read_metrics(context.store.folder(found.run.run_id), patterns, wanted=wanted, all_ranks=all_ranks)
+    folder = context.store.folder(found.run.run_id)
+    elements = elements_of(found.run)
+    if elements and found.element is None:
+        if plot or png is not None:
+            raise UsageError(
+                f"{'--plot' if plot else '--png'} draws one element, and {found.run.name} is a sweep of several",
+                hint=f"name one of {index_ranges(elements.parameters)}: {found.run.job_id}/{min(elements.parameters)}",
+            )
+        each = read_elements(
+            folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
+        )
+        _show_elements(each, found.run, elements.parameters, lines, as_csv=as_csv, as_json=as_json)
+        return
+    result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
         tell([f"hpcrun: {result.unreadable} lines that are no metrics are left out"])
     if as_json:
-        show_json(metrics_json(result, found.run.run_id))
+        show_json({**metrics_json(result, found.run.run_id), "element": found.element})
     elif as_csv:
         write(metrics_csv(result))
     elif not result.rows:
         tell(["hpcrun: no metrics", f"hint: {_HOW}"])
     else:
         _picture(result, found.run.run_id, plot=plot, png=png, shown=lines)
+
+
+def _show_elements(
+    each: Mapping[int, Metrics],
+    run: Run,
+    parameters: Mapping[int, Parameters],
+    lines: int | None,
+    *,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
+    from hpcrun.actions.metrics import last_rows
+    from hpcrun.views.metrics import elements_csv, elements_json, elements_table
+
+    whole = {index: last_rows(result, lines) for index, result in each.items()}
+    if as_json:
+        show_json(elements_json(whole, run.run_id, parameters))
+    elif as_csv:
+        write(elements_csv(whole))
+    elif not any(result.rows for result in each.values()):
+        tell([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {_HOW}"])
+    else:
+        show_rich(elements_table({index: last_rows(result, lines or 1) for index, result in each.items()}, parameters))
+        if lines is None:
+            tell([f"hpcrun: the last row of each element; hpcrun metrics {run.job_id}/{min(each)} shows all of one"])
 
 
 def _picture(metrics: Metrics, run_id: str, *, plot: bool, png: Path | None, shown: int | None) -> None:

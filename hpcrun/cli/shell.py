@@ -16,7 +16,10 @@ def shell(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = "last",
     node: Annotated[
@@ -29,17 +32,19 @@ def shell(
     It stands beside the ranks, shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads
     commands from stdin.
     """
-    from hpcrun.actions.find import find_run
+    from hpcrun.actions.element_choice import one_element
+    from hpcrun.actions.find_element import find_element
     from hpcrun.actions.shell import open_shell
 
     context = make_context()
-    found = find_run(run, context.store)
+    found = find_element(run, context.store)
     tell([found.note] if found.note else [])
     waiter = context.waiter(found.run.run_id)
-    item = waiter.refresh()
+    item, note = one_element(waiter.refresh(), found.element)
+    tell([note] if note else [])
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
-        where = f"inside job {found.run.job_id}, on {node or 'its first node'}: it ends with the job"
+        where = f"inside job {item.run.job_id}, on {node or 'its first node'}: it ends with the job"
         tell([f"hpcrun: a shell {'on this machine' if found.run.scheduler == 'local' else where}; exit ends it"])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
     raise typer.Exit(status if status >= 0 else 128 - status)

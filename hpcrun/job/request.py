@@ -14,6 +14,8 @@ from hpcrun.job.units import parse_memory, parse_time
 
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
+MOST = 1_000_000
+"""The most that a number of nodes, ranks or CPUs can be: more is a mistake, and Slurm counts nodes in 16 bits."""
 # Bytes that are no UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
 
@@ -50,11 +52,11 @@ class JobRequest(BaseModel):
 
     gpus: GpuCount | None = None
     gpus_per_node: GpuCount | None = None
-    nodes: int | None = Field(default=None, ge=1)
-    nproc_per_node: int | None = Field(default=None, ge=1)
-    cpus: int | None = Field(default=None, ge=1)
-    cpus_per_task: int | None = Field(default=None, ge=1)
-    cpus_per_gpu: int | None = Field(default=None, ge=1)
+    nodes: int | None = Field(default=None, ge=1, le=MOST)
+    nproc_per_node: int | None = Field(default=None, ge=1, le=MOST)
+    cpus: int | None = Field(default=None, ge=1, le=MOST)
+    cpus_per_task: int | None = Field(default=None, ge=1, le=MOST)
+    cpus_per_gpu: int | None = Field(default=None, ge=1, le=MOST)
     memory_mb: int | None = None
     walltime_s: int | None = None
 
@@ -95,7 +97,7 @@ class JobRequest(BaseModel):
     snapshot_include: tuple[str, ...] = ()
     sweep: Annotated[tuple[Parameters, ...], SkipValidation] = ()
     sweep_file: str | None = None
-    max_parallel: int | None = Field(default=None, ge=1)
+    max_parallel: int | None = Field(default=None, ge=1, le=MOST)
     elements: tuple[int, ...] = ()
 
     @field_validator("gpus", "gpus_per_node", mode="before")

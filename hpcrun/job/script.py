@@ -107,9 +107,15 @@ def _comment(value: object) -> str:
 
 
 def _quoted(value: object) -> str:
-    """Return one word in quotes whatever is in it, line breaks kept where it is plain ASCII."""
+    """Return one word in quotes whatever is in it, line breaks kept where it is plain ASCII.
+
+    A line that begins with # is kept in no line of its own: sbatch, and the burst buffers of Slurm, look for #SBATCH, #BB
+    and #DW at the beginnings of lines.
+    """
     text = str(value)
-    if all(char in "\n\t" or 0x20 <= ord(char) < 0x7F for char in text):
+    if not any(line.lstrip().startswith("#") for line in text.split("\n")[1:]) and all(
+        char in "\n\t" or 0x20 <= ord(char) < 0x7F for char in text
+    ):
         return "'" + text.replace("'", "'\\''") + "'"
     return _bash_filter(text)
 

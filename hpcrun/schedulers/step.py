@@ -46,6 +46,19 @@ class Allocation:
         return clean_env(self.env)
 
 
+def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
+    """Return the id by which srun knows a job: an element of an array, 123_4, has a number of its own (squeue(1), %A).
+
+    Where squeue does not say, the id is returned as it is.
+    """
+    if "_" not in job_id:
+        return job_id
+    argv = ["squeue", "--noheader", f"--jobs={job_id}", "--format=%A"]
+    answer = run_command(argv, timeout_s=ANSWER_WITHIN_S, env=clean_env(env))
+    found = answer.stdout.split()
+    return found[0] if answer.ok and len(found) == 1 and found[0].isdigit() else job_id
+
+
 def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
     """Return the srun that starts one task a node beside what runs there.
 

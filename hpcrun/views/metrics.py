@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.metrics import Metrics
 from hpcrun.errors import HpcrunError, PlanError
+from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.views.plot import Point, braille_plot
 from hpcrun.views.text import csv_cell, one_line
@@ -35,6 +37,57 @@ def metrics_table(metrics: Metrics) -> Table:
         values = (value_text(row.values.get(name)) for name in metrics.names)
         table.add_row(*(Text(cell) for cell in (*front, value_text(row.step), *values, _clock(row.time_s))))
     return table
+
+
+def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Parameters]) -> Table:
+    """Return rows of the elements of a sweep for a terminal, with the parameters of each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
+    several_ranks = any(len(metrics.ranks) > 1 for metrics in each.values())
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("ELEMENT", justify="right")
+    table.add_column("PARAMETERS", overflow="fold")
+    for heading in (*(["RANK"] if several_ranks else []), "STEP", *map(one_line, names), "TIME"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for index, metrics in each.items():
+        front = [str(index), one_line(parameters_text(parameters[index]))]
+        for row in metrics.rows:
+            rank = [str(row.rank)] if several_ranks else []
+            values = (value_text(row.values.get(name)) for name in names)
+            table.add_row(*(Text(cell) for cell in (*front, *rank, value_text(row.step), *values, _clock(row.time_s))))
+        if not metrics.rows:
+            table.add_row(*(Text(cell) for cell in front), *["-"] * (len(table.columns) - 2))
+    return table
+
+
+def elements_csv(each: Mapping[int, Metrics]) -> str:
+    """Return the rows of a sweep as CSV: the element, then as :func:`metrics_csv`."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
+    writer.writerow(["element", "rank", "attempt", "step", "time", *names])
+    for index, metrics in each.items():
+        for row in metrics.rows:
+            values = (_cell(row.values.get(name)) for name in names)
+            writer.writerow([index, row.rank, row.attempt, _cell(row.step), _cell(row.time_s), *values])
+    return text.getvalue()
+
+
+def elements_json(each: Mapping[int, Metrics], run_id: str, parameters: Mapping[int, Parameters]) -> dict[str, Any]:
+    """Return the rows of a sweep as a JSON document, by element."""
+    names = dict.fromkeys(name for metrics in each.values() for name in metrics.names)
+    elements = [
+        {
+            "element": index,
+            "parameters": dict(parameters[index]),
+            "rows": [_row_json(row) for row in metrics.rows],
+            "unreadable_lines": metrics.unreadable,
+        }
+        for index, metrics in each.items()
+    ]
+    return {"kind": "metrics", "run_id": run_id, "metrics": list(names), "elements": elements}
 
 
 def value_text(value: Value | None) -> str:

@@ -136,3 +136,40 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     late = hpcrun("gpu", "--json")
     assert late.returncode == 4
     assert "its allocation is gone" in json.loads(late.stdout)["error"]["message"]
+
+
+def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> None:
+    text = "import sys\nfrom hpcrun_runtime import log_metrics\nx = float(sys.argv[2])\n"
+    text += "log_metrics(step=1, loss=x)\nlog_metrics(step=2, loss=x / 10)\n"
+    (hpcrun.folder / "job.py").write_text(text)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--sweep", "x=5,7", "job.py", check=True)
+    shown = hpcrun("metrics", check=True)
+    rows = [line.split()[:4] for line in shown.stdout.splitlines()]
+    assert rows == [["ELEMENT", "PARAMETERS", "STEP", "loss"], ["0", "x=5", "2", "0.5"], ["1", "x=7", "2", "0.7"]]
+    assert "the last row of each element" in shown.stderr
+    found = json.loads(hpcrun("metrics", "--json", check=True).stdout)
+    assert [(item["element"], item["parameters"], len(item["rows"])) for item in found["elements"]] == [
+        (0, {"x": "5"}, 2),
+        (1, {"x": "7"}, 2),
+    ]
+    lines = hpcrun("metrics", "--csv", check=True).stdout.splitlines()
+    assert lines[0] == "element,rank,attempt,step,time,loss"
+    assert [line.split(",")[0] for line in lines[1:]] == ["0", "0", "1", "1"]
+    one = json.loads(hpcrun("metrics", "last/1", "--json", check=True).stdout)
+    assert [row["values"] for row in one["rows"]] == [{"loss": 7}, {"loss": 0.7}]
+    assert one["element"] == 1
+    assert "loss" in hpcrun("metrics", f"{job_of(hpcrun)}_1", "--plot", check=True).stdout
+    refused = hpcrun("metrics", "--plot")
+    assert refused.returncode == 2
+    assert "draws one element" in refused.stderr
+    assert "name one of 0-1" in refused.stderr
+    assert hpcrun("metrics", "last/7").returncode == 6
+    for command in ("gpu", "shell"):
+        over = hpcrun(command, "last/1")
+        assert over.returncode == 4
+        assert "is COMPLETED" in over.stderr
+
+
+def job_of(hpcrun: Hpcrun) -> str:
+    (run,) = json.loads(hpcrun("status", "--json", "last", check=True).stdout)["runs"]
+    return str(run["job_id"])

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError, UsageError
+from hpcrun.job.directives import directive_line
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.script import TemplateSource, render_script
 from tests.unit.given import cluster, laptop, plan, script, templates
@@ -187,3 +188,27 @@ def test_a_value_that_no_script_can_hold_is_refused() -> None:
 def test_a_module_that_cannot_be_loaded_ends_the_job_with_its_name() -> None:
     text = script(plan(load=["cuda/12.6"])).text
     assert "module load cuda/12.6 || fail 'cannot load module cuda/12.6'" in text
+
+
+_typed = st.text(st.characters(exclude_characters="\0"), max_size=8)
+_breaks = st.sampled_from(["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\n \t", "\n\n"])
+
+
+@settings(max_examples=40)
+@given(texts=st.lists(_typed, min_size=3, max_size=3), break_=_breaks)
+def test_nothing_that_is_typed_becomes_a_line_for_slurm(texts: list[str], break_: str) -> None:
+    """Whatever it is, and wherever it stands: only the plan's own directives are lines of #SBATCH."""
+    hostile = break_.join([texts[0], "#SBATCH --uid=0" + texts[1], "#BB" + texts[2]])
+    said = plan(
+        cluster(modules=[hostile], setup=[hostile], env={"A": hostile}),
+        load=[hostile],
+        setup=[hostile],
+        env=[f"B={hostile}"],
+        args=[hostile],
+        python=PythonEnvironment(f"/opt/{hostile}", hostile, f"/opt/{hostile}"),
+    )
+    lines = [line.lstrip() for line in script(said).text.split("\n")]
+    assert [line for line in lines if line.startswith("#SBATCH")] == [
+        f"#SBATCH {directive_line(key, value)}" for key, value in said.directives
+    ]
+    assert not [line for line in lines if line.startswith(("#BB", "#DW"))]
