@@ -152,7 +152,7 @@ def test_what_turns_or_hides_text_stays_off_the_terminal_and_goes_through_a_pipe
 def test_metrics_of_impossible_times(hpcrun: Hpcrun) -> None:
     lines = ['{"time": NaN, "step": 1, "loss": NaN}', '{"time": 1e300, "step": Infinity, "loss": 1e999}', "[" * 5000]
     (record(hpcrun, "bad").attempt() / "rank-0.metrics").write_text("\n".join(lines) + "\n")
-    for options in ((), ("--csv",), ("--json",), ("--plot",)):
+    for options in ((), ("--json",)):
         shown = hpcrun("metrics", "bad", *options, check=True)
         assert "1 lines that are no metrics" in shown.stderr
 
