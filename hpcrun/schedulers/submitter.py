@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
-from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED, boot_id, start_ticks
+from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED, boot_id, lives, start_ticks
 
 ELSEWHERE_WITHIN_S = 600.0
 """How long a submission may take whose process cannot be looked at from here: another host, or another boot."""
@@ -46,7 +46,7 @@ class Submitter:
 
     def lives(self) -> bool:
         """Whether the process is still there, seen from its own host."""
-        return self.start_ticks is not None and start_ticks(self.pid) == self.start_ticks
+        return lives(self.pid, self.start_ticks)
 
 
 def this_submitter() -> Submitter:
