@@ -71,6 +71,7 @@ def test_the_scheduler_s_word_comes_first(state: str, final: bool, tmp_path: Pat
         (ExitRecord(143, "TERM", 9_500.0), "PREEMPTED", 143),
         (ExitRecord(124, "", 9_500.0, reason="preemption"), "PREEMPTED", 124),
         (ExitRecord(124, "", 9_500.0, reason="preemption", again=True), "PREEMPTED", 124),
+        (ExitRecord(3, "", 9_500.0, reason="failure", again=True), "PREEMPTED", 3),
     ],
 )
 def test_an_attempt_that_ended_by_itself_was_not_preempted(

@@ -91,11 +91,31 @@ def test_the_exception_of_the_first_rank_is_the_answer_and_the_agents_words_are_
     assert said.evidence.index(agents) > 0
 
 
-def test_a_failed_set_up_command_in_the_batch_log_is_not_what_ended_a_rank(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ModuleNotFoundError: No module named 'lmod_helper'",
+        "[W1122 socket.cpp:558] [c10d] Error: port: 29500, EADDRINUSE, the server socket has failed to bind",
+        "srun: error: Unable to allocate resources: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_line_in_the_batch_log_is_not_what_ended_a_rank(tmp_path: Path, line: str) -> None:
     folder = tmp_path / "run"
-    write_run(
-        Written(None, raised("KeyError: 'lr'"), batch="ModuleNotFoundError: No module named 'lmod_helper'\n"), folder
+    write_run(Written(None, "", "", failed=None, batch=f"{line}\n"), folder)
+    assert explained(folder).rule is not None  # where no rank failed it is what is known
+    (folder / ATTEMPT / "rank-5.err").write_text(raised("KeyError: 'lr'"))
+    record_end(folder, 5, 1, 1590.0)
+    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+
+
+def test_a_rank_that_lost_the_store_long_before_the_first_was_gone_is_a_victim(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    frame = (
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in barrier\n'
     )
+    lost = raised(f"{frame}    work.wait()\ntorch.distributed.DistNetworkError: failed to recv, got 0 bytes")
+    write_run(Written(None, raised("KeyError: 'lr'"), lost), folder)
+    record_end(folder, 5, 1, 1610.0)
     assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
 
 
