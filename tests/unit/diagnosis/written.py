@@ -150,6 +150,7 @@ CASES = {
     "warning-signal": Written("user-signal", "", "", status=138),
     "execve": Written("permission-denied", "", "", "FAILED", None, 126, "slurmstepd: error: execve(): ./run.sh: Permission denied\n"),
     "controller": Written("controller-away", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", ""),
+    "no-libuv": Written("torch-without-libuv", "", "", failed=None, batch=AGENT.replace("torch.distributed.DistNetworkError: failed to recv, got 0 bytes", "RuntimeError: use_libuv was requested but PyTorch was build without libuv support")),
     "rendezvous-lost-after-a-rank": Written(None, raised("KeyError: 'lr'"), raised(PEER_CLOSED), batch=AGENT),
     "rendezvous-lost-after-rank-0": Written(None, raised("KeyError: 'lr'"), failed=0, batch=AGENT),
     "rendezvous-lost-after-exit": Written(None, "", raised(PEER_CLOSED), status=3, batch=AGENT),
