@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcrun.actions.explain_words import answer, evidence_of, next_command
 from hpcrun.actions.status import RunStatus, element_row
 from hpcrun.actions.sweep_status import ElementStatus
-from hpcrun.diagnosis.culprit import SAME_MOMENT_S, Ended, first_leaver
+from hpcrun.diagnosis.culprit import SAME_MOMENT_S, Ended, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
@@ -178,7 +178,8 @@ def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> 
             break
         found = reader.read_rank(attempt, rank)
         logs += found
-        has_own_words = has_own_words or not speech_of(found, ends.get(rank)).of_others
+        end, said = ends.get(rank), speech_of(found, ends.get(rank))
+        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
     leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
     return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
 

@@ -104,7 +104,7 @@ def who(rank: int, facts: Facts, found: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
     end = facts.ends.get(rank)
     node = f" on {end.node}" if end else ""
-    return f"rank {rank}{node}" + (" failed first" if end and end.by_itself and found.first == rank else "")
+    return f"rank {rank}{node}" + (" failed first" if found.failed_first(end) else "")
 
 
 def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Parts]:

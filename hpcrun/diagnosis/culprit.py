@@ -74,7 +74,7 @@ def find_culprit(ends: Sequence[Ended], speech: Mapping[int, Speech]) -> Culprit
         ends: the records of the ranks, in any order.
         speech: rank → what its log speaks of; ``NOTHING`` for a rank that is not in it.
     """
-    failed = _failures(ends)
+    failed = _failures(ends, speech)
     of_others = [end for end in failed if _speech(end, speech).of_others]
     own = [end for end in failed if not _speech(end, speech).of_others]
     if own:
@@ -112,16 +112,25 @@ def first_leaver(ends: Iterable[Ended], within_s: float = 0.0) -> Ended | None:
 
 def failure_order(ends: Iterable[Ended], speech: Mapping[int, Speech]) -> list[int]:
     """Return the ranks that failed by themselves: those of their own trouble first, each kind by time."""
-    failed = _failures(ends)
+    failed = _failures(ends, speech)
     failed.sort(key=lambda end: (_symptom(end, speech), end.ended_s, end.rank))
     return [end.rank for end in failed]
 
 
-def _failures(ends: Iterable[Ended]) -> list[Ended]:
-    """Return the ranks that failed and were not cleared away behind another that had."""
-    failed = [end for end in ends if end.by_itself]
-    first_s = min((end.ended_s for end in failed), default=0.0)
-    return [end for end in failed if end.status != _KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S]
+def _failures(ends: Iterable[Ended], speech: Mapping[int, Speech]) -> list[Ended]:
+    """Return the ranks that failed and were not cleared away behind another that had.
+
+    A rank that raised may take so long to end that it is terminated with the others, who had noticed: its exception is
+    in its log all the same, and SIGTERM itself leaves none.
+    """
+    known = list(ends)
+    first_s = min((end.ended_s for end in known if end.by_itself), default=0.0)
+    return [
+        end
+        for end in known
+        if (end.by_itself and (end.status != _KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S))
+        or (end.status == TERMINATED and _speech(end, speech) is Speech.OWN)
+    ]
 
 
 def _speech(end: Ended, speech: Mapping[int, Speech]) -> Speech:
@@ -140,6 +149,8 @@ def _suspicion(end: Ended, speech: Mapping[int, Speech]) -> int:
     A silent abort or kill is how libraries and launchers end a rank whose peer is gone; other ends are the rank's own.
     """
     said = _speech(end, speech)
+    if end.status == TERMINATED:
+        return 1
     if said is Speech.NOTHING:
-        return 1 if end.status in (_KILLED, _ABORTED) else 0
-    return 2 if said is Speech.NETWORK else 0
+        return 2 if end.status in (_KILLED, _ABORTED) else 0
+    return 3 if said is Speech.NETWORK else 0

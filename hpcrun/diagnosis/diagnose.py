@@ -108,6 +108,7 @@ class Diagnosis:
         first: the rank that ended the run, consequences left out; None where none did or it cannot be told.
         consequences: what other ranks and the launchers said because of it.
         left: ``first`` ended with exit status 0 while others worked on.
+        of_record: the records of the ranks tell that ``first`` ended the run.
         leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
     """
 
@@ -116,6 +117,11 @@ class Diagnosis:
     consequences: tuple[Cause, ...] = ()
     left: bool = False
     leaver: int | None = None
+    of_record: bool = False
+
+    def failed_first(self, end: Ended | None) -> bool:
+        """Whether a rank's own failure was the first, and it was not merely terminated."""
+        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not self.left
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
@@ -129,7 +135,7 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     What other ranks and launchers say is evidence where a rank failed of its own. Of its causes, one that a rank failed
     by comes before a state of the job, that before what is a symptom mostly.
     """
-    speech = {rank: _speech(rank, facts) for rank in facts.ends}
+    speech = {rank: _speech(rank, facts) for rank, end in facts.ends.items() if _may_speak(end, facts)}
     culprit = _culprit(facts, speech)
     order = _failure_order(facts, speech)
     found = [Cause(hit.rule, log.rank, log, hit) for log in facts.logs for hit in _telling(log, facts)]
@@ -149,7 +155,19 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     leaver = first_leaver(_counted(facts)) if culprit and not culprit.left else None
     others = {item.rank: item for item in (*symptoms, *consequences) if item.rank is None or item.rank != first}
     left = culprit is not None and culprit.left
-    return Diagnosis(cause, first, tuple(others.values()), left, first if left else leaver.rank if leaver else None)
+    return Diagnosis(
+        cause,
+        first,
+        tuple(others.values()),
+        left=left,
+        leaver=first if left else leaver.rank if leaver else None,
+        of_record=culprit is not None,
+    )
+
+
+def _may_speak(end: Ended, facts: Facts) -> bool:
+    """Whether a rank's log says why it ended: one that was terminated with its job may have logged an error before."""
+    return end.status != TERMINATED or facts.state in _OF_THE_JOB
 
 
 def _counted(facts: Facts) -> list[Ended]:
@@ -174,7 +192,7 @@ def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Spee
     if culprit is None or item.rank == culprit.rank:
         return False
     if item.rank is not None or culprit.left:
-        return culprit.left or not speech[culprit.rank].of_others
+        return culprit.left or not speech.get(culprit.rank, Speech.NOTHING).of_others
     assert item.hit is not None
     return item.rule.level != "cause" or is_exception_line(item.hit.line) or "[c10d]" in item.hit.line
 
@@ -191,7 +209,7 @@ def _without_lines(
     ranked: list[tuple[tuple[int, ...], Cause]] = [
         ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
     ]
-    own = culprit is not None and not culprit.left and not speech[culprit.rank].of_others
+    own = culprit is not None and not culprit.left and not speech.get(culprit.rank, Speech.NOTHING).of_others
     if own and facts.state not in _OF_THE_JOB:
         ranked = []  # the rank ended before the job was signalled
     for rule in rules:
@@ -216,7 +234,7 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
     """Return what sorts the likeliest cause first: kind, rank that failed first, last traceback, line, rule."""
     assert item.log is not None and item.hit is not None
-    by_itself = item.rank is None or _by_itself(item.rank, facts)
+    by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
     if item.rule.level == "cause":
         tier = _CAUSE if by_itself else _CAUSE_OF_OTHERS
     else:

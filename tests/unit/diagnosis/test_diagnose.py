@@ -108,6 +108,16 @@ def test_a_line_in_the_batch_log_is_not_what_ended_a_rank(tmp_path: Path, line: 
     assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
 
 
+def test_a_rank_that_raised_and_was_terminated_before_it_had_ended_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, raised("KeyError: 'lr'"), raised(PEER_CLOSED), status=143), folder)
+    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+    assert explained(folder, quick=True).rank == 5
+    status = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps({**status, "state": "CANCELLED"}))  # it had logged an error before
+    assert explained(folder).rank is None
+
+
 def test_a_rank_that_lost_the_store_long_before_the_first_was_gone_is_a_victim(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     frame = (
