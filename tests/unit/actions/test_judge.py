@@ -11,7 +11,9 @@ from hpcrun.actions.judge import ALIVE_WITHIN_S, MISSED_FOR_S, judge, with_attem
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.slurm_text import parse_sacct
 from hpcrun.schedulers.submitter import Sending
+from tests.harness import REPO
 from tests.unit.given import run, write
 
 NOW = 10_000.0
@@ -82,6 +84,13 @@ def test_an_attempt_that_ended_by_itself_was_not_preempted(
     assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
     assert status.elapsed_s == 77
     assert decide(JobInfo("4711", "PREEMPTED"), None).state == "PREEMPTED"
+
+
+def test_what_24_11_says_of_a_job_that_was_preempted_before_it_ended_well(tmp_path: Path) -> None:
+    (info,) = parse_sacct((REPO / "tests/data/24.11/sacct-preempted-then-well.txt").read_text())
+    assert (info.state, info.exit_status, info.signal) == ("PREEMPTED", 0, None)
+    status = decide(info, attempt(tmp_path, ExitRecord(0, "", 9_500.0)), of=run(job_id="23"))
+    assert (status.state, status.reason, status.elapsed_s) == ("COMPLETED", None, 6)
 
 
 def test_a_local_job_that_had_ended_is_not_lost_with_its_supervisor(tmp_path: Path) -> None:
