@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.explain_words import answer, evidence_of, next_command
 from hpcrun.actions.status import RunStatus, element_row
 from hpcrun.actions.sweep_status import ElementStatus
-from hpcrun.diagnosis.diagnose import Ended, Facts, Log, diagnose, examine
+from hpcrun.diagnosis.culprit import SAME_MOMENT_S, Ended, Speech, first_leaver
+from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
-from hpcrun.reading import open_regular
+from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import Attempt, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import batch_log
 from hpcrun.runs.logs import rank_log
 
-_QUICK_RANKS = 8
+_QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
+"""Of how many ranks a quick explanation reads the logs; so many more where the first only speak of other ranks."""
+_LONGEST_STOP = 4096
+"""Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
 """What the script says first in the batch log, which all attempts share."""
 
@@ -95,7 +101,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         source=cause.rule.source if cause else "",
         rank=found.first,
         node=end.node if end else None,
-        evidence=tuple(Evidence(*parts) for parts in evidence_of(item, facts, found)),
+        evidence=tuple(Evidence(*parts) for parts in evidence_of(item, facts, found, attempt)),
         next=next_command(item, facts, found),
         unread=unread,
     )
@@ -121,40 +127,74 @@ def _gather(
     item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
 ) -> tuple[Facts, tuple[str, ...]]:
     """Return what the ranks and the logs of an attempt say, and what could not be read."""
-    scanner, folder = Scanner.of(rules), item.folder
+    reader = _Reader(item.folder, Scanner.of(rules), quick, [])
     logs: list[Log] = []
-    unread: list[str] = []
     ends: dict[int, Ended] = {}
     if attempt is not None:
         ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s) for end in rank_exits(attempt.folder)}
-    paths = [*_rank_logs(attempt, ends, most=_QUICK_RANKS if quick else None)]
-    for path, rank in (*paths, (batch_log(folder, item.run, item.element or 0), None)):
-        name = str(path.relative_to(folder))
+        logs = _rank_logs(reader, attempt, ends)
+    for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
+        logs.append(_this_attempt(log) if attempt is not None and attempt.number else log)
+    facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
+    return facts, tuple(reader.unread)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
+
+    folder: Path
+    scanner: Scanner
+    quick: bool
+    unread: list[str]
+
+    def read(self, path: Path, rank: int | None) -> list[Log]:
+        """Return a log, or nothing where it is not there or cannot be read."""
+        name = str(path.relative_to(self.folder))
         try:
             with open_regular(path) as file:
-                log = examine(name, rank, scanner.scan(file, quick=quick), path.stat().st_mtime)
+                log = examine(name, rank, self.scanner.scan(file, quick=self.quick), path.stat().st_mtime)
         except FileNotFoundError:
-            continue
+            return []
         except OSError as error:
-            unread.append(f"{name}: {error.strerror}")
-            continue
+            self.unread.append(f"{name}: {error.strerror}")
+            return []
         if not log.scan.whole:
-            unread.append(f"{name}: too long; its beginning and its end were searched")
-        logs.append(_this_attempt(log) if rank is None and attempt is not None and attempt.number else log)
-    return Facts(item.status.state, ends, tuple(logs)), tuple(unread)
+            self.unread.append(f"{name}: too long; its beginning and its end were searched")
+        return [log]
+
+    def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
+        """Return the logs of a rank, stderr first."""
+        return [
+            log for stream in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, stream).path, rank)
+        ]
 
 
-def _rank_logs(
-    attempt: Attempt | None, ends: dict[int, Ended], *, most: int | None
-) -> Iterator[tuple[Path, int | None]]:
-    if attempt is None:
-        return
+def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> list[Log]:
+    """Return the logs of the ranks that may tell of the end, and of one that left before the others."""
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
     wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
-    for rank in wanted[:most]:
-        for stream in ("err", "out"):
-            yield rank_log(attempt.folder, rank, stream).path, rank
+    logs: list[Log] = []
+    has_own_words = False
+    for count, rank in enumerate(wanted):
+        if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
+            break
+        found = reader.read_rank(attempt, rank)
+        logs += found
+        end, said = ends.get(rank), speech_of(found, ends.get(rank))
+        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
+    leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
+    return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
+
+
+def _signalled_s(attempt: Attempt) -> float | None:
+    """Return when the script or a rank first heard that the job was to end, None where nobody did."""
+    heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
+    for path in (attempt.folder / "stop").glob("*"):  # templates/requeue/told.sh.j2: the host and the time
+        with suppress(OSError, ValueError, IndexError):
+            heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
+    return min(filter(math.isfinite, heard), default=None)
 
 
 def _this_attempt(log: Log) -> Log:

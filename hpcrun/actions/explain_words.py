@@ -2,61 +2,116 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from hpcrun.actions.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log, uncaught
 from hpcrun.diagnosis.launcher import RootCause, first_root_cause, first_task
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines, line_number
-from hpcrun.diagnosis.traceback import Frame
+from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.runs.attempt import Attempt
 
 UNKNOWN = "; no rule knows why"
-_LONGEST = 300
+_LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
-_MOST_CONSEQUENCES = 2
+_MOST_CONSEQUENCES = 3
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
+_SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
+"""The place in gloo's own source that its messages begin with."""
 Parts = tuple[str, str | None, tuple[str, ...], str]
 
 
 def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> str:
-    """Return what happened in one sentence."""
+    """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
     status = item.status
     message = attempt.exit.message if attempt and attempt.exit else ""
+    if found.first is not None:
+        text = _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found, facts)}"
+        return text if not found.left or found.cause is None else f"{text}; {found.cause.text}"
     if found.cause is not None:
-        text = found.cause.text
-        return text if found.cause.rank is None else f"{who(found.cause.rank, facts, found)}: {text}"
+        return found.cause.text
     if message:
         return message
-    if found.first is not None:
-        end = facts.ends.get(found.first)
-        how = f" with exit status {end.status}" if end and end.by_itself else ""
-        log = _log_of(found.first, facts)
-        said = f": {_short(log.traceback.exception)}" if log and log.traceback else ""
-        return f"{who(found.first, facts, found)}{how}{said}{UNKNOWN}"
     root = _root(facts)
     if root is not None:
         rank = "a rank" if root.rank is None else f"rank {root.rank}"
         return f"{rank} on {root.host} failed first with exit status {root.exitcode}{UNKNOWN}"
     log = _log_of(None, facts)
     if log is not None and log.traceback is not None:
-        return f"the job ended as {status.state}: {_short(log.traceback.exception)}{UNKNOWN}"
+        return f"the job ended as {status.state}: {_short(log.traceback.exception)}"
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
     return f"the job ended as {status.state}{code}{reason}{UNKNOWN}"
+
+
+def _how(found: Diagnosis, facts: Facts) -> str:
+    """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
+    assert found.first is not None
+    cause, raised = found.cause, _raised(found.first, facts)
+    if cause is not None:
+        whole = cause.rule.level != "cause"
+        return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
+    if raised is not None:
+        return f": {_exception_at(raised, whole=True)}"
+    end = facts.ends.get(found.first)
+    return (f" with exit status {end.status}" if end and end.by_itself else "") + UNKNOWN
+
+
+def _left(found: Diagnosis, facts: Facts) -> str:
+    """Return which rank ended with exit status 0 before the others, and how the first of those failed."""
+    assert found.first is not None
+    left = facts.ends[found.first]
+    others = sum(end.status != 0 for end in facts.ends.values())
+    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} other ranks worked on"
+    failed = [end for end in facts.ends.values() if end.by_itself]
+    if not failed:
+        return text
+    then = min(failed, key=lambda end: (end.ended_s, end.rank))
+    raised = _raised(then.rank, facts)
+    how = f": {_exception_at(raised, whole=True)}" if raised else f" with exit status {then.status}"
+    return f"{text}; rank {then.rank} on {then.node} then failed{how}"
+
+
+def _raised(rank: int, facts: Facts) -> Traceback | None:
+    return uncaught([log for log in facts.logs if log.rank == rank], facts.ends.get(rank))
+
+
+def _exception_at(raised: Traceback, *, whole: bool) -> str:
+    """Return an exception and the last line of the person's own code below which it was raised.
+
+    Args:
+        whole: with its message; else its name alone.
+    """
+    name, _, message = raised.exception.partition(":")
+    name = name.rpartition(".")[2]
+    message = _SOURCE_PLACE.sub("", message.strip())
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[: _LONGEST_MESSAGE - 1]}…"
+    text = f"{name}: {message}" if whole and message else name
+    return f"{text} at {_place(raised.user_frame)}" if raised.user_frame else text
+
+
+def _place(frame: Frame) -> str:
+    path = PurePath(frame.file)
+    parts = path.parts[-2:] if path.stem in ("__init__", "__main__") else path.parts[-1:]
+    return f"{'/'.join(parts)}:{frame.line}"
 
 
 def who(rank: int, facts: Facts, found: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
     end = facts.ends.get(rank)
     node = f" on {end.node}" if end else ""
-    return f"rank {rank}{node}" + (" failed first" if end and end.by_itself and found.first == rank else "")
+    return f"rank {rank}{node}" + (" failed first" if found.failed_first(end) else "")
 
 
-def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis) -> Iterator[Parts]:
+def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Parts]:
     """Yield what speaks for the answer: about fifteen lines at most."""
     cause = found.cause
+    if found.leaver is not None:
+        yield _leaver_record(found.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
         frame = _frame_lines(cause.log)
         if cause.log.traceback and cause.hit.line.strip() == cause.log.traceback.exception:
@@ -66,7 +121,11 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis) -> Iterator[Par
         yield _name(cause.log, facts), _at(cause.log, cause.hit.number), tuple(lines), ""
     else:
         yield from _best_evidence(facts, found)
+    if cause is not None and cause.rank is None and found.first is not None:
+        yield from _best_evidence(facts, found)
     yield from _launchers_words(facts)
+    if attempt and attempt.exit and attempt.exit.message:
+        yield "batch script", None, (_short(attempt.exit.message),), ""
     for other in found.consequences[:_MOST_CONSEQUENCES]:
         if other.log is not None and other.hit is not None:
             yield (
@@ -86,6 +145,15 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis) -> Iterator[Par
         (f"{status.state}{code}{signal}{reason}{hosts}",),
         "",
     )
+
+
+def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
+    left = facts.ends[rank]
+    next_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left.ended_s)
+    ahead_s = next_s - left.ended_s
+    line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
+    where = f"elements/{attempt.folder.parents[1].name}/attempts/{attempt.number}/rank-{rank}.exit" if attempt else None
+    return f"rank {rank} on {left.node}", where, (line,), ""
 
 
 def _best_evidence(facts: Facts, found: Diagnosis) -> Iterator[Parts]:

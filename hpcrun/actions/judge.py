@@ -53,7 +53,7 @@ def judge(
         sending: how far its submission was before the scheduler was asked, for a run without a job.
     """
     if info is not None:
-        return _from_scheduler(info, attempt, now_s)
+        return _from_own_record(run, info, attempt, now_s) or _from_scheduler(info, attempt, now_s)
     if attempt is not None and attempt.exit is not None and attempt.exit.again:
         return _from_again(run, attempt.exit, answered=answered, cancelled=cancelled, now_s=now_s)
     if attempt is not None and attempt.exit is not None and (answered or not attempt.exit.signal):
@@ -79,6 +79,21 @@ def judge(
     return before or LastStatus(
         state.UNKNOWN, now_s, reason=f"the scheduler no longer knows it, and it left no exit record{seen}"
     )
+
+
+def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus | None:
+    """Judge a job by its own record where that outranks the scheduler's state, else return None.
+
+    Slurm 24.11 says PREEMPTED of a job that was preempted once, started again, and then ended by itself. A local
+    supervisor that was killed after the script had ended leaves NODE_FAIL.
+    """
+    exit_ = attempt.exit if attempt else None
+    if attempt is None or exit_ is None or exit_.again or exit_.signal or exit_.reason not in ("", "failure"):
+        return None
+    if info.state != state.PREEMPTED and (info.state != state.NODE_FAIL or run.scheduler != "local"):
+        return None
+    own = _from_exit(run, attempt, cancelled=False, now_s=now_s)
+    return replace(own, elapsed_s=info.elapsed_s or own.elapsed_s, limit_s=info.limit_s or own.limit_s)
 
 
 def _without_job(

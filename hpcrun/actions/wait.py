@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.status import RunStatus, Schedulers, one_status
-from hpcrun.runs.attempt import RankExit, first_failure, last_attempt
+from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import elements_of
-from hpcrun.runs.logs import rank_log, tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
@@ -20,14 +19,6 @@ ASK_EVERY_S = 10.0
 """How often the scheduler is asked whether a job still lives."""
 SETTLES_WITHIN_S = 60.0
 """How long a job whose script has ended may take to leave the scheduler's hands (COMPLETING)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The rank that failed first, and the last lines it wrote to stderr."""
-
-    rank: RankExit
-    last_lines: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +108,3 @@ def waiter_for(run_id: str, *, store: RunStore, schedulers: Schedulers, polling:
         lambda: ask(polling),
         is_sweep=elements_of(store.load(run_id)) is not None,
     )
-
-
-def find_failure(folder: Path, lines: int = 20, element: int = 0) -> Failure | None:
-    """Return the rank of a run that failed first, None where no rank left word of a failure."""
-    attempt = last_attempt(folder, element)
-    rank = first_failure(attempt.folder) if attempt else None
-    if attempt is None or rank is None:
-        return None
-    try:
-        return Failure(rank, tail(rank_log(attempt.folder, rank.rank, "err").path, lines))
-    except OSError:
-        return Failure(rank, "")

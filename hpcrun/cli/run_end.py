@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.output import tell
@@ -13,19 +12,17 @@ if TYPE_CHECKING:
     from hpcrun.actions.status import RunStatus
 
 
-def report_end(item: RunStatus, folder: Path, *, quiet: bool, rules: Rules) -> None:
-    """Say how a run ended, and for a failed one which rank failed first, its last words, and what explain says."""
-    from hpcrun.actions.first_line import EXPLAINED, first_line
-    from hpcrun.actions.wait import find_failure
+def report_end(item: RunStatus, *, quiet: bool, rules: Rules) -> None:
+    """Say how a run ended; of a failed one what explain says first, and the last words of the rank it names."""
+    from hpcrun.actions.first_line import ending
 
     status = item.status
-    failure = None if status.state == "COMPLETED" else find_failure(folder)
-    if failure:
-        rank = failure.rank
-        tell([f"hpcrun: rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}; it said:"])
-        tell(f"  {line}" for line in harmless(failure.last_lines).splitlines())
+    if status.state != "COMPLETED":
+        end = ending(item, rules)
+        tell([one_line(f"hpcrun: {end.line}")] if end.line else [])
+        if end.rank is not None and end.last_lines:
+            tell([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
+            tell(f"  {line}" for line in harmless(end.last_lines).splitlines())
     if not quiet:
         reason = f" ({status.reason})" if status.reason else ""
         tell([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
-    if status.state in EXPLAINED and (line := first_line(item, rules(), known=True)):
-        tell([one_line(f"hpcrun: {line}")])

@@ -216,7 +216,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
                 "exit_status": status.status.exit_status,
             }
         )
-    report_end(status, result.folder, quiet=as_json, rules=lambda: load_rules(context.layers.values()))
+    report_end(status, quiet=as_json, rules=lambda: load_rules(context.layers.values()))
     if status.status.state != "COMPLETED":
         sys.stdout.flush()
         raise JobFailedError(f"job {run.job_id} ended as {status.status.state}", hint=f"hpcrun explain {run.job_id}")

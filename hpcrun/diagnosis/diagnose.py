@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpcrun.diagnosis.culprit import (
+    TERMINATED,
+    Culprit,
+    Ended,
+    Speech,
+    before_signal,
+    failure_order,
+    find_culprit,
+    first_leaver,
+)
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit, LogScan
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line, last_traceback
 
-TOLD_TO_END = 143
 UNCAUGHT = 1
 """Python's exit status after an exception that nobody caught."""
+_EXCEPTION_STATUSES = (UNCAUGHT, 134, TERMINATED)
+"""An exception that nobody catches ends Python with 1, or with an abort in a C++ thread, or while it is terminated."""
 _AFTER_MOST = 60
 """Lines that may follow an uncaught exception: its own message, and what libraries say while they are torn down."""
+_OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
+"""States in which a job ends because of its own program; in the others it was signalled to end."""
+_CONNECTION = re.compile(
+    r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
+    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
+    r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
+)
+"""Words of an exception that a lost peer causes: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+_COLLECTIVES = "/torch/distributed/"
 
 
 # Of what kind a cause is, the likeliest first. A rank that was told to end, or left no word, failed because of others.
 _CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TOLD = range(6)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a rank ended: exit status (128 + n for signal n), on which node, when (seconds since the epoch)."""
-
-    rank: int
-    node: str
-    status: int
-    ended_s: float
-
-    @property
-    def by_itself(self) -> bool:
-        """It failed, and was not told to end."""
-        return self.status not in (0, TOLD_TO_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,14 @@ class Facts:
 
     Attributes:
         ends: how the ranks ended, those that left word.
+        signalled_s: when the script or a rank first heard that the job was to end, in seconds since the epoch; None
+            where it was not signalled, or nobody noted it.
     """
 
     state: str
     ends: Mapping[int, Ended] = field(default_factory=dict)
     logs: Sequence[Log] = ()
+    signalled_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +105,23 @@ class Diagnosis:
 
     Attributes:
         cause: None where no rule knows it.
-        first: the rank that failed first by itself, consequences left out; None where none did or it cannot be told.
-        consequences: what other ranks said because of it.
+        first: the rank that ended the run, consequences left out; None where none did or it cannot be told.
+        consequences: what other ranks and the launchers said because of it.
+        left: ``first`` ended with exit status 0 while others worked on.
+        of_record: the records of the ranks tell that ``first`` ended the run.
+        leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
     """
 
     cause: Cause | None
     first: int | None
     consequences: tuple[Cause, ...] = ()
+    left: bool = False
+    leaver: int | None = None
+    of_record: bool = False
+
+    def failed_first(self, end: Ended | None) -> bool:
+        """Whether a rank's own failure was the first, and it was not merely terminated."""
+        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not self.left
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
@@ -111,27 +130,97 @@ def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) 
 
 
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
-    """Find the cause: one that a rank failed by before a state of the job, that before what is a symptom mostly."""
-    order = _failure_order(facts)
+    """Find the rank that ended the run, and the cause of its end.
+
+    What other ranks and launchers say is evidence where a rank failed of its own. Of its causes, one that a rank failed
+    by comes before a state of the job, that before what is a symptom mostly.
+    """
+    speech = {rank: _speech(rank, facts) for rank, end in facts.ends.items() if _may_speak(end, facts)}
+    culprit = _culprit(facts, speech)
+    order = _failure_order(facts, speech)
     found = [Cause(hit.rule, log.rank, log, hit) for log in facts.logs for hit in _telling(log, facts)]
     consequences = [item for item in found if item.rule.level == "consequence"]
-    blaming = {item.rank for item in consequences}
+    symptoms = [item for item in found if item.rule.level != "consequence" and _is_evidence(item, culprit, speech)]
+    candidates = [item for item in found if item not in consequences and item not in symptoms]
     places = {rule.name: place for place, rule in enumerate(rules)}
-    ranked = [(_key(item, facts, order, places), item) for item in found if item.rule.level != "consequence"]
-    ranked += [((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states]
+    ranked = [(_key(item, facts, order, places), item) for item in candidates]
+    ranked += _without_lines(facts, rules, order, {item.rank for item in consequences}, culprit, speech)
+    ranked.sort(key=lambda item: item[0])
+    cause = _behind([item for _, item in ranked])
+    first = culprit.rank if culprit else None
+    if cause and cause.rank is not None and not (culprit and culprit.left):
+        first = cause.rank
+    if first is None and facts.state in _OF_THE_JOB:
+        first = next(iter(order), None)
+    leaver = first_leaver(_counted(facts)) if culprit and not culprit.left else None
+    others = {item.rank: item for item in (*symptoms, *consequences) if item.rank is None or item.rank != first}
+    left = culprit is not None and culprit.left
+    return Diagnosis(
+        cause,
+        first,
+        tuple(others.values()),
+        left=left,
+        leaver=first if left else leaver.rank if leaver else None,
+        of_record=culprit is not None,
+    )
+
+
+def _may_speak(end: Ended, facts: Facts) -> bool:
+    """Whether a rank's log says why it ended: one that was terminated with its job may have logged an error before."""
+    return end.status != TERMINATED or facts.state in _OF_THE_JOB
+
+
+def _counted(facts: Facts) -> list[Ended]:
+    """Return the ends that count: in a job that was signalled, those before the signal."""
+    if facts.state in _OF_THE_JOB:
+        return list(facts.ends.values())
+    if facts.signalled_s is None:
+        return []
+    return before_signal(facts.ends.values(), facts.signalled_s)
+
+
+def _culprit(facts: Facts, speech: Mapping[int, Speech]) -> Culprit | None:
+    return find_culprit(_counted(facts), speech)
+
+
+def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Speech]) -> bool:
+    """Whether a line only accompanies the end of the rank that failed first.
+
+    The words of Slurm and of the kernel explain the end of any rank; those of programs in the batch script's log
+    (torchrun's agents, set-up commands) and of other ranks do not.
+    """
+    if culprit is None or item.rank == culprit.rank:
+        return False
+    if item.rank is not None or culprit.left:
+        return culprit.left or not speech.get(culprit.rank, Speech.NOTHING).of_others
+    assert item.hit is not None
+    return item.rule.level != "cause" or is_exception_line(item.hit.line) or "[c10d]" in item.hit.line
+
+
+def _without_lines(
+    facts: Facts,
+    rules: Sequence[Rule],
+    order: Mapping[int, int],
+    blaming: set[int | None],
+    culprit: Culprit | None,
+    speech: Mapping[int, Speech],
+) -> list[tuple[tuple[int, ...], Cause]]:
+    """Return the rules that go by the job's state or by a rank's exit status, with what sorts them."""
+    ranked: list[tuple[tuple[int, ...], Cause]] = [
+        ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
+    ]
+    own = culprit is not None and not culprit.left and not speech.get(culprit.rank, Speech.NOTHING).of_others
+    if own and facts.state not in _OF_THE_JOB:
+        ranked = []  # the rank ended before the job was signalled
     for rule in rules:
         for end in facts.ends.values():
             if end.status not in rule.exits or end.rank in blaming:
                 continue
-            if end.by_itself:
-                ranked.append(((_SYMPTOM, order[end.rank], 1), Cause(rule, end.rank)))
-            elif not order:
+            if end.by_itself and (culprit is None or culprit.rank == end.rank):
+                ranked.append(((_SYMPTOM, order.get(end.rank, len(order)), 1), Cause(rule, end.rank)))
+            elif not end.by_itself and not order and culprit is None:
                 ranked.append(((_TOLD,), Cause(rule)))
-    ranked.sort(key=lambda item: item[0])
-    cause = _behind([item for _, item in ranked])
-    first = cause.rank if cause and cause.rank is not None else next(iter(order), None)
-    others = {item.rank: item for item in consequences if cause is None or item.rank != cause.rank}
-    return Diagnosis(cause, first, tuple(others.values()))
+    return ranked
 
 
 def _telling(log: Log, facts: Facts) -> list[Hit]:
@@ -145,7 +234,7 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
     """Return what sorts the likeliest cause first: kind, rank that failed first, last traceback, line, rule."""
     assert item.log is not None and item.hit is not None
-    by_itself = item.rank is None or _by_itself(item.rank, facts)
+    by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
     if item.rule.level == "cause":
         tier = _CAUSE if by_itself else _CAUSE_OF_OTHERS
     else:
@@ -163,24 +252,57 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
     return next((item for item in ranked if item.log is best.log and best.rule.name in item.rule.before), best)
 
 
-def _failure_order(facts: Facts) -> dict[int, int]:
+def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
     """Return rank → its place among those that failed; one whose log speaks of others' failures comes behind them.
 
     Where no rank left word, the one whose log fell silent first comes first.
     """
-    blamed = {log.rank for log in facts.logs if log.rank is not None and _blames_others(log)}
-    failed = [end for end in facts.ends.values() if end.by_itself]
-    failed.sort(key=lambda end: (end.rank in blamed, end.ended_s))
-    if not facts.ends:
-        silent = sorted((log.rank in blamed, log.written_s, log.rank) for log in facts.logs if log.rank is not None)
-        return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
-    return {end.rank: place for place, end in enumerate(failed)}
+    if facts.ends:
+        return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
+    blamed = {log.rank for log in facts.logs if log.rank is not None and _speech(log.rank, facts).of_others}
+    silent = sorted((log.rank in blamed, log.written_s, log.rank) for log in facts.logs if log.rank is not None)
+    return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
 
 
-def _blames_others(log: Log) -> bool:
-    """Whether the end of a log speaks of another rank's failure, and of none of its own."""
-    hits = [hit for hit in log.scan.hits if not _was_survived(hit, log, None)]
-    return bool(hits) and all(hit.rule.level in ("wait", "consequence") for hit in hits)
+def _speech(rank: int, facts: Facts) -> Speech:
+    return speech_of([log for log in facts.logs if log.rank == rank], facts.ends.get(rank))
+
+
+def speech_of(logs: Sequence[Log], end: Ended | None) -> Speech:
+    """Return what the end of a rank's logs speaks of: its uncaught exception, else the lines that rules know.
+
+    Args:
+        end: the rank's record; None where it left none.
+    """
+    hits = [hit for log in logs for hit in log.scan.hits if not _was_survived(hit, log, end)]
+    levels = {hit.rule.level for hit in hits}
+    waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
+    raised = uncaught(logs, end)
+    if "cause" in levels:
+        return Speech.OWN
+    if raised is not None:
+        of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
+        if of_line & {"wait", "consequence"}:
+            return waited_or_gone
+        if _CONNECTION.search(raised.exception):
+            deepest = raised.frames[-1].file if raised.frames else ""
+            return waited_or_gone if _COLLECTIVES in deepest else Speech.NETWORK
+        return Speech.OWN
+    if levels and levels <= {"wait", "consequence"}:
+        return waited_or_gone
+    return Speech.OWN if levels else Speech.NOTHING
+
+
+def uncaught(logs: Sequence[Log], end: Ended | None) -> Traceback | None:
+    """Return the exception that ended a rank, from its logs; None where nobody raised one, or the program went on.
+
+    Args:
+        end: the rank's record; None where it left none.
+    """
+    if end is not None and end.status not in _EXCEPTION_STATUSES:
+        return None
+    last = [log.traceback for log in logs if log.traceback is not None]
+    return next((found for found in last if found.followed_by <= _AFTER_MOST), None)
 
 
 def _by_itself(rank: int, facts: Facts) -> bool:
@@ -204,8 +326,8 @@ def _was_survived(hit: Hit, log: Log, end: Ended | None) -> bool:
     """Whether the program went on after a line: an exception that it caught, and said so."""
     if not is_exception_line(hit.line):
         return False
-    if end is not None and log.rank is not None and end.status not in (UNCAUGHT, 134, TOLD_TO_END):
-        return True  # an exception that nobody catches ends Python with 1, or with an abort in a C++ thread
+    if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
+        return True
     last, place = log.traceback, _place(hit, log)
     if place is None:
         return False

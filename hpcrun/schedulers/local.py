@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ _RECORD: dict[str, Kind] = {
     "reason": optional(text),
 }
 _NEEDED = ("job_id", "pid", "start_ticks", "boot_id", "host", "started", "limit_s")
+Alive = Callable[[dict[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class LocalScheduler:
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Read what each supervisor wrote, and whether it still lives."""
-        found = {job.folder: _look(job, time.time()) for job in jobs}
+        found = {job.folder: look_at(job, time.time()) for job in jobs}
         return {folder: info for folder, info in found.items() if info is not None}
 
     def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - the protocol's
@@ -93,9 +95,10 @@ class LocalScheduler:
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """Tell supervisors to end their jobs; they wait for the ranks, then kill what is left."""
         for job in jobs:
-            record = _read(job.folder)
-            if record is not None and "state" not in record and _alive(record):
-                os.kill(record["pid"], signal.SIGTERM)
+            record, lives = _current(job.folder, _alive)
+            if record is not None and lives:
+                with suppress(ProcessLookupError):  # it has ended since
+                    os.kill(record["pid"], signal.SIGTERM)
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
@@ -106,35 +109,60 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def _look(job: JobRef, now_s: float) -> JobInfo | None:
-    record = _read(job.folder)
+def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | None:
+    """Return what a job's supervisor wrote of it, None where none has begun.
+
+    Args:
+        alive: whether the supervisor of a record is there; asks this machine unless it is given.
+    """
+    alive = alive or _alive
+    record, lives = _current(job.folder, alive)
     if record is not None:
-        return _info(record, now_s)
+        return _info(record, now_s, lives=lives)
     if job.folder.parent.name != supervisor.ELEMENTS:
         return None
-    whole = _read(job.folder.parent.parent)  # an element that has not begun: its turn comes while the sweep lives
+    # an element that has not begun: its turn comes while the sweep lives
+    whole, sweep_lives = _current(job.folder.parent.parent, alive)
     if whole is None or job.job_id is None:
         return None
-    info = _info(whole, now_s)
+    if not sweep_lives:  # it may have begun, and ended, before the sweep did
+        record, lives = _current(job.folder, alive)
+        if record is not None:
+            return _info(record, now_s, lives=lives)
     if (job.folder / supervisor.CANCELLED_MARK).exists():
         return JobInfo(job.job_id, state.CANCELLED)
-    if info.state == state.RUNNING:
+    if sweep_lives:
         return JobInfo(job.job_id, state.PENDING, reason="waits for its turn")
+    info = _info(whole, now_s, lives=False)
     over = state.NODE_FAIL if info.state == state.NODE_FAIL else state.CANCELLED
     return JobInfo(job.job_id, over, reason=info.reason)
 
 
+def _current(folder: Path, alive: Alive) -> tuple[dict[str, Any] | None, bool]:
+    """Return a supervisor's record, and whether it goes on.
+
+    A supervisor writes its last record and is gone: one that is not there any more has done so after the first reading,
+    unless it was killed.
+    """
+    record = _read(folder)
+    if record is None or "state" in record:
+        return record, False
+    if alive(record):
+        return record, True
+    return _read(folder), False
+
+
 def _alive(record: dict[str, Any]) -> bool:
     same_boot: bool = record["boot_id"] == supervisor.boot_id()
-    return same_boot and supervisor.start_ticks(record["pid"]) == record["start_ticks"]
+    return same_boot and supervisor.lives(record["pid"], record["start_ticks"])
 
 
-def _info(record: dict[str, Any], now_s: float) -> JobInfo:
+def _info(record: dict[str, Any], now_s: float, *, lives: bool) -> JobInfo:
     ended_s = record.get("ended")
     reason = record.get("reason")
     if "state" in record:
         job_state = str(record["state"])
-    elif _alive(record):
+    elif lives:
         job_state = state.RUNNING
     else:
         job_state, ended_s = state.NODE_FAIL, None

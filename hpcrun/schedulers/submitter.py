@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 
 from hpcrun.reading import Kind, optional, read_fields, read_object, text, whole
-from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED, boot_id, start_ticks
+from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED, boot_id, lives, start_ticks
 
 _KINDS: dict[str, Kind] = {
     "host": text,
@@ -54,7 +54,7 @@ class Submitter:
 
     def lives(self) -> bool:
         """Whether the process is still there, seen from its own host."""
-        return self.start_ticks is not None and start_ticks(self.pid) == self.start_ticks
+        return lives(self.pid, self.start_ticks)
 
 
 def this_submitter() -> Submitter:

@@ -38,13 +38,24 @@ def start_ticks(pid: int) -> int | None:
     """Return when a living process started, in clock ticks since boot; None for one that is gone or a zombie.
 
     Together with the pid it names a process for good: pids are used again.
+
+    Raises:
+        OSError: it cannot be looked at: too many open files, no memory. It may well live.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or while it was read
         return None
     fields = stat.rpartition(b")")[2].split()  # the command before it may hold anything; see proc(5)
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def lives(pid: int, started_ticks: int | None) -> bool:
+    """Whether a process that started then is there; taken for granted where it cannot be looked at."""
+    try:
+        return started_ticks is not None and start_ticks(pid) == started_ticks
+    except OSError:
+        return True
 
 
 def _write(folder: Path, record: dict[str, Any]) -> None:
@@ -72,13 +83,20 @@ def _descendants() -> list[int]:
 
 
 def _signal_all(number: int) -> bool:
-    pids = [pid for pid in _descendants() if start_ticks(pid) is not None]
+    pids = [pid for pid in _descendants() if _is_there(pid)]
     for pid in pids:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
     return bool(pids)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        return start_ticks(pid) is not None
+    except OSError:
+        return True
 
 
 def _clear_away() -> None:

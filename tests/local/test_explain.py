@@ -34,7 +34,9 @@ def test_a_missing_module_is_named_with_the_line_that_wants_it(hpcrun: Hpcrun) -
     assert "the Python module flash_attn_9 is not installed" in waited.stderr
     assert "hint: hpcrun explain" in waited.stderr
     shown = hpcrun("explain", "train", check=True).stdout
-    assert shown.splitlines()[0].endswith("the Python module flash_attn_9 is not installed in the job's environment")
+    assert shown.splitlines()[0].endswith(
+        "the Python module flash_attn_9 is not installed in the job's environment (ModuleNotFoundError at train.py:2)"
+    )
     assert "elements/0/attempts/0/rank-0.err:4" in shown
     assert "train.py:2 in <module>: import flash_attn_9" in shown
     assert "next  hpcrun doctor -P local" in shown
@@ -52,9 +54,13 @@ def test_status_says_it_too_and_remembers(hpcrun: Hpcrun) -> None:
 
 
 def test_what_no_rule_knows_is_shown_and_not_guessed(hpcrun: Hpcrun) -> None:
-    run(hpcrun, "train", "def build(config):\n    return config['lr']\nbuild({})\n")
+    waited = run(hpcrun, "train", "def build(config):\n    return config['lr']\nbuild({})\n")
+    first = "rank 0 on local-0 failed first: KeyError: 'lr' at train.py:2"
+    said = waited.stderr.splitlines()
+    assert said[0] == f"hpcrun: {first}"
+    assert said[1] == "hpcrun: rank 0 ended with exit status 1; the end of its stderr:"
     shown = hpcrun("explain", check=True).stdout
-    assert shown.splitlines()[0].endswith("with exit status 1: KeyError: 'lr'; no rule knows why")
+    assert shown.splitlines()[0] == first
     assert "train.py:2 in build: return config['lr']" in shown
     assert "fix " not in shown
     assert explained(hpcrun, "last")["rule"] is None

@@ -69,7 +69,7 @@ def test_a_failed_node_ends_the_others_and_keeps_its_status(hpcrun: Hpcrun) -> N
     job = ("bash", "-c", "[ $NODE_RANK = 0 ] && sleep 300; exit 9")
     done = hpcrun(*LOCAL, "--gpus", "2", "--nodes", "2", "--launcher", "python", "--wait", *job, timeout=60)
     assert done.returncode == 7
-    assert "rank 1 on local-1 failed first, with exit status 9" in done.stderr
+    assert "rank 1 on local-1 failed first with exit status 9" in done.stderr
     assert status(hpcrun)["exit_status"] == 9
 
 

@@ -47,3 +47,24 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
         return bool(json.loads(as_researcher("explain", "--json", "ended").stdout)["rule"] == "cancelled")
 
     wait_for(cancelled, 60, "explain to say that it was cancelled")
+
+
+RANK_0_FAILS = """
+import os
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if os.environ["RANK"] == "0":
+    {}["learning_rate"]
+dist.all_reduce(torch.ones(1))
+"""
+
+
+def test_the_end_of_rank_0_is_not_taken_for_a_rendezvous_that_failed(as_researcher: Hpcrun) -> None:
+    (as_researcher.folder / "train.py").write_text(RANK_0_FAILS)
+    two = ("-P", "l40s", "-N", "2", "-G", "4", "--cpus", "1", "--mem", "1G", "-t", "5m")
+    waited = as_researcher("submit", *two, "--wait", "train.py")
+    first = "rank 0 on l40s-1 failed first: KeyError: 'learning_rate' at train.py:7"
+    assert waited.stderr.splitlines()[0] == f"hpcrun: {first}"
+    assert as_researcher("explain", check=True).stdout.splitlines()[0] == first
+    assert json.loads(as_researcher("status", "--json", check=True).stdout)["runs"][0]["cause"] == first

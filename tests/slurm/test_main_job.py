@@ -57,8 +57,8 @@ def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) ->
     )
     done = as_researcher(*FOUR_ON_TWO, "--wait", script)  # the harness's limit is well below torchrun's 300 s barrier
     assert done.returncode == 7
-    assert "rank 3 on a100-2 failed first, with exit status 1" in done.stderr
-    assert "RuntimeError: rank three has had enough" in done.stderr
+    assert "rank 3 on a100-2 failed first: RuntimeError: rank three has had enough at boom.py:5" in done.stderr
+    assert "rank 3 ended with exit status 1" in done.stderr
     logs = as_researcher("logs", "--rank", "3", check=True).stdout
     assert "Traceback (most recent call last)" in logs
     assert "RuntimeError: rank three has had enough" in logs

@@ -351,6 +351,10 @@ end_or_start_again() { # STATUS of the ranks
       ;;
   esac
   finish "$status" "$message" "$why"
+  # Slurm 24.11 takes a job that was preempted before for preempted again when it ends, and starts it once more.
+  if [ "$attempt" -gt 0 ]; then
+    case $why in '' | failure) scontrol update JobId="$HPCRUN_JOB_ID" Requeue=0 ;; esac
+  fi
   exit "$status"
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from hpcrun.actions.judge import ALIVE_WITHIN_S, MISSED_FOR_S, judge, with_attem
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.slurm_text import parse_sacct
 from hpcrun.schedulers.submitter import Sending
+from tests.harness import REPO
 from tests.unit.given import run, write
 
 NOW = 10_000.0
@@ -51,7 +54,6 @@ def decide(
         ("CANCELLED", True),
         ("TIMEOUT", True),
         ("NODE_FAIL", True),
-        ("PREEMPTED", True),
         ("OUT_OF_MEMORY", True),
     ],
 )
@@ -61,6 +63,42 @@ def test_the_scheduler_s_word_comes_first(state: str, final: bool, tmp_path: Pat
     assert (status.state, status.final, status.asked_s) == (state, final, NOW)
     reason = None if state == "COMPLETED" else "Resources"  # squeue keeps the last one for which it waited
     assert (status.reason, status.elapsed_s, status.limit_s, status.hosts) == (reason, 5, 60, "node1")
+
+
+@pytest.mark.parametrize(
+    ("record", "state", "exit_status"),
+    [
+        (ExitRecord(0, "", 9_500.0), "COMPLETED", 0),
+        (ExitRecord(3, "", 9_500.0, reason="failure"), "FAILED", 3),
+        (ExitRecord(143, "TERM", 9_500.0), "PREEMPTED", 143),
+        (ExitRecord(124, "", 9_500.0, reason="preemption"), "PREEMPTED", 124),
+        (ExitRecord(124, "", 9_500.0, reason="preemption", again=True), "PREEMPTED", 124),
+        (ExitRecord(3, "", 9_500.0, reason="failure", again=True), "PREEMPTED", 3),
+    ],
+)
+def test_an_attempt_that_ended_by_itself_was_not_preempted(
+    record: ExitRecord, state: str, exit_status: int, tmp_path: Path
+) -> None:
+    """Slurm 24.11 says PREEMPTED|0:0 of a job that was preempted once and whose last attempt ended well."""
+    status = decide(JobInfo("4711", "PREEMPTED", elapsed_s=77, limit_s=3600, hosts="node1"), attempt(tmp_path, record))
+    assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
+    assert status.elapsed_s == 77
+    assert decide(JobInfo("4711", "PREEMPTED"), None).state == "PREEMPTED"
+
+
+def test_what_24_11_says_of_a_job_that_was_preempted_before_it_ended_well(tmp_path: Path) -> None:
+    (info,) = parse_sacct((REPO / "tests/data/24.11/sacct-preempted-then-well.txt").read_text())
+    assert (info.state, info.exit_status, info.signal) == ("PREEMPTED", 0, None)
+    status = decide(info, attempt(tmp_path, ExitRecord(0, "", 9_500.0)), of=run(job_id="23"))
+    assert (status.state, status.reason, status.elapsed_s) == ("COMPLETED", None, 6)
+
+
+def test_a_local_job_that_had_ended_is_not_lost_with_its_supervisor(tmp_path: Path) -> None:
+    killed = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed")
+    ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
+    assert decide(killed, ended, of=run(scheduler="local")).state == "COMPLETED"
+    assert decide(killed, attempt(tmp_path), of=run(scheduler="local")).state == "NODE_FAIL"
+    assert decide(replace(killed, job_id="7"), ended).state == "NODE_FAIL"
 
 
 def test_what_the_script_found_wrong_is_the_reason_of_a_job_that_is_over(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.patience import ask_patiently
-from hpcrun.actions.status import RunStatus, get_status, last_known
+from hpcrun.actions.status import NEWEST, RunStatus, active_ids, chosen_ids, get_status, last_known
 from hpcrun.errors import SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
+from hpcrun.schedulers.slurm import SlurmScheduler
 from tests.unit.given import run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
@@ -65,6 +66,52 @@ def test_what_was_last_known_is_said_without_asking(tmp_path: Path) -> None:
     store.save_status(RUN_ID, LastStatus("RUNNING", 1500.0))
     (only,) = last_known([RUN_ID], store=store, now_s=2000.0).runs
     assert (only.status.state, only.status.asked_s, only.stale) == ("RUNNING", 1500.0, True)
+
+
+def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> None:
+    """A home that two machines share: the supervisor's process id means nothing on the other one."""
+    store = RunStore(tmp_path)
+    store.create(run(RUN_ID, scheduler="local", host="there", cluster=None, job_id="L1"), "")
+    record = {"job_id": "L1", "pid": 4194305, "start_ticks": 1, "boot_id": "of there", "host": "there", "started": 1.0,
+              "limit_s": 0}  # fmt: skip
+    write(store.folder(RUN_ID) / "supervisor.json", json.dumps(record))
+    found = status(store, 5000.0)
+    assert (found.status.state, found.status.reason, found.stale) == ("UNKNOWN", "ask on host there", True)
+    assert not found.status.final
+    assert store.last_status(RUN_ID) is None
+    (there,) = get_status([RUN_ID], store=store, schedulers=lambda _: LocalScheduler(), host="there", now_s=5000.0).runs
+    assert (there.status.state, there.status.final) == ("NODE_FAIL", True)
+
+
+@pytest.mark.parametrize(("later_s", "written"), [(59.0, False), (60.0, True)])
+def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path, later_s: float, written: bool) -> None:
+    """Its time tells how old the last answer is where nobody can be asked; more often it would only be disk writes."""
+    squeue = tmp_path / "bin/squeue"
+    answer = "\x1f".join(("4711", "PENDING", "Priority", "0:00", "1:00:00", "", "x"))
+    write(squeue, f"#!/bin/sh\necho '{answer}'\n")
+    squeue.chmod(0o755)
+    store = RunStore(tmp_path / "runs")
+    store.create(run(RUN_ID), "")
+    scheduler = SlurmScheduler({"PATH": str(squeue.parent)})
+    for now_s in (5000.0, 5000.0 + later_s):
+        (found,) = get_status([RUN_ID], store=store, schedulers=lambda _: scheduler, host="here", now_s=now_s).runs
+        assert (found.status.state, found.status.asked_s) == ("PENDING", now_s)
+    last = store.last_status(RUN_ID)
+    assert last is not None
+    assert last.asked_s == (5000.0 + later_s if written else 5000.0)
+
+
+def test_a_run_that_is_not_over_is_shown_however_old_it_is(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    ids = [f"20260102-0304{second:02}-train-0a1b" for second in range(NEWEST + 3)]
+    for run_id in ids:
+        store.create(run(run_id), "")
+    for run_id in (*ids[1:3], *ids[5:]):  # the oldest and two others are not over
+        store.save_status(run_id, LastStatus("COMPLETED", 1.0, final=True))
+        store.leave_active(run_id)
+    assert chosen_ids(store, everything=False) == [ids[0], *ids[3:]]
+    assert active_ids(store) == [ids[0], *ids[3:5]]
+    assert chosen_ids(store, everything=True) == ids
 
 
 def failing() -> int:

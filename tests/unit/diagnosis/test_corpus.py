@@ -23,9 +23,9 @@ REAL = sorted(path.parent.name for path in CORPUS.glob("*/case.json"))
 HEALTHY = sorted(CORPUS.glob("healthy/*.log"))
 
 
-def explained(folder: Path, rules: tuple[Rule, ...] = RULES) -> Explanation:
+def explained(folder: Path, rules: tuple[Rule, ...] = RULES, *, quick: bool = False) -> Explanation:
     status = status_from_json((folder / "status.json").read_text())
-    return explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules)
+    return explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules, quick=quick)
 
 
 def verdicts(tmp_path: Path) -> Iterator[tuple[str, str | None, int | None, Explanation]]:

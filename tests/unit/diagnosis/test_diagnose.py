@@ -6,8 +6,10 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.unit.diagnosis.test_corpus import explained
-from tests.unit.diagnosis.written import CASES, OOM, Written, raised, write_run
+from tests.unit.diagnosis.written import AGENT, CASES, OOM, PEER_CLOSED, Written, raised, write_run
 
 ATTEMPT = "elements/0/attempts/0"
 
@@ -26,7 +28,7 @@ def test_without_records_the_rank_that_fell_silent_first_is_to_blame(tmp_path: P
             os.utime(folder / f"{ATTEMPT}/rank-{rank}.{stream}", (2000, 1000 if rank == 5 else 2000))
     said = explained(folder)
     assert (said.rank, said.rule) == (5, None)
-    assert said.summary.startswith("rank 5: KeyError: 'a'")
+    assert said.summary == "rank 5: KeyError: 'a' at train.py:63"
 
 
 def test_without_records_torchruns_block_names_rank_and_host(tmp_path: Path) -> None:
@@ -70,3 +72,120 @@ def test_of_two_causes_that_of_the_rank_that_failed_first_counts(tmp_path: Path)
     assert explained(folder).rank == 2
     (folder / ATTEMPT / "rank-2.exit").write_text(json.dumps({**end, "ended": 1599.0}))
     assert explained(folder).rank == 5
+
+
+def record_end(folder: Path, rank: int, status: int, ended_s: float) -> None:
+    end = {"rank": rank, "node": f"node0{1 + rank // 4}", "status": status, "ended": ended_s}
+    (folder / ATTEMPT / f"rank-{rank}.exit").write_text(json.dumps(end))
+
+
+def test_the_exception_of_the_first_rank_is_the_answer_and_the_agents_words_are_evidence(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(CASES["rendezvous-lost-after-rank-0"], folder)
+    said = explained(folder)
+    assert said.summary == "rank 0 on node01 failed first: KeyError: 'lr' at train.py:63"
+    assert (said.rule, said.rank, said.node) == (None, 0, "node01")
+    assert "hpcrun preflight" not in said.next
+    (agents,) = [item for item in said.evidence if "RendezvousConnectionError" in " ".join(item.lines)]
+    assert agents.who == "batch script"
+    assert said.evidence.index(agents) > 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ModuleNotFoundError: No module named 'lmod_helper'",
+        "[W1122 socket.cpp:558] [c10d] Error: port: 29500, EADDRINUSE, the server socket has failed to bind",
+        "srun: error: Unable to allocate resources: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_line_in_the_batch_log_is_not_what_ended_a_rank(tmp_path: Path, line: str) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, "", "", failed=None, batch=f"{line}\n"), folder)
+    assert explained(folder).rule is not None  # where no rank failed it is what is known
+    (folder / ATTEMPT / "rank-5.err").write_text(raised("KeyError: 'lr'"))
+    record_end(folder, 5, 1, 1590.0)
+    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+
+
+def test_a_rank_that_raised_and_was_terminated_before_it_had_ended_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, raised("KeyError: 'lr'"), raised(PEER_CLOSED), status=143), folder)
+    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+    assert explained(folder, quick=True).rank == 5
+    status = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps({**status, "state": "CANCELLED"}))  # it had logged an error before
+    assert explained(folder).rank is None
+
+
+def test_a_rank_that_lost_the_store_long_before_the_first_was_gone_is_a_victim(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    frame = (
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in barrier\n'
+    )
+    lost = raised(f"{frame}    work.wait()\ntorch.distributed.DistNetworkError: failed to recv, got 0 bytes")
+    write_run(Written(None, raised("KeyError: 'lr'"), lost), folder)
+    record_end(folder, 5, 1, 1610.0)
+    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+
+
+def test_the_words_of_libraries_at_the_end_of_a_rank_do_not_make_it_a_victim(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, raised("KeyError: 'lr'") + "terminate called without an active exception\n",
+                      raised("ValueError: the shard is empty")), folder)  # fmt: skip
+    record_end(folder, 0, 1, 1599.0)
+    assert explained(folder).rank == 5
+
+
+def test_a_rank_that_left_with_0_while_others_worked_on_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, "", raised(PEER_CLOSED), failed=None, batch=AGENT), folder)
+    for ended_s in (1580.0, 1591.5):  # long before the others, or noted after they had noticed
+        record_end(folder, 5, 0, ended_s)
+        said = explained(folder)
+        assert said.summary.startswith(
+            "rank 5 on node02 ended first, with exit status 0, while 7 other ranks worked on; "
+            "rank 0 on node01 then failed: RuntimeError: Connection closed by peer"
+        )
+        assert (said.rule, said.rank) == (None, 5)
+        assert said.evidence[0].where == f"{ATTEMPT}/rank-5.exit"
+    record_end(folder, 3, 1, 1590.0)
+    (folder / ATTEMPT / "rank-3.err").write_text(raised("KeyError: 'lr'"))
+    record_end(folder, 5, 0, 1580.0)
+    both = explained(folder)
+    assert both.summary == "rank 3 on node01 failed first: KeyError: 'lr' at train.py:63"
+    assert both.evidence[0].lines == ("exit status 0, 10.0 s before another rank failed or was terminated",)
+
+
+@pytest.mark.parametrize(("state", "rule"), [("TIMEOUT", "time-limit"), ("CANCELLED", "cancelled")])
+def test_a_rank_that_ended_before_the_job_was_signalled_is_named(tmp_path: Path, state: str, rule: str) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, "", "", state=state, failed=None), folder)
+    end = {"status": 143, "signal": "TERM", "ended": 1590.5, "message": ""}
+    (folder / ATTEMPT / "exit").write_text(json.dumps(end))
+    record_end(folder, 5, 0, 1600.0)
+    assert (explained(folder).rule, explained(folder).rank) == (rule, None)
+    record_end(folder, 5, 0, 1520.0)
+    hung = explained(folder)
+    assert (hung.rule, hung.rank) == (rule, 5)
+    assert hung.summary.startswith(
+        "rank 5 on node02 ended first, with exit status 0, while 7 other ranks worked on; the job"
+    )
+    (folder / ATTEMPT / "rank-5.err").write_text(raised("KeyError: 'lr'"))
+    record_end(folder, 5, 1, 1520.0)
+    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+    (folder / ATTEMPT / "exit").write_text(json.dumps({**end, "signal": ""}))
+    (folder / ATTEMPT / "stop").mkdir()
+    (folder / ATTEMPT / "stop" / "time_limit").write_text("node01 1510.25\n")
+    record_end(folder, 5, 1, 1520.0)
+    assert explained(folder).rank is None
+
+
+def test_a_quick_look_reads_on_where_the_first_ranks_only_speak_of_others(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, "", "", failed=None, batch=AGENT), folder)
+    for rank in range(20):
+        (folder / ATTEMPT / f"rank-{rank}.err").write_text(raised(PEER_CLOSED))
+        record_end(folder, rank, 1, 1590.0 + rank / 100)
+    (folder / ATTEMPT / "rank-17.err").write_text(raised("KeyError: 'lr'"))
+    assert explained(folder, quick=True).summary == "rank 17 on node05 failed first: KeyError: 'lr' at train.py:63"

@@ -68,6 +68,21 @@ NOISE = (
     "huggingface/tokenizers: The current process just got forked, after parallelism has already been used.\n"
     "gpu07:311:399 [0] NCCL INFO NET/IB : No device found.\n"
 )
+PEER_CLOSED = "RuntimeError: [/build/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.78.0.7]:932. This is typically caused by a remote worker crashing."
+AGENT = (
+    "W1122 00:21:32.269000 757 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 788 closing signal SIGTERM\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", line 118, in _call_store\n'
+    "    return getattr(self._store, store_op)(*args, **kwargs)\n"
+    "torch.distributed.DistNetworkError: failed to recv, got 0 bytes\n"
+    "\nThe above exception was the direct cause of the following exception:\n\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py", line 1226, in num_nodes_waiting\n'
+    "    self._state_holder.sync()\n"
+    "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.\n"
+    "srun: error: node01: task 0: Exited with exit code 1\n"
+)
+"""What the agent of a node writes when the first node's agent, which holds the store, is gone: torch 2.15."""
 
 CASES = {
     "cuda-oom": Written("cuda-out-of-memory", NOISE + raised(OOM)),
@@ -135,6 +150,11 @@ CASES = {
     "warning-signal": Written("user-signal", "", "", status=138),
     "execve": Written("permission-denied", "", "", "FAILED", None, 126, "slurmstepd: error: execve(): ./run.sh: Permission denied\n"),
     "controller": Written("controller-away", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", ""),
+    "no-libuv": Written("torch-without-libuv", "", "", failed=None, batch=AGENT.replace("torch.distributed.DistNetworkError: failed to recv, got 0 bytes", "RuntimeError: use_libuv was requested but PyTorch was build without libuv support")),
+    "rendezvous-lost-after-a-rank": Written(None, raised("KeyError: 'lr'"), raised(PEER_CLOSED), batch=AGENT),
+    "rendezvous-lost-after-rank-0": Written(None, raised("KeyError: 'lr'"), failed=0, batch=AGENT),
+    "rendezvous-lost-after-exit": Written(None, "", raised(PEER_CLOSED), status=3, batch=AGENT),
+    "rendezvous-lost-after-crash": Written("crashed", "", raised(PEER_CLOSED), status=139, batch=AGENT),
     "unknown-error": Written(None, raised("KeyError: 'layers.3'")),
     "unknown-exit": Written(None, "", "", status=3),
 }  # fmt: skip
