@@ -12,6 +12,10 @@
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
+# The environment as it came.
+declare -A came=()
+for variable in $(compgen -e); do came[$variable]=${!variable}; done
+
 # Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
 attempt=${SLURM_RESTART_COUNT:-0}
@@ -51,8 +55,12 @@ reap() {
 }
 signal=
 record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
+mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 # A sign of life, for hpcrun status where nobody else knows of this job.
 (while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
+
+# Slurm starts a job in /tmp where its own folder is gone, or is not on this node.
+[ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
 
 # The virtual environment that was active when this was submitted.
 export VIRTUAL_ENV=/home/me/venv
@@ -105,6 +113,14 @@ on_task() {
   on_rank "$HPCRUN_NODE_RANK" "$@"
 }
 export -f record reap on_rank on_task
+
+# What was changed in the environment since, and how it came: hpcrun submit inside this job hands on what came.
+for variable in "${!came[@]}" $(compgen -e); do
+  case $variable in HPCRUN_* | SLURM_* | PWD | OLDPWD | SHLVL | _) continue ;; esac
+  [ "${!variable+=}${!variable-}" != "${came[$variable]+=}${came[$variable]-}" ] || continue
+  [ -z "${came[$variable]+=}" ] || export "HPCRUN_CAME_$variable=${came[$variable]}"
+  [ -z "${!variable+=}" ] || export "HPCRUN_PUT_$variable=${!variable}"
+done
 
 # The allocation is Slurm's. Rank 0's host is the first node, where this script runs; every node resolves
 # its name for itself.
