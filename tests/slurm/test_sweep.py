@@ -167,7 +167,6 @@ def test_the_elements_that_failed_are_submitted_again_with_their_checkpoints(swe
     person = sweeps.person
     grid = sweeps.ended("grid")
     kept = Path(grid["folder"]) / "elements" / "1" / "checkpoints"
-    person.run("mkdir", str(kept))
     again = person("resubmit", "--failed", grid["run_id"], "-J", "repeated", check=True)
     assert "2 elements" in again.stdout
     run = sweeps.ended("repeated")
