@@ -21,7 +21,7 @@ JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
 # A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads it.
-_LONG_WORD = re.compile(r"[^\s/,]{300,}")
+_LONG_WORD = re.compile(r"[^\s/,'\":]{300,}")
 _SHOWN_OF_WORD = 40
 
 
@@ -138,7 +138,7 @@ def show_error(error: HpcrunError) -> None:
 
 def _shortened(match: re.Match[str]) -> str:
     word = match[0]
-    return f"{word[:_SHOWN_OF_WORD]}...({len(word)} characters)"
+    return f"{word[:_SHOWN_OF_WORD]}... ({len(word)} characters)"
 
 
 def _print(stream: Any, text: str) -> None:

@@ -109,8 +109,8 @@ def _comment(value: object) -> str:
 def _quoted(value: object) -> str:
     """Return one word in quotes whatever is in it, line breaks kept where it is plain ASCII.
 
-    No line of it begins with #: sbatch, and the burst buffers of Slurm, look for #SBATCH, #BB and #DW at the beginnings
-    of lines.
+    A line that begins with # gets no line of its own: sbatch, and the burst buffers of Slurm, look for #SBATCH, #BB and
+    #DW at the beginnings of lines.
     """
     text = str(value)
     if not any(line.lstrip().startswith("#") for line in text.split("\n")[1:]) and all(

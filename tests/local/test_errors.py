@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pexpect
+import pytest
 
 from tests.harness import Hpcrun
 
@@ -36,3 +37,13 @@ def test_a_terminal_gets_a_long_message_folded_between_words(hpcrun: Hpcrun) -> 
     assert max(map(len, lines)) <= 40
     assert " ".join(line.strip() for line in lines) == message
     assert len(lines) > 1
+
+
+@pytest.mark.parametrize("option", ["--nodes", "--name", "--mem"])
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun, option: str, digits: int) -> None:
+    done = hpcrun("submit", "-P", "a100", "--dry-run", f"{option}={'9' * digits}", "true")
+    assert done.returncode == 2
+    assert f"hpcrun: {option}: " in done.stderr or f"'{option}'" in done.stderr
+    assert len(done.stderr) < 600
+    assert "9" * 101 not in done.stderr

@@ -114,3 +114,9 @@ def test_the_size_of_a_snapshot_is_no_memory() -> None:
     assert read_request({"script": "x", "snapshot_limit_mb": "1G"}).snapshot_limit_mb == 1024
     with pytest.raises(UsageError, match="--snapshot-limit: '1K' is less than a megabyte; write it as 200M or 1G"):
         read_request({"script": "x", "snapshot_limit_mb": "1K"})
+
+
+@pytest.mark.parametrize("option", ["nodes", "nproc_per_node", "cpus", "cpus_per_task", "cpus_per_gpu", "max_parallel"])
+def test_a_number_of_hundreds_of_digits_is_a_mistake(option: str) -> None:
+    with pytest.raises(UsageError, match="less than or equal to 1000000"):
+        read_request({"script": "train.py", option: 10**399})
