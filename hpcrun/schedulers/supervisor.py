@@ -111,9 +111,11 @@ def _clear_away() -> None:
 
 def _again(folder: Path, element: int, attempt: int) -> bool:
     """Whether the script's exit record asks for another attempt, as it would ask Slurm with scontrol requeue."""
+    path = folder / ELEMENTS / str(element) / "attempts" / str(attempt) / "exit"
     try:
-        record = json.loads((folder / ELEMENTS / str(element) / "attempts" / str(attempt) / "exit").read_text("utf-8"))
-    except (OSError, ValueError):
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # never wait for a FIFO
+            record = json.loads(file.read(1 << 20))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(record, dict) and record.get("again") is True
 

@@ -122,4 +122,4 @@ def test_a_log_that_may_not_be_read_is_named(hpcrun: Hpcrun) -> None:
     log.unlink()
     log.mkdir()
     shown = hpcrun("explain", "train", check=True).stdout
-    assert "not read: elements/0/attempts/0/rank-5.err: Is a directory" in shown
+    assert "not read: elements/0/attempts/0/rank-5.err: is not a regular file" in shown

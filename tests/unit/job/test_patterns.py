@@ -40,11 +40,11 @@ def test_many_lines_at_once_are_the_same_as_one_by_one(text: str, lines: list[st
 
 @pytest.mark.parametrize("text", ["(a+)+$", "(a|a)*b", "(a|aa)+$", "(.*)*x", "(.*a){20}", r"(\w+\s?)*$!"])
 def test_no_pattern_takes_more_than_linear_time(text: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     pattern = compile_pattern(text)
     for _ in range(20):
         pattern.search("a" * 4000 + "!")
-    assert time.monotonic() - begun < 2  # Python's re takes longer than the sun has left
+    assert time.process_time() - begun < 2  # Python's re takes longer than the sun has left
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,10 @@ def test_many_that_extend_one_twice_are_read_once_each(tmp_path: Path) -> None:
 
 def test_a_large_file_of_nonsense_is_refused_in_a_moment(tmp_path: Path) -> None:
     write(tmp_path / "mine.yaml", "".join(f"key{number}: []\n" for number in range(15000)))
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(ProfileError) as refused:
         load_profile("mine", [tmp_path])
-    assert time.monotonic() - begun < 30
+    assert time.process_time() - begun < 30
     assert len(refused.value.message.splitlines()) < 40
 
 
@@ -110,10 +110,10 @@ def test_a_hundred_megabytes_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     with path.open("wb") as file:
         file.truncate(100_000_000)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(ProfileError, match=r"mine\.yaml: larger than 1000 kB"):
         load_profile("mine", [tmp_path])
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_device_is_no_profile(tmp_path: Path) -> None:
