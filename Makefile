@@ -11,8 +11,8 @@ PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo pyth
 # them: three workers.
 ARGS ?=
 
-# Where torch comes from: index (what pip finds; on x86_64 that is the build with CUDA), cpu (PyTorch's own index of CPU
-# builds) or system (Debian's python3-torch). The virtual environment remembers it.
+# Where torch comes from: index (what pip finds; on x86_64 that is the build with CUDA) or cpu (PyTorch's own index of
+# builds for CPUs). Debian's python3-torch would not do: it lacks libuv, which torchrun asks for. .venv remembers it.
 TORCH ?= $(shell cat $(VENV)/torch 2>/dev/null || echo index)
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -38,7 +38,7 @@ test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu
 	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
 fresh: ## demo and test in a new Debian with what README names and nothing else (root); SUITE=trixie another one
-	dev/debian.sh make $(SUITE) $(if $(filter system,$(TORCH)),python3-torch)
+	dev/debian.sh make $(SUITE)
 	dev/debian.sh run $(SUITE) make demo TORCH=$(TORCH)
 	HPCRUN_REQUIRE_SLURM=1 dev/debian.sh run $(SUITE) make test ARGS='$(ARGS)'
 	dev/debian.sh remove $(SUITE)
@@ -90,26 +90,22 @@ clean: ## remove the virtual environment and what the tools left behind; runs ar
 $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	{ echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(if $(filter system,$(TORCH)),--system-site-packages) $(VENV)
+	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/torch: $(BIN)/python dev/constraints.txt
 	@$(MAKE) --no-print-directory torch-from-$(TORCH)
 	@echo $(TORCH) >$@
 
-.PHONY: torch-from-index torch-from-cpu torch-from-system
+.PHONY: torch-from-index torch-from-cpu
 torch-from-index:
 	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
 	echo "installing torch, as pip finds it. On x86_64 that is the build with CUDA: 2.7 GB to download, 5 GB on disk."; \
-	echo "Smaller: TORCH=cpu (0.2 GB, from $(TORCH_INDEX)) or TORCH=system (apt-get install python3-torch)."; }
+	echo "To take the build for CPUs instead, 0.2 GB: Ctrl-C, then make demo TORCH=cpu"; }
 	@$(INSTALL) torch
 
 torch-from-cpu:
 	@echo "installing torch from $(TORCH_INDEX) ..."
 	@$(INSTALL) --index-url $(TORCH_INDEX) torch
-
-torch-from-system:
-	@$(BIN)/python -c 'import torch' 2>/dev/null || \
-	{ echo "$(VENV) finds no torch of the system: apt-get install python3-torch, then make clean" >&2; exit 1; }
 
 $(VENV)/installed-demo: $(INSTALLED_FROM)
 	@echo "installing into $(VENV) ..."

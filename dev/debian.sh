@@ -43,6 +43,15 @@ need_own_base() {
 
 need_debian() { [[ -e $ROOT/etc/debian_version ]] || die 1 "there is no $ROOT: $SELF make $SUITE"; }
 
+# One at a time: they share the network, and so the names of a cluster's cables.
+only_run() {
+  exec {LOCK}>"$BASE/lock"
+  flock --nonblock "$LOCK" || {
+    echo "debian.sh: waiting for another command in a Debian to end" >&2
+    flock "$LOCK"
+  }
+}
+
 need_no_cluster() {
   [[ ! -e /sys/class/net/$BRIDGE ]] || die 1 "a cluster is up on this machine: dev/cluster.sh down"
 }
@@ -150,6 +159,7 @@ INSIDE='
 
 run_inside() {
   local variables=() status=0
+  only_run
   need_no_cluster
   mapfile -t variables < <(pip_variables; env | grep '^HPCRUN_REQUIRE' || true)
   if [[ -f $ROOT$CA_INSIDE ]]; then variables+=({PIP_CERT,SSL_CERT_FILE,REQUESTS_CA_BUNDLE}"=$CA_INSIDE"); fi
@@ -158,7 +168,7 @@ run_inside() {
     bash -euc "$INSIDE" debian.sh "$ROOT" "$SUITE" "$(pip_folders)" \
     /usr/bin/env -i HOME=/root USER=root LOGNAME=root SHELL=/bin/bash TERM="${TERM:-dumb}" \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${variables[@]}" \
-    sh -c 'cd "$0" && exec "$@"' "$HOME_INSIDE" "$@" || status=$?
+    sh -c 'cd "$0" && exec "$@"' "$HOME_INSIDE" "$@" {LOCK}>&- || status=$?
   # A cluster that was not brought down has ended with its processes; its bridge is the network's.
   if [[ -e /sys/class/net/$BRIDGE ]]; then ip link del "$BRIDGE"; fi
   return "$status"

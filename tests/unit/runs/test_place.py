@@ -64,3 +64,10 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 
 def test_nothing_is_mounted() -> None:
     assert find_mount(Path("/x"), []) is None
+
+
+def test_files_are_counted_where_the_file_system_counts_them(tmp_path: Path) -> None:
+    assert os.statvfs(tmp_path).f_files > 0
+    assert look_at_place(tmp_path).free_files is not None
+    assert os.statvfs("/proc").f_files == 0
+    assert look_at_place(Path("/proc")).free_files is None
