@@ -11,10 +11,9 @@ PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo pyth
 # them: three workers.
 ARGS ?=
 
-# Where torch comes from: index (what pip finds; on x86_64 that is the build with CUDA) or cpu (PyTorch's own index of
-# builds for CPUs). Debian's python3-torch would not do: it lacks libuv, which torchrun asks for. .venv remembers it.
-TORCH ?= $(shell cat $(VENV)/torch 2>/dev/null || echo index)
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Where torch comes from, if not from where pip finds it (on x86_64 that is the build with CUDA): the address of an index,
+# such as PyTorch's own of builds for CPUs. Debian's python3-torch would not do: it lacks libuv, which torchrun asks for.
+TORCH_INDEX ?=
 
 # The Debian of make fresh; which of all random cases make fuzz and make mutants take.
 SUITE ?= bookworm
@@ -39,7 +38,7 @@ test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu
 
 fresh: ## demo and test in a new Debian with what README names and nothing else (root); SUITE=trixie another one
 	dev/debian.sh make $(SUITE)
-	dev/debian.sh run $(SUITE) make demo TORCH=$(TORCH)
+	dev/debian.sh run $(SUITE) make demo TORCH_INDEX=$(TORCH_INDEX)
 	HPCRUN_REQUIRE_SLURM=1 dev/debian.sh run $(SUITE) make test ARGS='$(ARGS)'
 	dev/debian.sh remove $(SUITE)
 
@@ -93,19 +92,17 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/torch: $(BIN)/python dev/constraints.txt
-	@$(MAKE) --no-print-directory torch-from-$(TORCH)
-	@echo $(TORCH) >$@
-
-.PHONY: torch-from-index torch-from-cpu
-torch-from-index:
+ifeq ($(TORCH_INDEX),)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
 	echo "installing torch, as pip finds it. On x86_64 that is the build with CUDA: 2.7 GB to download, 5 GB on disk."; \
-	echo "To take the build for CPUs instead, 0.2 GB: Ctrl-C, then make demo TORCH=cpu"; }
+	echo "For the build for CPUs, 0.2 GB: Ctrl-C, then make demo TORCH_INDEX=ADDRESS, with the address of pip's --index-url"; \
+	echo "that https://pytorch.org/get-started/locally shows for CPU"; }
 	@$(INSTALL) torch
-
-torch-from-cpu:
+else
 	@echo "installing torch from $(TORCH_INDEX) ..."
 	@$(INSTALL) --index-url $(TORCH_INDEX) torch
+endif
+	@touch $@
 
 $(VENV)/installed-demo: $(INSTALLED_FROM)
 	@echo "installing into $(VENV) ..."

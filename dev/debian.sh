@@ -58,11 +58,9 @@ need_no_cluster() {
 
 # --- what this machine hands on ---------------------------------------------------------------------------------
 
-mirror() { # the mirror of Debian that this machine uses itself
-  local uri
-  uri=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
-    sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | grep '/debian/\{0,1\}$' | head -n 1) || true
-  printf '%s\n' "${uri:-http://deb.debian.org/debian}"
+mirror() { # the mirror of Debian that this machine uses itself; none, and mmdebstrap knows one
+  cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+    sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | grep '/debian/\{0,1\}$' | head -n 1 || true
 }
 
 pip_files() { # the files that configure pip here
@@ -112,15 +110,16 @@ hand_on() { # hand_on FILE [AS]: a copy of this machine's file, if it has one
 }
 
 make_debian() {
-  local packages file
+  local packages file mirror
   read -ra packages <<<"$(readme_packages)"
   ((${#packages[@]})) || die 1 "README names no packages: there is no line 'apt-get install ...'"
   command -v mmdebstrap >/dev/null || die 1 "mmdebstrap is missing: apt-get install mmdebstrap"
+  mapfile -t mirror < <(mirror)
   remove_debian
   mkdir "$BASE/$SUITE"
   # Check-Valid-Until: a mirror may be a copy of some months ago. force-unsafe-io: a power cut may take all of this.
   mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' --dpkgopt=force-unsafe-io \
-    --include="$(IFS=, && echo "${packages[*]},$*")" "$SUITE" "$ROOT" "$(mirror)"
+    --include="$(IFS=, && echo "${packages[*]},$*")" "$SUITE" "$ROOT" "${mirror[@]}"
   # As in a container, the services of a package are not started when it is installed.
   printf '#!/bin/sh\nexit 101\n' >"$ROOT/usr/sbin/policy-rc.d"
   chmod 755 "$ROOT/usr/sbin/policy-rc.d"
