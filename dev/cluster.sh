@@ -232,13 +232,14 @@ plug() {
 }
 
 # A routing rule drops what comes in, since a kernel may have neither netfilter's tools nor tc's filters. It must stand
-# before the rule of the local table, which is the first (preference 0) otherwise.
+# before the rule of the local table, which is the first (preference 0) otherwise. 6 is TCP: its name stands in
+# /etc/protocols, which a small Debian lacks (netbase).
 block() {
   local ns
   ns=$(cable "$1")
   if is_blocked "$ns"; then return; fi
   ip -n "$ns" rule add pref 2 lookup local
-  ip -n "$ns" rule add pref 1 iif eth0 ipproto tcp dport "$RENDEZVOUS_PORTS" blackhole
+  ip -n "$ns" rule add pref 1 iif eth0 ipproto 6 dport "$RENDEZVOUS_PORTS" blackhole
   ip -n "$ns" rule del pref 0
 }
 unblock() {
