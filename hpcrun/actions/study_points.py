@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, get_args
 
+from hpcrun import reading
 from hpcrun.actions.metrics import Metrics, read_metrics
 from hpcrun.actions.status import RunStatus, Schedulers
 from hpcrun.actions.study import Explained, StudyRun, look_at, newest_runs, unexplained
@@ -161,13 +162,47 @@ def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Po
         return {}
     try:
         return {run_id: _from_json(said) for run_id, said in kept["points"].items()}
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, ValueError):
         return {}
 
 
-def _from_json(said: dict[str, Any]) -> Point:
-    epochs = tuple(Epoch(*values) for values in said["epochs"])
-    return Point(**{**said, "epochs": epochs, "rank_samples": tuple(said["rank_samples"])})
+def _from_json(said: Any) -> Point:
+    known, _ = reading.read_fields(
+        reading.table()(said), _POINT, needed=("gpus", "run")
+    )  # unknown fields: measured by another version
+    return Point(**known)
+
+
+def _epoch(values: Any) -> Epoch:
+    at, *rest = reading.list_of(reading.optional(reading.number))(values)
+    if len(rest) != len(fields(Epoch)) - 1:
+        raise ValueError("is not an epoch")
+    return Epoch(reading.whole(-(10**9))(at), *rest)
+
+
+def _tuple_of(kind: reading.Kind) -> reading.Kind:
+    return lambda value: tuple(reading.list_of(kind)(value))
+
+
+_COUNT = reading.whole(0, 10**15)
+_POINT: dict[str, reading.Kind] = {
+    "gpus": _COUNT,
+    "nodes": _COUNT,
+    "dataset": reading.text,
+    "repeat": _COUNT,
+    "state": reading.text,
+    "run": reading.text,
+    "source": reading.one_of(*get_args(Source)),
+    "epochs": _tuple_of(_epoch),
+    "total_s": reading.optional(reading.number),
+    "startup_s": reading.optional(reading.number),
+    "batch_size": reading.optional(_COUNT),
+    "samples": reading.optional(_COUNT),
+    "rank_samples": _tuple_of(_COUNT),
+    "parameters": reading.optional(_COUNT),
+    "problem": reading.text,
+    "speedup": reading.optional(reading.number),
+}
 
 
 def _record(points: Mapping[str, Point], patterns: Mapping[str, str]) -> dict[str, Any]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpcrun.actions.study import REMOVED, StudyRun, StudyStatus, brought_up, find_study, look_at, missing, newest_runs
-from hpcrun.actions.study_points import Measured, read_points
+from hpcrun.actions.study_points import Measured, _known, _record, read_points
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
-from hpcrun.scaling.points import Epoch
+from hpcrun.scaling.points import Epoch, Point
 from tests.unit.given import run
 
 ONE, TWO, FOUR = (f"20260101-000000-train-g{gpus}-r1-aaaa" for gpus in (1, 2, 4))
@@ -237,3 +237,14 @@ def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, st
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     (studies.folder(STUDY.study_id) / "points.json").write_text(text)
     assert measure(store, studies).points[1].epochs == (Epoch(1, 2.0),)
+
+
+@pytest.mark.parametrize("field", [item.name for item in fields(Point)])
+def test_a_kept_point_of_wrong_type_is_measured_anew(field: str) -> None:
+    point = Point(2, run="x", epochs=(Epoch(1, 2.0),), rank_samples=(3, 4), source="log")
+    kept = _record({"x": point}, {})
+    assert _known(json.loads(json.dumps(kept)), {}) == {"x": point}
+    kept["points"]["x"]["colour"] = "red"
+    assert _known(kept, {}) == {"x": point}
+    kept["points"]["x"][field] = [[{}]]
+    assert _known(kept, {}) == {}
