@@ -59,9 +59,12 @@ class Namespaces:
             self._enter(self._outside)
 
     def _enter(self, descriptors: dict[str, int]) -> None:
-        folder = os.getcwd()  # a change of mounts leads to the root: setns(2)
-        for kind, descriptor in descriptors.items():
-            self._check(self._libc.setns(descriptor, _FLAGS[kind]))
+        folder = os.getcwd()
+        for kind, flag in _FLAGS.items():
+            self._check(self._libc.setns(descriptors[kind], flag))
+        # setns(2): a change of mounts leads to their top, also out of a chroot
+        os.fchdir(descriptors["root"])
+        os.chroot(".")
         os.chdir(folder)
 
     def _check(self, status: int) -> None:
@@ -71,4 +74,5 @@ class Namespaces:
 
     @staticmethod
     def _current() -> dict[str, int]:
-        return {kind: os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _FLAGS}
+        paths = {kind: f"/proc/thread-self/ns/{kind}" for kind in _FLAGS} | {"root": "/"}
+        return {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
