@@ -11,7 +11,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.harness import Hpcrun, wait_for
+from tests.harness import Hpcrun, trust, wait_for
 
 JOB = ("submit", "-P", "local", "--gpus", "0")
 DAY = 86400
@@ -36,7 +36,6 @@ def names(person: Hpcrun) -> set[str]:
 
 def checkpoint(folder: Path, kb: int) -> None:
     path = folder / "elements/0/checkpoints"
-    path.mkdir()
     (path / "last.pt").write_bytes(os.urandom(kb * 1024))
 
 
@@ -218,6 +217,7 @@ def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(h
     project = a_project(hpcrun.folder / "project")
     (project / ".hpcrun").mkdir()
     (project / ".hpcrun" / "config.yaml").write_text("runs: ..\n")
+    trust(hpcrun, project)
     env = {"HPCRUN_RUNS": None}
     hpcrun(*JOB, "--wait", "-J", "early", "true", env=env, cwd=project, check=True)
     (project / ".git").mkdir()

@@ -102,7 +102,7 @@ def test_the_time_limit_is_enforced(hpcrun: Hpcrun) -> None:
 def test_a_job_outlives_its_terminal(hpcrun: Hpcrun) -> None:
     argv = hpcrun.argv(*PYTHON_JOB, "--follow", "bash", "-c", "echo begun; sleep 3; echo done")
     terminal = pexpect.spawn(argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30)
-    terminal.expect("begun")
+    terminal.expect(r"\nbegun")  # the plan has the word, too
     terminal.close(force=True)  # the window is closed: SIGHUP
     wait_for(lambda: state_is(hpcrun, "COMPLETED"), 30, "the job to end")
     assert hpcrun("logs").stdout == "begun\ndone\n"
@@ -113,7 +113,7 @@ def test_ctrl_c_while_following_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
     terminal = pexpect.spawn(
         argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30, encoding="utf-8"
     )
-    terminal.expect("begun")
+    terminal.expect(r"\nbegun")  # the plan has the word, too
     terminal.sendintr()
     terminal.expect("the job goes on: L")
     terminal.expect("hpcrun logs -f")
