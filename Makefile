@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 # cannot run a Python that lies in somebody's home folder, as pyenv's and conda's do.
 PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo python3)
 
-# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. The slurm tests mostly wait, so the others run beside
-# them: three workers.
+# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. Three workers, each with a Slurm cluster of its own:
+# the slurm tests mostly wait.
 ARGS ?=
 
 # Where torch comes from, if not from where pip finds it (on x86_64 that is the build with CUDA): the address of an index,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Cluster, Hpcrun
+from tests.harness import RESEARCHER, Cluster, Hpcrun
 
 pytestmark = pytest.mark.slurm
 
@@ -31,8 +32,7 @@ def cuda_env(as_researcher: Hpcrun) -> dict[str, str | None]:
 def profile(person: Hpcrun, text: str) -> Path:
     path = person.folder / "mine.yaml"
     path.write_text(text)
-    path.chmod(0o666)  # so that the person can follow doctor's advice
-    person.folder.chmod(0o777)
+    shutil.chown(path, RESEARCHER)  # so that the person can follow doctor's advice
     return path
 
 
