@@ -2,14 +2,20 @@
 
 A repository's own configuration can name programs: monitors, hooks, filters, drivers of diff, transports. It comes
 with a copied folder or an unpacked archive, whose owner then is the person who runs hpcrun, so that git's
-``safe.directory`` does not help. Here all of them are off. What stands in the person's own configuration, such as the
-filters of git-lfs, works.
+``safe.directory`` does not help.
+
+Commands that list files and settings run in the repository with those programs off; they do not look into files.
+``git diff`` does, and no option turns off a filter whose name is not known. So it runs in a second, temporary
+repository, which has the objects and the index of the first one and none of its configuration. What stands in the
+person's own configuration, such as the filters of git-lfs, works in both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hpcrun.errors import PlanError
 from hpcrun.schedulers.process import Completed, run_command
@@ -25,51 +31,105 @@ _OFF = (
     "credential.helper=",
     "diff.ignoreSubmodules=dirty",  # git looks into a submodule with a process that does not get these settings
     "diff.submodule=short",
+    "diff.autoRefreshIndex=false",  # nothing is written to the repository's index
     "diff.noprefix=false",
     "diff.mnemonicPrefix=false",
     "diff.relative=false",
     "submodule.recurse=false",
     "protocol.allow=never",
 )
-DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--submodule=short")
-"""The beginning of every ``git diff``."""
+_DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--submodule=short")
+# The repository's settings that say how its files differ from its objects. None of them names a program or a path.
+_KEPT_SETTINGS = (
+    r"^core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode|sparsecheckout|symlinks|trustctime)$"
+)
+_NO_MATCH = 1  # git-config(1), the exit status
 # What points git to another repository or hands it settings (git rev-parse --local-env-vars), and what starts programs.
 _KEPT = frozenset(
     {"GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH"}
 )
-_FILTER_KEYS = ("clean", "smudge", "process")
 
 
-def run_git(folder: Path, *args: str, env: Mapping[str, str]) -> Completed:
-    """Run git in a folder, with every program off that the repository names; filters too, by :func:`filters_off`."""
+def run_git(folder: Path, *args: str, env: Mapping[str, str], place: Mapping[str, str] | None = None) -> Completed:
+    """Run git in a folder, with every program off that the repository names, filters excepted.
+
+    Args:
+        place: git's variables that name another repository than the one of the folder.
+    """
     kept = {name: value for name, value in env.items() if not name.startswith("GIT_") or name in _KEPT}
     # GIT_ALLOW_PROTOCOL stands above every protocol.* of the repository: a missing object is not fetched
     said = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
             "GIT_TERMINAL_PROMPT": "0"}  # fmt: skip
     settings = [word for setting in _OFF for word in ("-c", setting)]
     return run_command(
-        ["git", "--no-pager", *settings, "-C", str(folder), *args], timeout_s=_WITHIN_S, env={**kept, **said}
+        ["git", "--no-pager", *settings, "-C", str(folder), *args],
+        timeout_s=_WITHIN_S,
+        env={**kept, **said, **(place or {})},
     )
 
 
-def filters_off(folder: Path, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options that turn off the filters which a repository defines, to stand before a command of git.
+def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
+    """Run ``git diff`` at the top of a work tree, without the configuration of its repository.
+
+    Args:
+        args: a commit is named by its hash, since there are no references.
 
     Raises:
-        PlanError: one has a name that cannot be named so.
+        PlanError: git cannot read the repository, or the temporary one cannot be written.
     """
-    names: dict[str, None] = {}
-    # --worktree fails where a repository has no such file
-    for scope in ("--local", "--worktree"):
-        answer = run_git(folder, "config", scope, "--includes", "--null", "--get-regexp", r"^filter\.", env=env)
-        for entry in filter(None, answer.stdout.split("\0")) if answer.ok else ():
-            names[entry.partition("\n")[0].partition(".")[2].rpartition(".")[0]] = None
-    for name in names:
-        if "=" in name:
-            raise PlanError(
-                f"--snapshot: this repository defines the filter {name!r}, which git cannot be told to leave out",
-                hint=f"git config --remove-section 'filter.{name}'",
-            )
-    values = [f"filter.{name}.{key}=" for name in names for key in _FILTER_KEYS]
-    values += [f"filter.{name}.required=false" for name in names]
-    return tuple(word for value in values for word in ("-c", value))
+    parts, settings = _parts(root, env), _settings(root, env)
+    try:
+        with TemporaryDirectory(prefix="hpcrun-git-") as folder:
+            place = _second_repository(Path(folder).resolve(), root, parts)
+            return run_git(root, *settings, *_DIFF, *args, env=env, place=place)
+    except OSError as error:
+        raise PlanError(f"--snapshot: cannot write a temporary git repository: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a diff needs of a repository: none of it names a program."""
+
+    objects: Path
+    index: Path
+    attributes: Path
+    object_format: str
+
+
+def _parts(root: Path, env: Mapping[str, str]) -> _Parts:
+    asked = [word for name in ("objects", "index", "info/attributes") for word in ("--git-path", name)]
+    answer = run_git(root, "rev-parse", *asked, "--show-object-format", env=env)
+    lines = answer.stdout.removesuffix("\n").split("\n")
+    if not answer.ok or len(lines) != 4:  # more where the path has a line break
+        raise PlanError(f"--snapshot: git cannot tell where the repository is: {answer.words()}")
+    objects, index, attributes = (root / line for line in lines[:3])
+    # git before 2.28 repeats the option that it does not know, and has SHA-1 alone
+    return _Parts(objects, index, attributes, "sha256" if lines[3] == "sha256" else "sha1")
+
+
+def _settings(root: Path, env: Mapping[str, str]) -> list[str]:
+    answer = run_git(root, "config", "--null", "--get-regexp", _KEPT_SETTINGS, env=env)
+    if not answer.ok and answer.status != _NO_MATCH:
+        raise PlanError(f"--snapshot: git cannot read the repository's settings: {answer.words()}")
+    entries = filter(None, answer.stdout.split("\0"))
+    return [word for entry in entries for word in ("-c", entry.replace("\n", "=", 1))]
+
+
+def _second_repository(folder: Path, root: Path, parts: _Parts) -> dict[str, str]:
+    """Write a repository into an empty folder, and return the variables that point git to it."""
+    for name in ("refs", "info", "objects"):
+        (folder / name).mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    extensions = "[extensions]\n\tobjectFormat = sha256\n" if parts.object_format == "sha256" else ""
+    (folder / "config").write_text(f"[core]\n\trepositoryFormatVersion = 1\n{extensions}")
+    # git-update-index(1), "Split index": git looks for the shared part in its own folder
+    for shared in parts.index.parent.glob("sharedindex.*"):
+        (folder / shared.name).symlink_to(shared)
+    if parts.attributes.is_file():
+        (folder / "info/attributes").symlink_to(parts.attributes)
+    return {
+        "GIT_DIR": str(folder),
+        "GIT_WORK_TREE": str(root),
+        "GIT_INDEX_FILE": str(parts.index),
+        "GIT_OBJECT_DIRECTORY": str(parts.objects),
+    }

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.editable import editable_folders
-from hpcrun.actions.git import DIFF as DIFF_COMMAND
-from hpcrun.actions.git import filters_off, run_git
+from hpcrun.actions.git import diff_work_tree, run_git
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.request import JobRequest
@@ -49,8 +48,15 @@ class Tree:
         return run_git(self.root / below, *args, env=self.env)
 
     def diff(self, *args: str) -> Completed:
-        """Run git diff of the commit and the work tree."""
-        return self.run(*filters_off(self.root, self.env), *DIFF_COMMAND, *args)
+        """Run git diff of a commit, named by its hash, and the work tree.
+
+        Raises:
+            PlanError: git cannot read the repository, or does not know the commit.
+        """
+        answer = diff_work_tree(self.root, *args, env=self.env)
+        if not answer.ok:
+            raise PlanError(f"the changes cannot be recorded: {answer.words()}")
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +101,10 @@ class Code:
         copy_code(self.tree.root, self.files, folder / CODE, self.tree.folder)
         if self.commit:
             # also of files that are tracked no longer, or deleted: the diff would show what was in them
-            changed = self.tree.diff("--name-only", "-z", "HEAD", "--").stdout.split("\0")
+            changed = self.tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0")
             hidden = [path for path in changed if path and _is_secret(self.tree.root, path, self.include)]
             less = [f":(exclude,top,literal){path}" for path in hidden]
-            answer = self.tree.diff("--binary", f"--output={folder / DIFF}", "HEAD", "--", ":(top)", *less)
-            if not answer.ok:
-                raise PlanError(f"the changes cannot be recorded: {answer.words()}")
+            self.tree.diff("--binary", f"--output={folder / DIFF}", self.commit, "--", ":(top)", *less)
 
 
 def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
@@ -245,7 +249,7 @@ def list_code(
         more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
         notes.append(f"these links lead out of the snapshot, to what may change: {', '.join(leaving[:3])}{more}")
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
-    changes = _first_line(tree.diff("--shortstat", "HEAD", "--")) if commit else None
+    changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
     words = [changes, f"{unknown} untracked" if unknown else None]
     described = ", ".join(word for word in words if word)
     return Code(tree, files, commit, described, tuple(notes), secret, tuple(include))

@@ -7,39 +7,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 
 MASK = "***"
 
-# Words of a name, separated by "_", "-" or ".": a variable that has one holds a secret.
-_ALWAYS = frozenset(
-    """
-    APIKEY APITOKEN AUTHTOKEN CREDENTIAL CREDENTIALS CREDS PASSCODE PASSPHRASE PASSWD PASSWORD PASSWORDS PSK SECRET
-    SECRETS
-    """.split()
+# Words of a name, separated by "_", "-" or ".", without a number at the end: a variable that has one holds a secret.
+_ALWAYS = frozenset("CREDS PASSCODE PSK".split())
+# Anywhere in a word, as in PGPASSWORD (libpq).
+_ALWAYS_WITHIN = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "CREDENTIAL")
+# These mean other things as well: SORT_KEY=true, TOKENS=512.
+_OFTEN = frozenset({"KEY", "TOKEN", "JWT", "BEARER", "COOKIE", "COOKIES", "HMAC"})
+# KEY and KEYS alone are common words: DICT_KEYS, HOTKEY. What stands before them, glued or as a word of its own:
+_KINDS_OF_KEY = "ACCESS ACCOUNT API AUTH DEPLOY ENCRYPTION MASTER PRIVATE SECRET SIGNING SSH".split()
+# GHTOKEN, REFRESHTOKEN; not MAXTOKENS.
+_OFTEN_WITHIN = re.compile(
+    rf"(?!(?:MAX|MIN|N|NUM|TOTAL)?TOKENS?$).*TOKEN.*|.*(?:{'|'.join(_KINDS_OF_KEY)})KEYS?|MYKEYS?"
 )
-# Glued to another word, as in PGPASSWORD (libpq).
-_ALWAYS_ENDINGS = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET")
-# These mean other things as well: SORT_KEY=true, TOKENS=512. As an ending: GHTOKEN.
-_OFTEN = frozenset({"KEY", "TOKEN", "JWT", "BEARER"})
-_OFTEN_ENDINGS = ("APIKEY", "TOKEN")
+_PAIRS = frozenset((kind, "KEYS") for kind in _KINDS_OF_KEY)
+# Words that have one of those within, and mean something else.
+_INNOCENT = re.compile(r".*TOKENI[SZ].*|(?:PASSWORD|TOKEN|SECRET)LESS|SECRETAR.*")
+# What may stand behind any name; numbers too.
+_QUALIFIERS = re.compile(r"\d+|V\d+|BACKUP|NEW|OLD")
 # At the end of a name only: PASS_THROUGH and SSH_AUTH_SOCK hold no secret.
 # AUTH: OPENAI_AUTH, REDISCLI_AUTH (redis-cli). PASS: DB_PASS, SMTP_PASS. PAT: GITHUB_PAT, AZURE_DEVOPS_EXT_PAT (az).
 # PWD: MYSQL_PWD (mysql(1)).
 _LAST = frozenset({"AUTH", "PASS", "PAT", "PWD"})
 # SSHPASS: sshpass(1). BW_SESSION: the command line of Bitwarden. The others: scripts around libpq, LDAP and databases.
 _WHOLE = frozenset({"SSHPASS", "BW_SESSION", "PGPASS", "LDAPPASS", "DBPASS"})
-# KEYS alone is too common a word: DICT_KEYS, SORT_KEYS.
-_PAIRS = frozenset({("API", "KEYS"), ("ACCESS", "KEYS"), ("SECRET", "KEYS"), ("PRIVATE", "KEYS")})
 # What describes a secret is none: DB_PASSWORD_FILE, TOKEN_TYPE, KEY_SIZE. A URL is judged by its own form.
 _DESCRIPTIONS = frozenset(
     """
-    ALGORITHM COUNT DIM DIR DIRECTORY ENDPOINT EXPIRY FILE FILENAME FOLDER FORMAT HOME HOST LEN LENGTH LIMIT NAME NAMES
-    PATH PREFIX SIZE SUFFIX TIMEOUT TTL TYPE URI URL
+    ALGORITHM COUNT DIM DIR DIRECTORY DOMAIN ENDPOINT EXPIRY FILE FILENAME FOLDER FORMAT HOME HOST JAR LEN LENGTH LIMIT
+    NAME NAMES PATH POLICY PREFIX SIZE SUFFIX TIMEOUT TTL TYPE URI URL
     """.split()
 )
 _COUNTS = frozenset("MAX MIN N NUM NUMBER TOTAL AVG MEAN LAST FIRST MASK PAD BOS EOS UNK SEP CLS".split())
 # The value may be the path of a file: GOOGLE_APPLICATION_CREDENTIALS.
-_MAY_BE_FILES = frozenset({"CREDENTIAL", "CREDENTIALS", "SECRETS"})
+_MAY_BE_FILES = ("CREDENTIAL", "CREDENTIALS", "SECRETS")
 _SHELL_S_OWN = frozenset({"PWD", "OLDPWD"})
 _WORD = re.compile(r"[_.\-]+")
 # Neither a number nor a switch, nor a tokenizer's special token, is worth hiding.
@@ -67,7 +71,30 @@ _PARAMETER = re.compile(  # connection strings: libpq's "password=...", Azure's 
     re.IGNORECASE,
 )
 _HEADER = re.compile(
-    r"(?P<front>\b(?:Bearer|Basic|PRIVATE-TOKEN:|X-API-Key:)\s+)(?P<secret>[A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE
+    r"(?P<front>\b(?:Bearer|Basic|PRIVATE-TOKEN:|X-API-Key:|X-Auth-Token:)\s+)(?P<secret>[A-Za-z0-9._~+/=-]{12,})",
+    re.IGNORECASE,
+)
+# Without a scheme it may be a sentence: only with a digit. All to the end of the header is taken.
+_AUTHORIZATION = re.compile(
+    r"(?P<front>\bAuthorization\\?['\"]?\s*:\s*\\?['\"]?(?:(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)\s+|(?=\S*\d)))"
+    r"(?P<secret>(?![${]|\*\*\*|(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)\s)[^'\"\\\r\n]{4,})",
+    re.IGNORECASE,
+)
+# JSON, Python's dictionaries, and JSON within a string. A token may be one of a tokenizer: only with a digit.
+_JSON = re.compile(
+    r"(?P<front>(?P<quote>\\?['\"])"
+    r"[\w.-]*(?:password|passwd|passphrase|secret|(?:api|access|private|secret|signing|encryption)[_-]?key|"
+    r"token(?=\\?['\"]\s*:\s*\\?['\"](?![<\[])[^'\"\\]{0,64}\d))"
+    r"(?P=quote)\s*:\s*(?P=quote))(?P<secret>(?!\*\*\*|[${])(?:\\.|(?!(?P=quote)).)+?)(?=(?P=quote)|$)",
+    re.IGNORECASE | re.DOTALL,
+)
+# Without a scheme: behind "//" every host, otherwise an IPv4 address, or a host with a port, or with a dot and a path.
+_BARE_PASSWORD = re.compile(
+    r"(?<![^\s'\"=,;(])(?P<front>//[^\s/?#@:'\"]*:)(?P<secret>(?!\$|\{|\*\*\*@)[^\s/?#'\"]{1,999})@(?!sha\d+:)"
+)
+_BARE_USER = re.compile(
+    r"(?<![^\s'\"=,;(])(?P<front>[A-Za-z_][\w.+-]*:)(?P<secret>(?!\$|\{|\*\*\*@)[^\s/?#:'\"]{1,999})@"
+    r"(?!sha\d+:)(?=[\w.-]+:\d{2,5}\b|\d{1,3}(?:\.\d{1,3}){3}\b|(?:[\w-]+\.)+[A-Za-z]{2,}/)"
 )
 
 
@@ -86,7 +113,11 @@ _VALUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a URL with a token", _URL_TOKEN),
     ("a URL with a signature or key", _QUERY),
     ("a connection string with a password", _PARAMETER),
+    ("a URL with a password", _BARE_PASSWORD),
+    ("a URL with a password", _BARE_USER),
     ("a header with a token", _HEADER),
+    ("a header with a token", _AUTHORIZATION),
+    ("JSON with a secret", _JSON),
     ("a GitHub token", _prefixed(r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}")),
     ("a GitLab token", _prefixed(r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat)-[A-Za-z0-9_.-]{16,}")),
     ("a Hugging Face token", _prefixed(r"(?:hf|api_org)_[A-Za-z0-9]{16,}")),
@@ -130,19 +161,36 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
 
 
 def _name_suggests(name: str, value: str | None) -> bool:
-    words = tuple(word for word in _WORD.split(name.upper()) if word)
+    words = _words(name)
     if not words or "_".join(words) in _SHELL_S_OWN or words[-1] in _DESCRIPTIONS:
         return False
     last, known = words[-1], value or ""
-    if "_".join(words) in _WHOLE or not _ALWAYS.isdisjoint(words) or last.endswith(_ALWAYS_ENDINGS):
-        is_path = last in _MAY_BE_FILES and known.startswith("/")
+    if "_".join(words) in _WHOLE or any(_is_always(word) for word in words):
+        is_path = last.endswith(_MAY_BE_FILES) and known.startswith("/")
         return not (_SWITCH.fullmatch(known) or is_path)
     if last in _LAST:
         return not (_SWITCH.fullmatch(known) or _FEW.fullmatch(known) or (last == "PWD" and known.startswith("/")))
-    if last.startswith("TOKEN") and not _COUNTS.isdisjoint(words[:-1]):
+    is_count = "PER" in words or (last.startswith("TOKEN") and not _COUNTS.isdisjoint(words[:-1]))
+    if is_count or _HARMLESS.fullmatch(known):
         return False
-    often = not _OFTEN.isdisjoint(words) or last == "TOKENS" or words[-2:] in _PAIRS or last.endswith(_OFTEN_ENDINGS)
-    return often and not _HARMLESS.fullmatch(known)
+    is_pair = not _PAIRS.isdisjoint(pairwise(words))
+    return last == "TOKENS" or is_pair or any(_is_often(word) for word in words)
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """Return the words of a name without numbers behind them, and without what may stand behind any name."""
+    words = [word for word in _WORD.split(name.upper()) if word]
+    while len(words) > 1 and _QUALIFIERS.fullmatch(words[-1]):
+        words.pop()
+    return tuple(word.rstrip("0123456789") for word in words)
+
+
+def _is_always(word: str) -> bool:
+    return word in _ALWAYS or (any(part in word for part in _ALWAYS_WITHIN) and not _INNOCENT.fullmatch(word))
+
+
+def _is_often(word: str) -> bool:
+    return word in _OFTEN or bool(_OFTEN_WITHIN.fullmatch(word) and not _INNOCENT.fullmatch(word))
 
 
 def secret_kind(text: str) -> str | None:

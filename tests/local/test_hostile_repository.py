@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,7 +16,8 @@ JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot", "--wait")
 GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "protocol.file.allow=always")
 # Where git 2.39 starts a program by itself in what a snapshot does, and in the nearest commands besides.
 FIRES_IN_GIT = frozenset(
-    "fsmonitor hook clean process included of-worktree command textconv external inner-fsmonitor inner-clean".split()
+    """fsmonitor hook clean process included of-worktree by-url command textconv external
+    inner-fsmonitor inner-clean""".split()
 )
 
 
@@ -26,7 +29,7 @@ def git(folder: Path, *args: str) -> str:
 
 def mark(folder: Path, name: str) -> str:
     """A program that leaves a mark; as a filter it hands on what it is given."""
-    goes_on = "exec cat" if name.endswith(("clean", "included", "of-worktree")) else "exit 1"
+    goes_on = "exec cat" if name.endswith(("clean", "included", "of-worktree", "by-url", "late")) else "exit 1"
     script = write(folder / f"leave-{name}", f'#!/bin/sh\n: >"{folder}/mark-{name}"\n{goes_on}\n')
     script.chmod(0o755)
     return str(script)
@@ -55,7 +58,7 @@ def hostile(tmp_path: Path, programs: Path) -> Path:
     for folder in (inner, project):
         folder.mkdir()
         git(folder, "init", "-q")
-        names = ("clean", "process", "included", "of-worktree", "command", "textconv")
+        names = ("clean", "process", "included", "of-worktree", "by-url", "late", "command", "textconv")
         for name in names:
             write(folder / f"{name}.txt", "one\n")
         write(folder / ".gitattributes", "".join(f"{name}.txt filter={name} diff={name}\n" for name in names))
@@ -105,9 +108,13 @@ def _arm(folder: Path, git_folder: Path, programs: Path, prefix: str) -> None:
     for name, value in settings.items():
         git(folder, "-c", "core.fsmonitor=false", "config", name, value)
     write(git_folder / "more", f'[filter "included"]\n\tclean = {leave("included")}\n')
-    write(git_folder / "config.worktree", f'[filter "of-worktree"]\n\tclean = {leave("of-worktree")}\n')
+    write(git_folder / "by-url", f'[filter "by-url"]\n\tclean = {leave("by-url")}\n')
+    # the condition of an include is true only where all files of settings are read together
+    url = '[remote "o"]\n\turl = https://example.org/a\n'
+    write(git_folder / "config.worktree", f'[filter "of-worktree"]\n\tclean = {leave("of-worktree")}\n{url}')
     with (git_folder / "config").open("a") as file:
         file.write("[include]\n\tpath = more\n")
+        file.write('[includeIf "hasconfig:remote.*.url:https://example.org/a"]\n\tpath = by-url\n')
 
 
 def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
@@ -131,7 +138,7 @@ def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path
     (run,) = hpcrun.runs.glob("2*")
     assert (run / "code/sub/clean.txt").read_text() == "two\n"
     assert "+two" in (run / "code.diff").read_text()
-    assert "6 files changed" in done.stdout
+    assert "8 files changed" in done.stdout
     hpcrun("submit", "-P", "local", "--gpus", "0", "--snapshot", "--dry-run", "train.py", cwd=hostile, check=True)
     assert marks(programs) == set()
 
@@ -163,13 +170,38 @@ def test_a_work_tree_that_lies_elsewhere_is_refused(hpcrun: Hpcrun, hostile: Pat
     assert f"its work tree is {hpcrun.home}" in refused.stderr
 
 
-def test_a_filter_that_cannot_be_turned_off_is_refused(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+def test_a_filter_with_an_odd_name_does_not_run(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+    """``git -c`` cannot name this filter, since it ends a name at the first ``=``."""
     with (hostile / ".git/config").open("a") as file:
         file.write(f'[filter "a=b"]\n\tclean = {mark(programs, "odd")}\n')
     write(hostile / ".gitattributes", "*.txt filter=a=b\n")
+    hpcrun(*JOB, "train.py", cwd=hostile, check=True)
+    assert marks(programs) == set()
+
+
+def test_settings_that_change_between_two_calls_of_git_run_nothing(
+    hpcrun: Hpcrun, hostile: Path, programs: Path, tmp_path: Path
+) -> None:
+    """Another process may write to the repository at any moment: here a filter is added right before each diff."""
+    late = f'[filter "late"]\\n\\tclean = {mark(programs, "late")}\\n'
+    real = shutil.which("git")
+    wrapper = write(
+        tmp_path / "bin/git",
+        f'#!/bin/sh\ncase " $* " in *" diff "*) printf \'{late}\' >>{hostile}/.git/config;; esac\nexec {real} "$@"\n',
+    )
+    wrapper.chmod(0o755)
+    path = f"{wrapper.parent}:{os.environ['PATH']}"
+    hpcrun(*JOB, "train.py", cwd=hostile, env={"PATH": path}, check=True)
+    assert '"late"' in (hostile / ".git/config").read_text()  # the trap was set
+    assert marks(programs) == set()
+
+
+def test_a_setting_that_git_cannot_read_is_an_error(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
+    with (hostile / ".git/config").open("a") as file:
+        file.write("[broken\n")
     refused = hpcrun(*JOB, "train.py", cwd=hostile)
     assert refused.returncode == 4, refused.stderr
-    assert "filter 'a=b'" in refused.stderr
+    assert "bad config line" in refused.stderr
     assert marks(programs) == set()
 
 

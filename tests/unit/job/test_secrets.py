@@ -31,7 +31,10 @@ TOKEN = "a1B2" * 12
     "name",
     """HF_TOKEN WANDB_API_KEY AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_SESSION_TOKEN DB_PASSWORD TOKEN hf_token
     NCCL_PSK MYSQL_PWD DB_PASS SSHPASS GITHUB_PAT OPENAI_AUTH TOKENS PGPASSWORD GHTOKEN API_KEYS KAGGLE_KEY BW_SESSION
-    REDISCLI_AUTH CLIENT_SECRET SSH_PASSPHRASE KEYCLOAK_CREDENTIALS""".split(),
+    REDISCLI_AUTH CLIENT_SECRET SSH_PASSPHRASE KEYCLOAK_CREDENTIALS
+    TOKEN1 PASSWORD2 WANDB_KEY2 HF_TOKEN_2 DB_PASS_OLD MYSQL_PWD2 SSHKEY MYKEY SECRETKEY AUTHKEY SIGNINGKEYS
+    DBPASSWORD_OLD REFRESHTOKEN_V2 dbPassword OPENAIAPIKEY_PROD MYCREDENTIALS_NEW TOKENVALUE SECRETVALUE
+    ENCRYPTION_KEYS SSH_KEYS_OLD COOKIE SESSION_COOKIES HMAC WEBHOOK_HMAC""".split(),
 )
 def test_a_variable_so_named_is_a_secret(name: str) -> None:
     assert is_secret(name)
@@ -43,7 +46,10 @@ def test_a_variable_so_named_is_a_secret(name: str) -> None:
     "name",
     """TOKENIZERS_PARALLELISM MONKEY KEYBOARD PASSWORDLESS NCCL_DEBUG HF_HOME KEYS MAX_TOKENS NUM_TOKENS n_tokens
     PASS_THROUGH COMPASS CUDA_PATH PATH BYPASS KEYS_PER_NODE PWD OLDPWD SSH_AUTH_SOCK XAUTHORITY GIT_ASKPASS
-    DB_PASSWORD_FILE TOKEN_URL KEY_SIZE PAD_TOKEN AUTHOR PATIENCE _""".split(),
+    DB_PASSWORD_FILE TOKEN_URL KEY_SIZE PAD_TOKEN AUTHOR PATIENCE _
+    TOKENIZER TOKENIZER_PATH TOKENIZE TOKENISER DETOKENIZE PRETOKENIZED MAXTOKENS NTOKENS MAX_NEW_TOKENS NUM_TOKENS_2
+    TOKENS_PER_SECOND HOTKEY DONKEY TURKEY MONKEY2 KEYBOARD2 KEYS_PER_GPU API_KEYS_PER_NODE DUMMYKEY COOKIECUTTER
+    SSHKEYGEN COOKIE_FILE HMAC_ALGORITHM DB_PASSWORD_FILE_OLD SECRETARY 2 V2 OLD _2""".split(),
 )
 def test_a_variable_so_named_is_none(name: str) -> None:
     assert not is_secret(name)
@@ -62,6 +68,10 @@ def test_a_variable_so_named_is_none(name: str) -> None:
         ("DB_PASSWORD", "123456", True),  # a bad password is one all the same
         ("DB_PASS", "123456", True),
         ("SECOND_PASS", "2", False),
+        ("TOKEN1", "512", False),
+        ("MAXTOKENS", "as many as fit", False),
+        ("EOSTOKEN", "</s>", False),
+        ("MYCREDENTIALS", "/home/me/key.json", False),
         ("INIT_PWD", "/home/me", False),
         ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/key.json", False),
         ("GOOGLE_APPLICATION_CREDENTIALS", '{"type": "service_account"}', True),
@@ -93,6 +103,21 @@ def test_a_name_that_means_other_things_as_well_is_judged_by_its_value(name: str
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdef", "***"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n", "***"),
         (f"-H 'Authorization: Bearer {TOKEN}'", "-H 'Authorization: Bearer ***'"),
+        ("Authorization: token hush1", "Authorization: token ***"),
+        ("Authorization: Basic dTpw", "Authorization: Basic ***"),
+        ("authorization: hush1", "authorization: ***"),
+        ("{'Authorization': 'Bearer hush1'}", "{'Authorization': 'Bearer ***'}"),
+        ("X-Auth-Token: hush1-hush1-hush1", "X-Auth-Token: ***"),
+        ('{"user": "u", "password": "hunter2"}', '{"user": "u", "password": "***"}'),
+        ('{"password": "hun\\"ter2", "x": 1}', '{"password": "***", "x": 1}'),
+        ('{\\"db_password\\": \\"hunter2\\", \\"x\\": 1}', '{\\"db_password\\": \\"***\\", \\"x\\": 1}'),
+        ("{'client_secret':'hunter2'}", "{'client_secret':'***'}"),
+        ('{"token": "a1b2c3d4"}', '{"token": "***"}'),
+        ('{"apiKey": "a1b2c3d4"', '{"apiKey": "***"'),
+        ("u:pw@h:5432/db", "u:***@h:5432/db"),
+        ("dsn=u:pw@db.example.org/x", "dsn=u:***@db.example.org/x"),
+        ("u:p@w@10.0.0.1", "u:***@10.0.0.1"),
+        ("//u:pw@h", "//u:***@h"),
     ],
 )
 def test_a_value_of_this_form_is_a_secret_whatever_its_name(value: str, hidden: str) -> None:
@@ -117,6 +142,21 @@ def test_a_value_of_this_form_is_a_secret_whatever_its_name(value: str, hidden: 
         "-----BEGIN CERTIFICATE-----",
         "deadbeef" * 5,  # a commit: nothing is guessed by how random it looks
         "eyJ",
+        "Authorization: Bearer $TOKEN",
+        "Authorization: token ${TOKEN}",
+        "authorization: required",
+        '{"pad_token": "<|extra_id_12|>", "eos_token": "[SEP]", "token": "bpe"}',
+        '{"password": "", "secret": "$SECRET", "token": null, "tokenizer": "gpt2-v1"}',
+        "//u:$PASS@h",
+        "u:${PASS}@h:5432/db",
+        "python:3.11@sha256:0123abcd",
+        "registry:5000/image:tag@sha256:0123abcd",
+        "me@site.org:22/data",
+        "cosine:0.1@10",
+        "model:v2@main",
+        "12:30@15:45",
+        "mailto:me@cs.example.edu",
+        "contact:me@cs.example.edu",
     ],
 )
 def test_a_value_of_this_form_is_none(value: str) -> None:
@@ -186,12 +226,13 @@ def test_a_secret_goes_through_the_environment_alone(tmp_path: Path) -> None:
 # --- nothing that is kept or shown holds the value of a secret variable -----------------------------------------
 
 _names = st.sampled_from(
-    "HF_TOKEN MYSQL_PWD DB_PASS SSHPASS GITHUB_PAT OPENAI_AUTH API_KEYS wandb_api_key TOKENS".split()
+    """HF_TOKEN MYSQL_PWD DB_PASS SSHPASS GITHUB_PAT OPENAI_AUTH API_KEYS wandb_api_key TOKENS DBPASSWORD_2 MYKEY
+    COOKIE""".split()
 )
 _hearts = st.text("abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNP", min_size=8, max_size=12).map(lambda text: f"{text}0q7Z")
 _forms = st.sampled_from(
     """postgres://u:%s@h/db https://%s@github.com/a/b ghp_%s%s hf_%s%s sk-proj-%s%s glpat-%s%s xoxb-%s https://h/x?sig=%s
-    eyJ%s.%s.%s password=%s""".split()
+    eyJ%s.%s.%s password=%s {"password":"%s"} u:%s@h:5432/db //u:%s@h""".split()
 )
 _odd = st.sampled_from(["", " ", "'", '"', "\\", "\n", "$", "`", "é", "\udcff", ";"])
 
