@@ -24,7 +24,12 @@ _SCRIPT = re.compile(r"/([^/\s]+)/\.submission_file_")
 
 def run_id_of_job(info: JobInfo) -> str | None:
     """Return the id of the run that a job belongs to, None where it is no run's."""
-    match = _SCRIPT.search(info.script or "")
+    return run_id_of_line(info.script or "")
+
+
+def run_id_of_line(command: str) -> str | None:
+    """Return the id of the run whose script a command line submits, None where it is no run's."""
+    match = _SCRIPT.search(command)
     return match[1] if match else None
 
 

@@ -28,14 +28,14 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         return _waiting_rows(item, insight, now_s)
     if not status.final:
         return _running_rows(item, insight)
-    usage = insight.usage.get(job_id)
+    usage = insight.usage.get((item.run.run_id, job_id))
     return _usage_rows(usage, item) if usage else []
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     """Return the same for a program."""
     job_id = item.run.job_id or ""
-    waiting, usage = insight.waiting.get(job_id), insight.usage.get(job_id)
+    waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
     running = not item.status.final and item.status.state != state.PENDING
     return {
         "waiting": asdict(waiting) if waiting else None,
