@@ -81,7 +81,7 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     status = item.status
     rows: Rows = []
     limit_s = status.limit_s or item.run.walltime_s
-    if status.elapsed_s is not None and limit_s and not item.stale:
+    if status.elapsed_s is not None and limit_s and item.live:
         rows.append(("time", bar_text(status.elapsed_s, limit_s)))
     if status.hosts:
         rows.append(("hosts", status.hosts))
