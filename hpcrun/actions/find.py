@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
+from hpcrun.job.units import format_age
 from hpcrun.runs.names import JOB_ID, RUN_ID
 from hpcrun.runs.names import run_name as run_name
 from hpcrun.runs.record import Run
@@ -26,7 +28,7 @@ def find_run(word: str, store: RunStore) -> Found:
     """Find one run.
 
     Args:
-        word: a run id or the beginning of one, a job id, a name (the newest wins, said so), or ``last``.
+        word: a run id or the beginning of one, a job id or a name (the newest wins, said so), or ``last``.
 
     Raises:
         NotFoundError: none is meant; the nearest name is shown.
@@ -83,11 +85,22 @@ def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> Found | None:
     noted = store.noted_jobs()
     likely = {run_id for run_id in ids if run_id not in noted or word in noted[run_id]}
     found = _with_job(word, likely, store, noted) or _with_job(word, set(ids) - likely, store, noted)
-    found.sort(key=lambda run: run.run_id, reverse=True)
-    if len(found) > 1:
-        lines = "\n".join(f"  {run.run_id} ({run.cluster or run.host})" for run in found)
+    found.sort(key=lambda run: run.created_s, reverse=True)
+    if len({run.cluster or run.host for run in found}) > 1:
+        lines = "\n".join(f"  {_choice(run, store)}" for run in found)
         raise UsageError(f"job id {word} belongs to {len(found)} runs:\n{lines}", hint="name the run by its id")
-    return Found(found[0]) if found else None
+    if not found:
+        return None
+    # where one cluster has used an id again, its older jobs are over
+    note = f"{word}: the newest of {len(found)} runs of that job id, {found[0].run_id}" if len(found) > 1 else None
+    return Found(found[0], note)
+
+
+def _choice(run: Run, store: RunStore) -> str:
+    last = store.last_status(run.run_id)
+    state = last.state if last else "not asked about yet"
+    made = format_age(max(0.0, time.time() - run.created_s))
+    return f"{run.run_id}  {run.name}  {state}, {made} ({run.cluster or run.host})"
 
 
 def _with_job(word: str, ids: Collection[str], store: RunStore, noted: Mapping[str, frozenset[str]]) -> list[Run]:

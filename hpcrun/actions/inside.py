@@ -16,7 +16,7 @@ def check_running(item: RunStatus) -> None:
     """Refuse a run that has no allocation now.
 
     Raises:
-        PlanError: it is over, waits, or runs elsewhere.
+        PlanError: it is over, waits, or runs elsewhere, or the scheduler does not list its job.
     """
     run, status = item.run, item.status
     if status.final:
@@ -27,6 +27,21 @@ def check_running(item: RunStatus) -> None:
     if status.state != "RUNNING":
         why = f" ({status.reason})" if status.reason else ""
         raise PlanError(f"{run.run_id} is {status.state}{why}: only a job that runs has nodes", hint=_WHEN)
+
+    if not item.live:
+        raise PlanError(f"{unlisted_words(item)}: its nodes cannot be reached", hint=_WHEN)
+
+
+def unlisted_words(item: RunStatus) -> str:
+    """Say why a run's job is not known to be there: its id alone may be that of another job."""
+    run = item.run
+    if item.elsewhere:
+        where = f"host {run.host}" if run.scheduler == "local" else f"cluster {run.cluster}"
+        return f"job {run.job_id} belongs to {where}"
+    who = "this machine" if run.scheduler == "local" else "Slurm"
+    if item.stale and item.status.missed_s is None:
+        return f"{who} did not answer about job {run.job_id}"
+    return f"{who} does not know job {run.job_id}"
 
 
 def nodes_of(item: RunStatus) -> list[str]:

@@ -36,7 +36,7 @@ class Insight:
     """
 
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
     limits: Mapping[str, Sequence[Limit]] = field(default_factory=dict)
     gpus: Mapping[str, GpuResult] = field(default_factory=dict)
 

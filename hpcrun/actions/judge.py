@@ -124,7 +124,7 @@ def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | Non
     since_s = now_s if last.missed_s is None else last.missed_s
     if now_s - since_s >= MISSED_FOR_S:
         return None
-    reason = "the scheduler's last answer left it out; ask again in half a minute"
+    reason = f"{'this machine' if run.scheduler == 'local' else 'Slurm'} did not list this job just now"
     return replace(last, missed_s=since_s, reason=reason)
 
 

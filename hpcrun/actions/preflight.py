@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hpcrun.actions.cancel import cancel_runs
+from hpcrun.actions.cancel import cancel_runs, check_listed
 from hpcrun.actions.status import RunStatus, Schedulers, one_status
-from hpcrun.errors import JobFailedError
+from hpcrun.errors import JobFailedError, NotFoundError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent
 from hpcrun.preflight.judge import judge, message, read_reports
@@ -102,8 +103,9 @@ class PreflightWatch:
 
         Raises:
             SchedulerError: the scheduler refused, or is away.
+            NotFoundError: the scheduler does not list the job.
         """
-        cancel_runs([self._get()], store=self._store, schedulers=self._schedulers)
+        check_listed(cancel_runs([self._get()], store=self._store, schedulers=self._schedulers).unlisted)
 
     def _get(self) -> RunStatus:
         found = one_status(
@@ -140,8 +142,9 @@ class PreflightWatch:
         try:
             return self._judge_here(item, attempt)
         finally:
-            self.cancel()
-            self._tell("cancelled, since nothing more would come of it")
+            with suppress(NotFoundError):  # gone meanwhile
+                self.cancel()
+                self._tell("cancelled, since nothing more would come of it")
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
         """Judge a job that could not: what its nodes have written, and what Slurm says of them.

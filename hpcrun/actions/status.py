@@ -16,7 +16,7 @@ from hpcrun.actions.waits import Wait, never_started, waits_of
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
-from hpcrun.job.state import JobInfo
+from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
 from hpcrun.runs.attempt import attempts, last_attempt
 from hpcrun.runs.elements import CANCELLED_MARK
@@ -42,6 +42,8 @@ class RunStatus:
         waits: the runs it waits for; of a run that never started those for whose sake it did not.
         elsewhere: it belongs to another cluster or host, which cannot be asked from here.
         lost: nobody knows its end, and it has given no sign of life for a day.
+        live: the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id
+            known to be this run's: ids are used again.
     """
 
     run: Run
@@ -54,6 +56,7 @@ class RunStatus:
     waits: tuple[Wait, ...] = ()
     elsewhere: bool = False
     lost: bool = False
+    live: bool = False
 
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
@@ -67,6 +70,7 @@ def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
         elements=(),
         element=element.index,
         about=parameters_text(element.parameters),
+        live=element.live,
     )
 
 
@@ -235,15 +239,17 @@ def _ask(
         if sweep := sweeps.get(run.run_id):
             run = sweep.run
             status, elements = judge_sweep(sweep, answers, now_s, sending.get(run.run_id))
+            live = any(element.live for element in elements)
         else:
             run = _adopt(run, answers.get(folder) if answers else None, folder, store)
             status = _judge(run, folder, answers, last, sending.get(run.run_id), now_s)
+            live = is_live(answers.get(folder) if answers else None)
         status = keep_since(_with_refusal(status, folder), last)
         if answers is not None and not _says_the_same(status, last):
             store.save_status(run.run_id, status)
         stale = not status.final and (answers is None or (status.missed_s is not None and status.asked_s < now_s))
         lost = is_lost(run, folder, status, elsewhere=False, now_s=now_s)
-        statuses[run.run_id] = RunStatus(run, folder, status, stale, elements, lost=lost)
+        statuses[run.run_id] = RunStatus(run, folder, status, stale, elements, lost=lost, live=live)
     return statuses, error
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from hpcrun.actions.judge import judge, with_attempts
 from hpcrun.job import state
 from hpcrun.job.parameters import Parameters
-from hpcrun.job.state import JobInfo
+from hpcrun.job.state import JobInfo, is_live
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.elements import (
     CANCELLED_MARK,
@@ -45,12 +45,17 @@ _ORDER = ("RUNNING", "COMPLETING", "PENDING", "COMPLETED")
 
 @dataclass(frozen=True, slots=True)
 class ElementStatus:
-    """An element of a sweep and its status."""
+    """An element of a sweep and its status.
+
+    Attributes:
+        live: the scheduler has just listed its job as one that is not over.
+    """
 
     index: int
     job_id: str | None
     parameters: Parameters
     status: LastStatus
+    live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def judge_sweep(
         statuses[index] = with_attempts(status, newest)
     if answers is not None and statuses != sweep.known:
         save_statuses(sweep.folder, statuses)
-    return fold(statuses.values(), sweep.run, now_s), element_statuses(sweep, statuses)
+    return fold(statuses.values(), sweep.run, now_s), element_statuses(sweep, statuses, answers)
 
 
 def known_elements(run: Run, folder: Path) -> tuple[ElementStatus, ...]:
@@ -124,11 +129,20 @@ def known_elements(run: Run, folder: Path) -> tuple[ElementStatus, ...]:
     return () if sweep is None else element_statuses(sweep, sweep.known)
 
 
-def element_statuses(sweep: OpenSweep, statuses: Mapping[int, LastStatus]) -> tuple[ElementStatus, ...]:
+def element_statuses(
+    sweep: OpenSweep, statuses: Mapping[int, LastStatus], answers: Mapping[Path, JobInfo] | None = None
+) -> tuple[ElementStatus, ...]:
     """Return the elements of a sweep with what is said of them, in their order."""
+    live = {folder for folder, info in (answers or {}).items() if is_live(info)}
     unknown = LastStatus(state.UNKNOWN, sweep.run.created_s)
     return tuple(
-        ElementStatus(index, sweep.elements.job_id(sweep.run, index), row, statuses.get(index, unknown))
+        ElementStatus(
+            index,
+            sweep.elements.job_id(sweep.run, index),
+            row,
+            statuses.get(index, unknown),
+            element_folder(sweep.folder, index) in live,
+        )
         for index, row in sweep.elements.parameters.items()
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.actions.judge import judge
 from hpcrun.errors import SchedulerError
-from hpcrun.job.state import UNKNOWN, JobInfo, is_terminal
+from hpcrun.job.state import UNKNOWN, JobInfo, is_live, is_terminal
 from hpcrun.runs.attempt import Attempt, last_attempt
 from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
@@ -107,6 +108,23 @@ class Watch:
             self._unknown_since.pop(element, None)
             return found.final
         return self.clock() - self._unknown_since.setdefault(element, self.clock()) > LOST_AFTER_S
+
+    def cancel(self, element: Element) -> None:
+        """End a job, where the scheduler lists it as this run's.
+
+        Raises:
+            SchedulerError: the scheduler refused or is away, or does not list the job.
+        """
+        info = (self._answers or {}).get(element.folder)
+        if info is None and self._is_here(self._open[element]):  # the last answer may be older than the job
+            info = self.scheduler.poll([element.ref()]).get(element.folder)
+        if not is_live(info):
+            raise SchedulerError(f"Slurm does not know job {element.job_id}: nothing was cancelled")
+        mark = element.folder / CANCELLED_MARK
+        with suppress(OSError):  # a note for later, when the scheduler has forgotten why the job ended
+            mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mark.touch()
+        self.scheduler.cancel([element.ref()])
 
     def _ask(self) -> None:
         every_s = LOOK_EVERY_S if self.scheduler.name == "local" else ASK_EVERY_S

@@ -21,7 +21,6 @@ from hpcrun.errors import SchedulerError
 from hpcrun.hpcrun_function import CALLS, FOLDER
 from hpcrun.job import state
 from hpcrun.runs.attempt import first_failure
-from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.logs import tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import BATCH_LOG, RunStore
@@ -120,11 +119,8 @@ class FunctionJob(Job[R]):
         watch, element = self._watched()
         if watch.status(element).final:
             return
-        with suppress(OSError):  # a note for later, when the scheduler has forgotten why the job ended
-            element.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (element.folder / CANCELLED_MARK).touch()
         try:
-            watch.scheduler.cancel([element.ref()])
+            watch.cancel(element)
         except SchedulerError:
             if check:
                 raise

@@ -39,7 +39,7 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --state: do not ask.")] = False,
 ) -> None:
     """End runs."""
-    from hpcrun.actions.cancel import cancel_runs
+    from hpcrun.actions.cancel import cancel_runs, check_listed
     from hpcrun.actions.waits import left_waiting
     from hpcrun.views.text import count
 
@@ -60,7 +60,8 @@ def cancel(
                 tell(["nothing was cancelled"])
                 return
     _cancel_elements(elements, context)
-    told, over = cancel_runs(items, store=context.store, schedulers=context.scheduler)
+    result = cancel_runs(items, store=context.store, schedulers=context.scheduler)
+    told = result.told
     show(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in told)
     waiting = left_waiting({item.run.run_id for item in told}, context.store)
     if waiting:
@@ -68,7 +69,8 @@ def cancel(
         tell(["hpcrun: jobs that waited for this may start now", f"hint: hpcrun cancel {names} ends them too"])
     if wanted and len(told) > 1:
         tell([f"{count(len(told), 'run')} told to end"])
-    tell(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in over)
+    tell(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in result.over)
+    check_listed(result.unlisted)
 
 
 def _statuses(context: Context, words: list[str]) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:

@@ -63,7 +63,8 @@ class JobInfo:
         elapsed_s, limit_s: seconds running and allowed.
         hosts: Slurm's node list, as text.
         exit_status, signal: of the batch script.
-        script: path of the script the job was submitted with.
+        script: path of the script the job was submitted with, or the command line that submitted it.
+        archived: said by the accounting database, which may take a job for running that the controller lost.
     """
 
     job_id: str
@@ -75,3 +76,9 @@ class JobInfo:
     exit_status: int | None = None
     signal: int | None = None
     script: str | None = None
+    archived: bool = False
+
+
+def is_live(info: JobInfo | None) -> bool:
+    """Return whether the scheduler itself lists a job that is not over: one that can be cancelled or entered."""
+    return info is not None and not info.archived and not is_terminal(info.state)

@@ -82,3 +82,11 @@ def format_memory(megabytes: int) -> str:
     if megabytes and megabytes % 1024 == 0:
         return f"{megabytes // 1024}G"
     return f"{megabytes}M" if megabytes else "0"
+
+
+def format_age(seconds: float) -> str:
+    """Return how long ago something was, in the largest unit that fits."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return f"{int(seconds)} s ago"

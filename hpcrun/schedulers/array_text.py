@@ -13,6 +13,11 @@ _WAITING = re.compile(r"(\d+)_\[([\d,-]+)(?:%\d+)?\]")
 _ELEMENT = re.compile(r"(\d+)_\d+")
 
 
+def array_id(job_id: str) -> str:
+    """Return the id of the array that an element belongs to; any other id is its own."""
+    return job_id.partition("_")[0]
+
+
 def element_ids(job_id: str) -> list[str]:
     """Return the ids of the elements that an id stands for; any other id is its own."""
     match = _WAITING.fullmatch(job_id)

@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from hpcrun.schedulers.array_text import element_ids
+from hpcrun.schedulers.array_text import array_id, element_ids
 from hpcrun.schedulers.environment import clean_env, user_name
+from hpcrun.schedulers.identity import run_id_of_line
 from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
 from hpcrun.schedulers.process import run_command
-from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, in_parts, parse_clock
+from hpcrun.schedulers.slurm_text import SEPARATOR, in_parts, parse_clock
 
 ANSWER_WITHIN_S = 10.0
 # squeue(1): job id, partition, priority as a number, expected start, reason, QOS
 _FIELDS = ("%i", "%P", "%Q", "%S", "%r", "%q")
 _NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
-_USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks")
+_USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")
 _CPU_TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 _SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
 _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}
@@ -79,8 +80,8 @@ class SlurmQueue:
         """Return what each QOS, and under ``ACCOUNTS`` each account of this user, allows less of than everything."""
         return parse_limits(self._run(limits_command(user_name())), os.getuid())
 
-    def usage(self, job_ids: Sequence[str]) -> dict[str, Usage]:
-        """Return what ended jobs have used; one question, whatever their number."""
+    def usage(self, job_ids: Sequence[str]) -> dict[tuple[str, str], Usage]:
+        """Return what ended jobs of runs have used, by run id and job id; one question, whatever their number."""
         ids = sorted({array_id(job_id) for job_id in job_ids})
         return parse_usage("\n".join(self._run(usage_command(part)) for part in in_parts(ids)))
 
@@ -135,31 +136,42 @@ def _time(text: str) -> float | None:
 def usage_command(job_ids: Sequence[str]) -> list[str]:
     """Ask the accounting database what jobs and their steps have used."""
     return [
-        "sacct", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={','.join(job_ids)}",
+        "sacct", "--duplicates", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={','.join(job_ids)}",
         f"--format={','.join(_USAGE)}",
     ]  # fmt: skip
 
 
-def parse_usage(text: str) -> dict[str, Usage]:
-    """Read the answer to :func:`usage_command`: a job has a line, and its steps (``7.batch``, ``7.0``) have theirs."""
-    jobs: dict[str, list[str]] = {}
-    most: dict[str, float] = {}
+def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
+    """Read the answer to :func:`usage_command`: a job has a line, and its steps (``7.batch``, ``7.0``) follow it.
+
+    Returns:
+        run id and job id → usage; a job that is no run's is left out.
+    """
+    jobs: dict[tuple[str, str], list[str]] = {}
+    most: dict[tuple[str, str], float] = {}
+    run_id: str | None = None
     for line in text.splitlines():
         fields = [item.strip() for item in line.split(SEPARATOR)]
         if len(fields) != len(_USAGE):
             continue
         job_id, _, step = fields[0].partition(".")
         if not step:
-            jobs[job_id] = fields
+            run_id = run_id_of_line(fields[-1])
+        if run_id is None:
+            continue
+        key = (run_id, job_id)
+        if not step:
+            jobs[key] = fields
+            most.pop(key, None)  # what it used before it was requeued
         elif (largest := _megabytes(fields[5])) is not None:
             # MaxRSS is of one task: the largest, times the tasks of a node
             each = -(-_int(fields[7]) // max(1, _int(fields[6]))) or 1
-            most[job_id] = max(most.get(job_id, 0.0), largest * each)
-    return {job_id: _usage(fields, most.get(job_id)) for job_id, fields in jobs.items()}
+            most[key] = max(most.get(key, 0.0), largest * each)
+    return {key: _usage(fields, most.get(key)) for key, fields in jobs.items()}
 
 
 def _usage(fields: Sequence[str], used_mb: float | None) -> Usage:
-    _, elapsed, total, cpus, tres, _, nodes, _ = fields
+    _, elapsed, total, cpus, tres, _, nodes, _, _ = fields
     held = dict(part.partition("=")[::2] for part in tres.split(","))
     memory_mb, count = _megabytes(held.get("mem", "")), max(1, _int(nodes))
     return Usage(

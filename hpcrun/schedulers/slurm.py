@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job.state import JobInfo
+from hpcrun.job.state import JobInfo, is_terminal
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.array_text import by_job_id
+from hpcrun.schedulers.array_text import array_id
 from hpcrun.schedulers.environment import clean_env, env_for_slurm
+from hpcrun.schedulers.identity import jobs_of_runs
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
 from hpcrun.schedulers.queue_cache import QueueCache
@@ -93,26 +94,16 @@ class SlurmScheduler:
         answer = self._list()
         if not answer.ok:
             raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="sinfo tells when it is back")
-        listed = text.parse_squeue(answer.stdout)
-        by_id = by_job_id(listed)
-        # by the run's id, which is its folder's name: a path may be spelt in several ways
-        by_folder = {Path(info.script).parent.name: info for info in listed if info.script}
-        found: dict[Path, JobInfo] = {}
-        reused: set[Path] = set()  # accounting, too, answers with the newest job of an id
-        for job in jobs:
-            info = by_id.get(job.job_id) if job.job_id else by_folder.get(job.folder.name)
-            if info and is_reused(info, job):
-                reused.add(job.folder)
-            elif info:
-                found[job.folder] = info if job.job_id else replace(info, job_id=text.array_id(info.job_id))
-        forgotten = {job.job_id: job.folder for job in jobs if job.job_id and job.folder not in found.keys() | reused}
+        found = jobs_of_runs(text.parse_squeue(answer.stdout), jobs)
+        forgotten = [job for job in jobs if job.job_id and job.folder not in found]
         if forgotten:
             # A cluster without accounting answers with an error: then the run folder has the last word.
-            ids = sorted({text.array_id(job_id) for job_id in forgotten})
+            ids = sorted({array_id(job.job_id) for job in forgotten if job.job_id})
             answers = [self._run(text.sacct_command(part)).stdout for part in text.in_parts(ids)]
-            for job_id, info in by_job_id(text.parse_sacct("\n".join(answers))).items():
-                if job_id in forgotten:
-                    found[forgotten[job_id]] = info
+            archived = jobs_of_runs(text.parse_sacct("\n".join(answers)), forgotten)
+            # squeue lists every job that goes on. A controller that lost its state leaves others in the database, where
+            # they run for ever (sacctmgr(1), "show runawayjobs").
+            found |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
         return {**self._archived(jobs, found), **found}
 
     def _list(self) -> Completed:
@@ -138,9 +129,7 @@ class SlurmScheduler:
         if not lost:
             return {}
         since_s = min(job.since_s for job in lost if job.since_s is not None)
-        lines = self._run(text.sacct_lines_command(since_s)).stdout
-        said = {job.folder: text.find_in_sacct_lines(lines, job.folder.name) for job in lost}
-        return {folder: replace(info, job_id=text.array_id(info.job_id)) for folder, info in said.items() if info}
+        return jobs_of_runs(text.parse_sacct(self._run(text.sacct_lines_command(since_s)).stdout), lost)
 
     def node_states(self, hosts: str) -> dict[str, str]:
         """Ask sinfo for the states of nodes; see :func:`hpcrun.job.state.is_silent`."""
@@ -163,13 +152,3 @@ class SlurmScheduler:
         # SLURM_BITSTR_LEN: the elements of an array that wait, however many; else 64 characters of them (squeue(1))
         env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
         return run_command(argv, timeout_s=within_s, env=env)
-
-
-def is_reused(info: JobInfo, job: JobRef) -> bool:
-    """Return whether a job only has the id of the one asked about: ids begin again when slurmctld loses its state.
-
-    The script of a run's job lies in the run's folder, which has the run's id for a name.
-    """
-    folder = job.folder.parent.parent if job.folder.parent.name == "elements" else job.folder
-    its = Path(info.script or "").parent.name
-    return bool(its) and its != folder.name

@@ -17,8 +17,19 @@ SEPARATOR = "\x1f"
 
 # squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path)
 _SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o")
-# JobID and not JobIDRaw: an element of an array is 7_4, as for squeue
-_SACCT_FIELDS = ("JobID", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason")
+# JobID and not JobIDRaw: an element of an array is 7_4, as for squeue. SubmitLine (since Slurm 21.08) names the script;
+# it comes last, since it may go on in further lines.
+_SACCT_FIELDS = (
+    "JobID",
+    "State",
+    "ExitCode",
+    "ElapsedRaw",
+    "TimelimitRaw",
+    "NodeList",
+    "Reason",
+    "Submit",
+    "SubmitLine",
+)
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
@@ -94,15 +105,18 @@ def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def sacct_command(job_ids: Sequence[str]) -> list[str]:
-    """Ask the accounting database for these jobs, without their steps."""
+    """Ask the accounting database for these jobs, without their steps.
+
+    Without ``--duplicates`` sacct shows only the newest job of an id (sacct(1)), which may be another one.
+    """
     return [
-        "sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
+        "sacct", "--allocations", "--duplicates", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
         f"--jobs={','.join(job_ids)}", f"--format={','.join(_SACCT_FIELDS)}",
     ]  # fmt: skip
 
 
 def sacct_lines_command(since_s: float) -> list[str]:
-    """Ask the accounting database for the user's jobs since a time, each with the command line that submitted it.
+    """Ask the accounting database for the user's jobs since a time.
 
     Args:
         since_s: seconds since the epoch; a minute is allowed for clocks that differ.
@@ -110,25 +124,20 @@ def sacct_lines_command(since_s: float) -> list[str]:
     since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
     return [
         "sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
-        f"--starttime={since}", f"--format={','.join((*_SACCT_FIELDS, 'SubmitLine'))}",
+        f"--starttime={since}", f"--format={','.join(_SACCT_FIELDS)}",
     ]  # fmt: skip
 
 
-def find_in_sacct_lines(text: str, run_id: str) -> JobInfo | None:
-    """Return the job of a run from the answer to :func:`sacct_lines_command`: the newest one from its folder."""
-    rows = (line.rpartition(SEPARATOR) for line in text.splitlines())
-    mine = [record for record, _, command in rows if f"/{run_id}/.submission_file_" in command]
-    return next(iter(parse_sacct("\n".join(reversed(mine)))), None)
-
-
 def parse_sacct(text: str) -> list[JobInfo]:
-    """Read the answer to :func:`sacct_command`."""
+    """Read the answer to :func:`sacct_command` or :func:`sacct_lines_command`; the newest submission comes last.
+
+    A requeued job has a line for each time that it was submitted.
+    """
+    lines = (line.split(SEPARATOR) for line in text.splitlines())
+    rows = [[item.strip() for item in fields] for fields in lines if len(fields) == len(_SACCT_FIELDS)]
+    rows.sort(key=lambda fields: fields[-2])  # local time as ISO 8601: later is larger
     jobs = []
-    for line in text.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) != len(_SACCT_FIELDS):
-            continue
-        job_id, state, exit_code, elapsed, limit, hosts, reason = (item.strip() for item in fields)
+    for job_id, state, exit_code, elapsed, limit, hosts, reason, _, command in rows:
         status, _, signal = exit_code.partition(":")
         jobs.append(
             JobInfo(
@@ -140,6 +149,8 @@ def parse_sacct(text: str) -> list[JobInfo]:
                 hosts=_said(hosts),
                 exit_status=_number(status),
                 signal=_number(signal) or None,
+                script=_said(command),
+                archived=True,
             )
         )
     return jobs
@@ -185,11 +196,6 @@ def parse_cluster_name(conf: str) -> str | None:
     """Return ClusterName from the text of slurm.conf or of ``scontrol show config``."""
     match = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", conf, re.MULTILINE | re.IGNORECASE)
     return match[1].lower() if match else None
-
-
-def array_id(job_id: str) -> str:
-    """Return the id of the array that an element belongs to; any other id is its own."""
-    return job_id.partition("_")[0]
 
 
 def parse_array_limits(config: str) -> ArrayLimits | None:

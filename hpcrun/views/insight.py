@@ -28,14 +28,14 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         return _waiting_rows(item, insight, now_s)
     if not status.final:
         return _running_rows(item, insight)
-    usage = insight.usage.get(job_id)
+    usage = insight.usage.get((item.run.run_id, job_id))
     return _usage_rows(usage, item) if usage else []
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     """Return the same for a program."""
     job_id = item.run.job_id or ""
-    waiting, usage = insight.waiting.get(job_id), insight.usage.get(job_id)
+    waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
     running = not item.status.final and item.status.state != state.PENDING
     return {
         "waiting": asdict(waiting) if waiting else None,
@@ -81,7 +81,7 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     status = item.status
     rows: Rows = []
     limit_s = status.limit_s or item.run.walltime_s
-    if status.elapsed_s is not None and limit_s:
+    if status.elapsed_s is not None and limit_s and item.live:
         rows.append(("time", bar_text(status.elapsed_s, limit_s)))
     if status.hosts:
         rows.append(("hosts", status.hosts))

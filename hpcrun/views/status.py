@@ -177,7 +177,8 @@ def _why(item: RunStatus, now_s: float) -> str:
     elif status.hosts and not status.cause and not (status.state == state.FAILED and status.exit_status):
         parts.append(status.hosts)
     if item.stale:
-        parts.append(f"as of {age_text(max(0.0, now_s - status.asked_s))}")
+        age = age_text(max(0.0, now_s - status.asked_s))
+        parts.append(f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}")
     return ", ".join(parts)
 
 

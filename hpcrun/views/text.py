@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.units import format_age, format_memory, format_time
 
 # What a log may do to a terminal: nothing but colours (SGR). Everything else that starts with ESC or CSI moves the
 # cursor, sets the title, or asks the terminal to type.
@@ -80,7 +80,4 @@ def count(number: int, noun: str) -> str:
 
 def age_text(seconds: float) -> str:
     """Return how long ago something was, in the largest unit that fits."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    return format_age(seconds)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcrun.actions.find import find_run, run_name
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write
 
@@ -66,6 +69,24 @@ def test_a_job_id_of_two_clusters_lists_both(store: RunStore) -> None:
         find_run("100", store)
     assert "(alpha)" in refused.value.message
     assert "(beta)" in refused.value.message
+
+
+def test_the_choice_shows_name_state_and_age(store: RunStore) -> None:
+    far = run("20260103-000000-far-dddd", job_id="100", cluster="beta", created_s=time.time() - 7300)
+    store.create(replace(far, name="far"), "")
+    store.save_status(far.run_id, LastStatus("RUNNING", time.time()))
+    with pytest.raises(UsageError) as refused:
+        find_run("100", store)
+    assert "20260103-000000-far-dddd  far  RUNNING, 2 h ago (beta)" in refused.value.message
+    assert f"{OLD}  train  not asked about yet, " in refused.value.message
+
+
+def test_of_several_runs_of_a_job_id_of_one_cluster_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
+    again = run("20260103-000000-again-dddd", job_id="100", created_s=time.time())
+    store.create(again, "")
+    found = find_run("100", store)
+    assert found.run.run_id == again.run_id
+    assert found.note == f"100: the newest of 2 runs of that job id, {again.run_id}"
 
 
 def entries(store: RunStore) -> set[str]:

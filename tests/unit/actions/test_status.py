@@ -87,7 +87,7 @@ def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> 
 def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path, later_s: float, written: bool) -> None:
     """Its time tells how old the last answer is where nobody can be asked; more often it would only be disk writes."""
     squeue = tmp_path / "bin/squeue"
-    answer = "\x1f".join(("4711", "PENDING", "Priority", "0:00", "1:00:00", "", "x"))
+    answer = "\x1f".join(("4711", "PENDING", "Priority", "0:00", "1:00:00", "", f"/r/{RUN_ID}/.submission_file_ab.sh"))
     write(squeue, f"#!/bin/sh\necho '{answer}'\n")
     squeue.chmod(0o755)
     store = RunStore(tmp_path / "runs")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.watch import Element, Watch
+from hpcrun.errors import SchedulerError
 from hpcrun.schedulers.slurm import SlurmScheduler
 from tests.unit.given import run
 
@@ -34,8 +35,18 @@ class Site:
         self.watch = Watch(scheduler, "alpha", "login1", clock=lambda: self.now_s)
 
     def says(self, states: dict[str, str]) -> None:
-        lines = (SEPARATOR.join((job_id, word, "None", "0:10", "1:00", "n1", "x")) for job_id, word in states.items())
+        lines = (
+            SEPARATOR.join((job_id, word, "None", "0:10", "1:00", "n1", script(job_id)))
+            for job_id, word in states.items()
+        )
         (self.folder / "answer").write_text("\n".join(f"echo '{line}'" for line in lines) + "\n")
+
+    def refuses_none(self) -> Path:
+        """Give it a scancel; return the file to which that writes what it is to end."""
+        scancel = self.folder / "bin/scancel"
+        scancel.write_text(f'#!/bin/sh\necho "$@" >>"{self.folder}/ended"\n')
+        scancel.chmod(0o755)
+        return self.folder / "ended"
 
     def is_away(self) -> None:
         (self.folder / "answer").write_text("exit 1\n")
@@ -57,6 +68,11 @@ class Site:
         (folder / "exit").write_text(
             json.dumps({"status": 3, "signal": "", "ended": time.time(), "again": again, "reason": ""})
         )
+
+
+def script(job_id: str) -> str:
+    """The script of the run whose folder is named after a job."""
+    return f"/r/{job_id.partition('_')[0]}/.submission_file_ab.sh"
 
 
 @pytest.fixture
@@ -136,3 +152,18 @@ def test_a_run_of_another_cluster_is_not_asked_about(site: Site) -> None:
     job = site.job("7", cluster="beta")
     assert not site.watch.over(job)
     assert site.watch.status(job).state == "PENDING"
+
+
+def test_only_a_job_that_is_listed_as_the_run_s_is_cancelled(site: Site) -> None:
+    ended = site.refuses_none()
+    site.says({"7": "RUNNING"})
+    mine = site.job("7")
+    other = Element(site.folder / "runs/reused", 0, "7")
+    site.watch.add(other, run(job_id="7"))
+    with pytest.raises(SchedulerError, match="Slurm does not know job 7: nothing was cancelled"):
+        site.watch.cancel(other)
+    assert not ended.exists()
+    assert not (other.folder / "cancelled").exists()
+    site.watch.cancel(mine)
+    assert ended.read_text().split() == ["--quiet", "7"]
+    assert (mine.folder / "cancelled").exists()

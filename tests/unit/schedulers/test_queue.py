@@ -34,21 +34,34 @@ def test_the_place_in_line_is_by_priority_then_age() -> None:
 def test_usage_is_that_of_the_largest_step() -> None:
     # Slurm 22.05.8
     text = lines(
-        "2008|19|00:24.527|64|billing=64,cpu=64,gres/gpu=4,mem=500G,node=2||2|",
-        "2008.batch|19|00:00.185|32|cpu=32,gres/gpu=2,mem=250G,node=1|12240K|1|1",
-        "2008.0|18|00:24.341|64|cpu=64,gres/gpu=4,mem=500G,node=2|1075772K|2|2",
-        "1930|1|00:00.906|64|cpu=64,gres/gpu=4,mem=500G,node=2||2|",
-        "1930.0|1|00:00.863|64|cpu=64,gres/gpu=4,mem=500G,node=2|40M|2|4",
-        "235|0|00:00.070|32|billing=32,cpu=32||2|",
-        "1976|0|00:00:00|0|||0|",
-        "9|90061|1-01:01:01|1|cpu=1||1|",
-        "9.0|90061|1-01:01:01|1|cpu=1|1G|1|1",
+        "2008|19|00:24.527|64|billing=64,cpu=64,gres/gpu=4,mem=500G,node=2||2||sbatch /r/run/.submission_file_a.sh",
+        "2008.batch|19|00:00.185|32|cpu=32,gres/gpu=2,mem=250G,node=1|12240K|1|1|srun --label",
+        "2008.0|18|00:24.341|64|cpu=64,gres/gpu=4,mem=500G,node=2|1075772K|2|2|srun --label",
+        "1930|1|00:00.906|64|cpu=64,gres/gpu=4,mem=500G,node=2||2||sbatch /r/run/.submission_file_a.sh",
+        "1930.0|1|00:00.863|64|cpu=64,gres/gpu=4,mem=500G,node=2|40M|2|4|srun --label",
+        "235|0|00:00.070|32|billing=32,cpu=32||2||sbatch /r/run/.submission_file_a.sh",
+        "1976|0|00:00:00|0|||0||sbatch /r/run/.submission_file_a.sh",
+        "9|90061|1-01:01:01|1|cpu=1||1||sbatch /r/run/.submission_file_a.sh",
+        "9.0|90061|1-01:01:01|1|cpu=1|1G|1|1|srun --label",
     )
     found = parse_usage(text)
-    first = found["2008"]
+    first = found["run", "2008"]
     assert (first.elapsed_s, first.nodes, first.cpus, first.gpus, first.cpu_s) == (19, 2, 64, 4, 24.0)
     assert (first.memory_mb, round(first.used_mb or 0)) == (250 * 1024, 1051)
-    assert found["1930"].used_mb == 80  # two tasks on each node
-    assert (found["235"].used_mb, found["235"].cpu_s) == (None, None)
-    assert found["1976"].nodes == 1
-    assert found["9"].cpu_s == 90061
+    assert found["run", "1930"].used_mb == 80  # two tasks on each node
+    assert (found["run", "235"].used_mb, found["run", "235"].cpu_s) == (None, None)
+    assert found["run", "1976"].nodes == 1
+    assert found["run", "9"].cpu_s == 90061
+
+
+def test_usage_of_another_job_of_the_same_id_is_not_the_run_s() -> None:
+    text = lines(
+        "7|10|00:01.000|1|cpu=1||1||sbatch /r/old/.submission_file_a.sh",
+        "7.0|10|00:01.000|1|cpu=1|10M|1|1|srun --label",
+        "7|20|00:01.000|1|cpu=1||1||sbatch --wrap true",
+        "7.batch|20|00:01.000|1|cpu=1|99M|1|1|",
+        "7|30|00:01.000|1|cpu=1||1||sbatch /r/new/.submission_file_b.sh",
+    )
+    found = parse_usage(text)
+    assert {key: (usage.elapsed_s, usage.used_mb) for key, usage in found.items()} == {
+        ("old", "7"): (10, 10.0), ("new", "7"): (30, None)}  # fmt: skip

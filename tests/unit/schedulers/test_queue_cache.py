@@ -146,7 +146,9 @@ def test_a_cancellation_makes_those_who_poll_ask(tmp_path: Path) -> None:
     job = JobRef(tmp_path / "run", "7")
 
     def states(*words: str) -> None:
-        (tmp_path / "answer").write_text(SEPARATOR.join(("7", *words, "None", "0:10", "1:00", "n1", "x")))
+        (tmp_path / "answer").write_text(
+            SEPARATOR.join(("7", *words, "None", "0:10", "1:00", "n1", "/r/run/.submission_file_1.sh"))
+        )
 
     states("RUNNING")
     assert [poller.poll([job])[job.folder].state for _ in range(3)] == ["RUNNING"] * 3
@@ -161,20 +163,3 @@ def test_a_cancellation_makes_those_who_poll_ask(tmp_path: Path) -> None:
     with pytest.raises(SchedulerError, match="Slurm does not answer"):
         poller.poll([job])
     assert (tmp_path / "calls").read_text().count("asked") == 3
-
-
-def test_a_job_that_only_has_the_same_id_is_not_taken_for_the_runs(tmp_path: Path) -> None:
-    mine, other = "20260102-030405-train-0a1b", "20270102-030405-else-0a1b"
-    rows = [("7", f"/r/{other}/.submission_file_1.sh"), ("8", f"/r/{mine}/.submission_file_1.sh"),
-            ("9_1", f"/r/{other}/.submission_file_1.sh")]  # fmt: skip
-    (tmp_path / "answer").write_text(
-        "\n".join(SEPARATOR.join((job, "RUNNING", "None", "0:10", "1:00", "n1", script)) for job, script in rows)
-    )
-    said = SEPARATOR.join(("7", "COMPLETED", "0:0", "1", "1", "n1", "None"))
-    for name, script in (("squeue", f"cat {tmp_path}/answer"), ("sacct", f"echo '{said}'")):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-    slurm = SlurmScheduler({"PATH": f"{tmp_path}:{os.defpath}"})
-    folder = tmp_path / mine
-    for job_id, place, known in (("7", folder, False), ("8", folder, True), ("9_1", folder / "elements/1", False)):
-        assert (place in slurm.poll([JobRef(place, job_id)])) is known

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
-    find_in_sacct_lines,
     node_states_command,
     parse_clock,
     parse_cluster_name,
@@ -44,11 +43,11 @@ def test_squeue_s_answer_is_read() -> None:
 
 
 def test_sacct_s_answer_is_read() -> None:
-    text = line("4711", "FAILED", "3:0", "65", "60", "node[1-2]", "None")
-    text += line("4712", "CANCELLED by 1000", "0:15", "5", "UNLIMITED", "None assigned", "")
+    text = line("4712", "CANCELLED by 1000", "0:15", "5", "UNLIMITED", "None assigned", "", "2026-01-02T10:00:00", "")
+    text += line("4711", "FAILED", "3:0", "65", "60", "node[1-2]", "None", "2026-01-02T09:00:00", "sbatch x.sh")
     assert parse_sacct(text) == [
-        JobInfo("4711", "FAILED", None, 65, 3600, "node[1-2]", exit_status=3),
-        JobInfo("4712", "CANCELLED", None, 5, None, None, exit_status=0, signal=15),
+        JobInfo("4711", "FAILED", None, 65, 3600, "node[1-2]", exit_status=3, script="sbatch x.sh", archived=True),
+        JobInfo("4712", "CANCELLED", None, 5, None, None, exit_status=0, signal=15, archived=True),
     ]
 
 
@@ -56,7 +55,7 @@ def test_the_questions_ask_for_as_many_fields_as_the_answers_have() -> None:
     squeue = next(item for item in squeue_command(1000) if item.startswith("--format="))
     assert squeue.count(SEPARATOR) == 6
     sacct = next(item for item in sacct_command(["1", "2"]) if item.startswith("--format="))
-    assert sacct.count(",") == 6
+    assert sacct.count(",") == 8
     assert "--user=1000" in squeue_command(1000)
     assert "--jobs=1,2" in sacct_command(["1", "2"])
 
@@ -71,7 +70,7 @@ def test_a_state_never_seen_before_is_kept_as_it_is() -> None:
     assert parse_squeue(line("1", "TELEPORTING", "", "", "", "", ""))[0].state == "TELEPORTING"
 
 
-@given(st.text() | st.lists(st.lists(FIELD, min_size=7, max_size=7).map(lambda items: line(*items))).map("".join))
+@given(st.text() | st.lists(st.lists(FIELD, min_size=7, max_size=9).map(lambda items: line(*items))).map("".join))
 def test_any_answer_is_read_without_a_fault(text: str) -> None:
     for job in (*parse_squeue(text), *parse_sacct(text)):
         assert isinstance(job.state, str)
@@ -146,19 +145,6 @@ def test_a_node_has_one_state_however_many_partitions_it_has() -> None:
     text = "a100-1 completing*\na100-1 completing*\na100-2 idle\n\nslurm_load_node error: no answer\n"
     assert parse_node_states(text) == {"a100-1": "completing*", "a100-2": "idle"}
     assert node_states_command("a100-[1-2]")[-2:] == ["--nodes=a100-[1-2]", "--format=%N %T"]
-
-
-def test_a_job_is_found_in_accounting_by_the_folder_of_its_script() -> None:
-    def row(job_id: str, state: str, run_id: str) -> str:
-        line = f"sbatch --output=/r/{run_id}/batch.log /r/{run_id}/.submission_file_ab.sh"
-        return SEPARATOR.join([job_id, state, "3:0", "5", "10", "node1", "None", line])
-
-    answer = "\n".join([row("1", "FAILED", "a"), row("2", "COMPLETED", "ab"), row("3", "FAILED", "a"), "noise", ""])
-    found = find_in_sacct_lines(answer, "a")
-    assert found is not None
-    assert (found.job_id, found.state, found.exit_status) == ("3", "FAILED", 3)
-    assert find_in_sacct_lines(answer, "b") is None
-    assert find_in_sacct_lines("sacct: error: Invalid field requested: SubmitLine", "a") is None
 
 
 def test_accounting_is_asked_from_a_minute_before() -> None:

@@ -1,0 +1,63 @@
+"""Which of the jobs that Slurm lists are those of a run. Pure.
+
+A job id alone does not say it: ids begin again at MaxJobId (slurm.conf(5)), and where a controller lost its state. The
+script does. It lies in the run's folder, whose name is the run's id, and squeue's Command and sacct's SubmitLine name
+it. No two runs have the same id, so the time of submission would say nothing more.
+
+A job without a script in a run's folder, such as one of ``sbatch --wrap``, is no run's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hpcrun.job.state import JobInfo
+from hpcrun.schedulers.array_text import array_id, by_job_id
+from hpcrun.schedulers.protocol import JobRef
+
+# submitit's name for the script that it submits
+_SCRIPT = re.compile(r"/([^/\s]+)/\.submission_file_")
+
+
+def run_id_of_job(info: JobInfo) -> str | None:
+    """Return the id of the run that a job belongs to, None where it is no run's."""
+    return run_id_of_line(info.script or "")
+
+
+def run_id_of_line(command: str) -> str | None:
+    """Return the id of the run whose script a command line submits, None where it is no run's."""
+    match = _SCRIPT.search(command)
+    return match[1] if match else None
+
+
+def run_id_of_folder(folder: Path) -> str:
+    """Return the id of the run whose folder this is, or the folder of one of its elements."""
+    return folder.parent.parent.name if folder.parent.name == "elements" else folder.name
+
+
+def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+    """Choose from the jobs that Slurm lists those asked about.
+
+    Args:
+        listed: as squeue or sacct lists them; of several with an id the last is taken.
+
+    Returns:
+        folder → its job; a job that is not listed is left out, and so is one that only has the same id.
+    """
+    by_run: dict[str, list[JobInfo]] = {}
+    for info in listed:
+        if run_id := run_id_of_job(info):
+            by_run.setdefault(run_id, []).append(info)
+    by_id = {run_id: by_job_id(infos) for run_id, infos in by_run.items()}
+    found: dict[Path, JobInfo] = {}
+    for job in jobs:
+        run_id = run_id_of_folder(job.folder)
+        if job.job_id is None:
+            if mine := by_run.get(run_id):
+                found[job.folder] = replace(mine[-1], job_id=array_id(mine[-1].job_id))
+        elif job.job_id in (known := by_id.get(run_id, {})):
+            found[job.folder] = known[job.job_id]
+    return found

@@ -1,0 +1,67 @@
+"""A run whose job id is another job's by now: it is not taken for the run's, and not cancelled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--json")
+
+
+def submitted(person: Hpcrun, name: str, *args: str) -> Path:
+    """Submit a job that is held; return its run's folder."""
+    done = person(*CPU_JOB, "-J", name, "--sbatch", "hold", *args, "true", check=True)
+    return Path(json.loads(done.stdout)["folder"])
+
+
+def job_id(folder: Path) -> str:
+    return str(json.loads((folder / "run.json").read_text())["job_id"])
+
+
+def give_id(folder: Path, number: str) -> None:
+    """Let a run's record name another job, as if its own had been forgotten and the id used again."""
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "job_id": number}))
+    (folder / "status.json").write_text(json.dumps({"state": "RUNNING", "asked_s": 1000.0, "elapsed_s": 60}))
+
+
+def test_another_job_of_the_same_id_is_left_alone(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    old, sweep, new = (submitted(as_researcher, name, *more) for name, more in
+                       (("old", ()), ("swept", ("--sweep", "x=1,2")), ("new", ())))  # fmt: skip
+    other = submitted(as_researcher, "array", "--sweep", "x=1,2")
+    own = [job_id(folder) for folder in (old, sweep)]
+    wrapped = as_researcher.run("sbatch", "--parsable", "-H", "-p", "cpu", "-o", "/dev/null", "--wrap=true")
+    plain = wrapped.stdout.strip()
+    living = {plain, job_id(new), job_id(other)}
+    cluster.slurm("scancel", *own)
+    give_id(sweep, job_id(other))
+    for number in (plain, job_id(new)):
+        give_id(old, number)
+        done = as_researcher("cancel", old.name)
+        assert (done.returncode, done.stdout) == (6, "")
+        assert f"Slurm does not know job {number}: nothing was cancelled" in done.stderr
+        assert not (old / "cancelled").exists()
+    shown = " ".join(as_researcher("status", old.name, check=True).stdout.split())
+    assert "Slurm did not list this job just now, last seen running" in shown
+    for word in (sweep.name, f"{sweep.name}/1"):
+        assert as_researcher("cancel", word).returncode == 6
+    every = as_researcher("cancel", "--yes", "--state", "running,unknown")
+    assert (every.returncode, every.stdout) == (6, "")
+    half_a_minute_ago = json.loads((old / "status.json").read_text())
+    (old / "status.json").write_text(json.dumps({**half_a_minute_ago, "missed_s": half_a_minute_ago["missed_s"] - 31}))
+    (run,) = json.loads(as_researcher("status", "--json", old.name).stdout)["runs"]
+    assert (run["state"], run["final"]) == ("UNKNOWN", False)
+    assert as_researcher("cancel", old.name).returncode == 6
+
+    def left() -> set[str]:
+        return set(cluster.slurm("squeue", "--states=PENDING", "--noheader", "--format=%F").split())
+
+    assert living <= left()
+    as_researcher("cancel", new.name, f"{other.name}", check=True)  # their own runs do
+    wait_for(lambda: living & left() == {plain}, 20, "the two jobs to end")
