@@ -187,12 +187,13 @@ def megabytes(text: str) -> float:
 def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(as_researcher: Hpcrun) -> None:
     project = as_researcher.folder / "project"
     person = as_researcher.run
-    person("mkdir", "-p", str(project / "src/pkg"), str(project / ".hpcrun/profiles"))
+    profiles = as_researcher.home / ".config/hpcrun/profiles"
+    person("mkdir", "-p", str(project / "src/pkg"), str(profiles))
     for name, text in {
         "show.py": SHOW_ENVIRONMENT,
         "outer.py": SUBMIT_FROM_INSIDE,
         "src/pkg/__init__.py": "",
-        ".hpcrun/profiles/here.yaml": "extends: a100\nenv: {NCCL_DEBUG: WARN, MINE: profile}\n",
+        f"{profiles}/here.yaml": "extends: a100\nenv: {NCCL_DEBUG: WARN, MINE: profile}\n",
     }.items():
         person("sh", "-c", 'printf %s "$1" >"$2"', "sh", text, str(project / name))
     shell = {"OMP_NUM_THREADS": "5", "PYTHONPATH": f"/theirs:{as_researcher.environ.get('PYTHONPATH', '')}".strip(":")}
