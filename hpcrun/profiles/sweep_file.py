@@ -10,6 +10,7 @@ from typing import Any
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
+from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
 _KINDS = ("product", "zip")
@@ -22,16 +23,10 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
         UsageError: it cannot be read, or what it says cannot be; the message names the file.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"--sweep-file: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--sweep-file: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
+        text = read_named_text(path, _MAX_BYTES)
+    except ValueError as error:
+        raise UsageError(f"--sweep-file: {error}") from None
     try:
-        if len(raw) > _MAX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_BYTES // 1_000_000} MB")
         rows = parse_csv(text) if path.suffix.lower() in (".csv", ".tsv") else parse_yaml(text)
         if not rows:
             raise ValueError("it has no elements")

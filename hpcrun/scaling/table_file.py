@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import UsageError, nearest
+from hpcrun.reading import read_named_text
 from hpcrun.scaling.points import Epoch, Point
 
 _MAX_BYTES = 100_000_000
@@ -139,15 +140,9 @@ def load_table(path: Path, dataset: str = "") -> Table:
         UsageError: it cannot be read, or a line of it; the message names file and line.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"--from-csv: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--from-csv: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
-    if len(raw) > _MAX_BYTES:
-        raise UsageError(f"--from-csv: {path} is larger than {_MAX_BYTES // 1_000_000} MB")
+        text = read_named_text(path, _MAX_BYTES)
+    except ValueError as error:
+        raise UsageError(f"--from-csv: {error}") from None
     return parse_table(text, path.name, dataset)
 
 
