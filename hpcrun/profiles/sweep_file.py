@@ -10,9 +10,11 @@ from typing import Any
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
+from hpcrun.profiles.yaml_file import bounded_parser
 from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
+_MOST_COLUMNS = 1000
 _KINDS = ("product", "zip")
 
 
@@ -50,7 +52,10 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
     tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
     try:
-        names = [check_parameter(name.strip()) for name in next(reader, [])]
+        header = next(reader, [])
+        if len(header) > _MOST_COLUMNS:
+            raise ValueError(f"its header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
+        names = [check_parameter(name.strip()) for name in header]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name!r} stands twice in the header")
@@ -72,11 +77,12 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     Raises:
         ValueError: it is neither.
     """
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        data = YAML(typ="base", pure=True).load(text)  # base: 1e-3, 007 and true stay as they are written
+        data = bounded_parser("base").load(text)  # base: 1e-3, 007 and true stay as they are written
+    except RecursionError:  # of nested blocks
+        raise ValueError("it is nested too deeply") from None
     except YAMLError as error:
         raise ValueError(_yaml_words(error)) from None
     if isinstance(data, list):

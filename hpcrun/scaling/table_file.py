@@ -17,6 +17,8 @@ from hpcrun.scaling.points import Epoch, Point
 
 _MAX_BYTES = 100_000_000
 _MAX_COUNT = 10**15
+_MOST_COLUMNS = 1000
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,12 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     """Return the names of the columns, and what to say of those that are not read."""
+    if len(header) > _MOST_COLUMNS:
+        raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
     names = [cell.lower() for cell in header]
+    if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
+        raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
+                         hint="a quotation mark that is not closed?")  # fmt: skip
     for column in names:
         if names.count(column) > 1:
             raise UsageError(f"{name}: column {column!r} stands twice in the header")

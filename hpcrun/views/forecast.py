@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import Case, Concern, Forecast
-from hpcrun.views.columns import rows_csv, fitting
+from hpcrun.views.columns import fitting, rows_csv
 from hpcrun.views.text import clock_text, count, one_line
 
 if TYPE_CHECKING:

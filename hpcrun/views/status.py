@@ -13,7 +13,7 @@ from hpcrun.actions.waits import NEVER
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.record import LastStatus, status_record
-from hpcrun.views.columns import FIELDS, TABLE, rows_csv, fitting
+from hpcrun.views.columns import FIELDS, TABLE, fitting, rows_csv
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.text import age_text, clock_text, count, one_line
 

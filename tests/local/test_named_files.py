@@ -1,4 +1,4 @@
-"""Files that a person names or a project brings: a FIFO or an endless device there is refused at once, by every command."""
+"""Files that a person names or a project brings: a FIFO or an endless device there is refused at once."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def answer(hpcrun: Hpcrun, words: Sequence[str], status: int) -> None:
 
 
 @pytest.mark.parametrize(("words", "status"), NAMED.values(), ids=NAMED)
-def test_what_is_no_file_is_refused_where_a_person_names_it(
-    hpcrun: Hpcrun, words: Sequence[str], status: int
-) -> None:
+def test_what_is_no_file_is_refused_where_a_person_names_it(hpcrun: Hpcrun, words: Sequence[str], status: int) -> None:
     odd = hpcrun.folder / "ODD"
     os.mkfifo(odd, 0o700)
     answer(hpcrun, words, status)

@@ -140,13 +140,16 @@ def test_cells_that_a_spreadsheet_would_run_are_text(hpcrun: Hpcrun) -> None:
     assert (row["note"], row["delta"], row["loss"], row["'@SUM"]) == ("'=1+1", "-1.5", "-0.5", "1")
 
 
+SWEEP = {"elements": 1, "indices": "0", "first": 0}
+
+
 def test_csv_holds_no_character_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
     evil = "a\x1b]0;title\x07\r\b\u202eb\x9bc"
     bad = record(hpcrun, "bad")
     replace_field(bad.folder / "run.json", profile=evil)
     (bad.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, "note": evil, evil: 1}) + "\n")
     sweep = record(hpcrun, "sweep")
-    replace_field(sweep.folder / "run.json", plan={"sweep": {"elements": [[["lr", "1"]]]}})
+    replace_field(sweep.folder / "run.json", plan={"sweep": SWEEP}, request={"sweep": [[["lr", "1"]]]})
     (sweep.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
     (hpcrun.folder / "t.csv").write_text(f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
     hpcrun("report", "--from-csv", "t.csv", "--out", "out", check=True)

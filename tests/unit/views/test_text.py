@@ -72,7 +72,7 @@ def test_csv_acts_neither_on_a_terminal_nor_in_a_spreadsheet(text: str) -> None:
 def test_csv_shows_characters_that_cannot_be_seen_and_leaves_the_others() -> None:
     texts = ["a\x1b[2Jb", "a\rb", "a\bb", "\u202etxt", "é 👩\u200d💻", "a,b", 'say "x"']
     assert csv_text(texts, [texts]).splitlines()[1] == (
-        r'a\x1b[2Jb,a\rb,a\x08b,\u202etxt,' + 'é 👩\u200d💻,"a,b","say ""x"""'
+        r"a\x1b[2Jb,a\rb,a\x08b,\u202etxt," + 'é 👩\u200d💻,"a,b","say ""x"""'
     )
 
 
