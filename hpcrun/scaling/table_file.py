@@ -19,6 +19,7 @@ _MAX_BYTES = 100_000_000
 _MAX_COUNT = 10**15
 _MOST_COLUMNS = 1000
 _LONGEST_NAME = 200
+_LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Table:
 
 
 def _text(text: str) -> str:
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"is longer than {_LONGEST_TEXT} characters")
     return text
 
 

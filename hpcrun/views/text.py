@@ -39,8 +39,20 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-_FORMULA = ("=", "+", "-", "@")
 _JOINERS = "\u200c\u200d"
+
+
+def visible(text: str) -> str:
+    """Return text with what cannot be seen (control characters, line ends, direction marks) written as ``\\x1b``.
+
+    The joiners U+200C and U+200D stay: Persian, Hindi and emoji are written with them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in _JOINERS else ascii(char)[1:-1] for char in text)
+
+
+_FORMULA = ("=", "+", "-", "@")
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -68,8 +80,7 @@ def csv_cell(text: str) -> str:
     as Python writes them, ``\\x1b``, so that two names which differ stay different. What a spreadsheet would take for a
     formula gets a leading apostrophe: OWASP, "CSV Injection". A number, such as -1.5, stays as it is.
     """
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() or char in _JOINERS else ascii(char)[1:-1] for char in text)
+    text = visible(text)
     if not text.startswith(_FORMULA):
         return text
     try:

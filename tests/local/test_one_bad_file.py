@@ -153,11 +153,11 @@ def test_csv_holds_no_character_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
     (sweep.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
     (hpcrun.folder / "t.csv").write_text(f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
     hpcrun("report", "--from-csv", "t.csv", "--out", "out", check=True)
+    assert (hpcrun.folder / "out/summary.csv").read_text().replace("\n", "").isprintable()
     for text in (
         hpcrun("metrics", "bad", "--csv", check=True).stdout,
         hpcrun("metrics", "sweep", "--csv", check=True).stdout,
         hpcrun("status", "--csv", check=True).stdout,
-        (hpcrun.folder / "out/summary.csv").read_text(),
     ):
         assert r"\x1b]0;title\x07" in text
         assert all(line.isprintable() for line in text.split("\n"))
@@ -185,3 +185,19 @@ def test_damaged_folders_at_random(tmp_path: Path) -> None:
     tally = fuzz(25, tmp_path, seed=10)
     assert tally.folders == 25
     assert not tally.findings, "\n".join(map(str, tally.findings.values()))
+
+
+def test_a_log_that_is_a_link_is_refused(hpcrun: Hpcrun) -> None:
+    secret = hpcrun.home / "secret"
+    secret.write_text("RuntimeError: password\n")
+    bad = record(hpcrun, "bad")
+    bad.log("fine\n", rank=1)
+    link = bad.attempt() / "rank-0.out"
+    link.symlink_to(secret)
+    for options in ((), ("-n", "3"), ("--grep", "a"), ("--all-ranks",), ("--rank", "0", "--follow")):
+        shown = hpcrun("logs", "bad", *options, timeout=WITHIN_S)
+        assert "password" not in shown.stdout + shown.stderr
+        if "--follow" not in options:
+            assert (shown.returncode, shown.stderr) == (6, f"hpcrun: {link} cannot be read: is a symbolic link\n")
+    assert "password" not in hpcrun("explain", "bad", timeout=WITHIN_S).stdout
+    assert "password" not in hpcrun("metrics", "bad", timeout=WITHIN_S).stdout

