@@ -70,8 +70,13 @@ class InterruptedByUser(HpcrunError):
     exit_code = 130
 
 
+_LONGEST_WORD = 200
+
+
 def nearest(word: str, known: list[str]) -> str | None:
     """Return the known word closest to a misspelt one, or None where none is close."""
+    if len(word) > _LONGEST_WORD:  # the time grows with its length, and it is no word
+        return None
     import difflib
 
     found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)

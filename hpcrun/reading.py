@@ -69,17 +69,18 @@ def _check_mode(mode: int, path: Path | str) -> None:
         raise NotRegularError(errno.EINVAL, "is not a regular file", str(path))
 
 
-def read_bytes(path: Path | str, most: int = MOST_RECORD) -> bytes:
-    """Return the content of a small regular file; a link is not followed.
+def read_bytes(path: Path | str, most: int = MOST_RECORD, *, links: bool = False) -> bytes:
+    """Return the content of a small regular file.
 
     Args:
         most: how many bytes it may have.
+        links: a symbolic link is followed.
 
     Raises:
         NotRegularError: it is something else.
         OSError: it is larger, is not there, or cannot be read.
     """
-    with open_regular(path, links=False) as file:
+    with open_regular(path, links=links) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"is larger than {most} bytes", str(path))
@@ -93,6 +94,27 @@ def read_text(path: Path | str, most: int = MOST_RECORD) -> str:
         OSError: as of :func:`read_bytes`.
     """
     return read_bytes(path, most).decode("utf-8", "replace")
+
+
+def read_named_text(path: Path | str, most: int) -> str:
+    """Return the text of a file that a person names: UTF-8, with or without a byte order mark; a link is followed.
+
+    Args:
+        most: how many bytes it may have.
+
+    Raises:
+        ValueError: it cannot be read, is larger, or is no text; the message names it.
+    """
+    try:
+        return read_bytes(path, most, links=True).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
+    except NotRegularError as error:
+        raise ValueError(f"{path} {error.strerror}") from None
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise ValueError(f"{path} is larger than {most // 1_000_000} MB") from None
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
 
 
 def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True) -> dict[str, Any]:

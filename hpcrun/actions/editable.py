@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hpcrun.job.plan import PythonEnvironment
+from hpcrun.reading import read_bytes
 
 _IN_QUOTES = re.compile(r"""['"](/[^'"\n]+)['"]""")
 _LARGEST = 100_000  # of a file that names folders, in bytes
@@ -46,7 +47,6 @@ def _in_finders(site: Path) -> Iterator[Path]:
 def _lines(files: Iterator[Path]) -> Iterator[str]:
     for file in sorted(files):
         try:
-            if file.stat().st_size < _LARGEST:
-                yield from file.read_text("utf-8", errors="surrogateescape").splitlines()
+            yield from read_bytes(file, _LARGEST, links=True).decode("utf-8", "surrogateescape").splitlines()
         except OSError:
             continue

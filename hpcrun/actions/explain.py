@@ -152,7 +152,7 @@ class _Reader:
         """Return a log, or nothing where it is not there or cannot be read."""
         name = str(path.relative_to(self.folder))
         try:
-            with open_regular(path) as file:
+            with open_regular(path, links=False) as file:
                 log = examine(name, rank, self.scanner.scan(file, quick=self.quick), path.stat().st_mtime)
         except FileNotFoundError:
             return []

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpcrun.errors import PlanError
+from hpcrun.reading import read_text
 
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
@@ -76,8 +77,8 @@ def _swap(fresh: Path, folder: Path, old: Path) -> None:
 def _others(folder: Path) -> list[str]:
     """Return what lies in a folder and no report wrote."""
     try:
-        own = {MARK, *(folder / MARK).read_text("utf-8").splitlines()}
-    except (OSError, UnicodeDecodeError):
+        own = {MARK, *read_text(folder / MARK).splitlines()}
+    except OSError:
         own = set()
     # a report has no folders: one that its list names is somebody's all the same
     return sorted(entry.name for entry in folder.iterdir() if entry.name not in own or entry.is_dir())

@@ -18,6 +18,7 @@ from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
 from hpcrun.job.snapshot import Snapshot
+from hpcrun.reading import open_regular
 from hpcrun.runs.lineage import CODE
 from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
 from hpcrun.schedulers.process import Completed
@@ -200,7 +201,7 @@ def _is_secret(root: Path, path: str, include: Sequence[str]) -> bool:
     try:
         if not stat.S_ISREG(full.lstat().st_mode):
             return True
-        with full.open("rb") as file:
+        with open_regular(full, links=False) as file:
             return is_key(file.read(_LOOKED_AT), os.fstat(file.fileno()).st_size)
     except OSError:
         return True  # it was deleted, or nobody may read it

@@ -180,7 +180,7 @@ class FunctionJob(Job[R]):
 
     def _get_logs_string(self, name: str) -> str | None:
         try:
-            return tail({"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None)
+            return tail({"stdout": self.paths.stdout, "stderr": self.paths.stderr}[name], None, links=True)
         except FileNotFoundError:
             return None
 
@@ -227,7 +227,7 @@ class FunctionJob(Job[R]):
             return f"{said}\nit has not started"
         for name, path in (("stderr", self.paths.stderr), ("stdout", self.paths.stdout), ("batch log", self._batch())):
             with suppress(OSError):
-                if text := tail(path, LOG_LINES).strip():
+                if text := tail(path, LOG_LINES, links=True).strip():
                     return f"{said}\nthe end of its {name}, {path}:\n{text}"
         return f"{said}\nit has written no log"
 

@@ -143,5 +143,9 @@ def _shortened(match: re.Match[str]) -> str:
 
 def _print(stream: Any, text: str) -> None:
     if text:
+        if stream.isatty():  # where text comes from files and servers; a pipe gets it as it is
+            from hpcrun.views.text import harmless
+
+            text = harmless(text)
         stream.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
         stream.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Annotated
 
@@ -53,11 +52,10 @@ def show_(
     as_json: JsonOption = False,
 ) -> None:
     """Show a profile as it is used, everything it extends merged in."""
-    from ruamel.yaml import YAML
-
     from hpcrun.actions.profiles import show_profile
     from hpcrun.views.profile_values import origins_json, origins_table
-    from hpcrun.views.profiles import profile_values
+    from hpcrun.views.profiles import profile_yaml
+    from hpcrun.views.text import one_line
 
     context = make_context()
     loaded = show_profile(name, context.surroundings)
@@ -71,11 +69,7 @@ def show_(
         show_rich(table)
         show(["", *folders] if folders else [])
         return
-    yaml, text = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(profile_values(values), text)
-    show([f"# {loaded.path}", text.getvalue().rstrip()])
+    show([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
 @app.command("path", cls=Command)

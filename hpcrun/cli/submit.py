@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -122,13 +123,17 @@ def render(
     target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
     tell(plan_lines(prepared.plan))
     try:
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
-        with open(os.open(target, flags, 0o644), "w", encoding="ascii", newline="") as file:  # whatever the umask
+        # whatever the umask; a pipe that nobody reads is an error, and not waited for: fifo(7)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | (os.O_TRUNC if force else os.O_EXCL)
+        descriptor = os.open(target, flags, 0o644)
+        os.set_blocking(descriptor, True)
+        with open(descriptor, "w", encoding="ascii", newline="") as file:
             file.write(prepared.script.text)
     except FileExistsError:
         raise UsageError(f"{target} is there already", hint="--force replaces it, --out names another") from None
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+        reason = "nobody reads this pipe" if error.errno == errno.ENXIO else error.strerror
+        raise UsageError(f"cannot write {target}: {reason}") from None
     by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
     program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
     tell([f"written    {target}", f"submit     {program} {target.name}"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from hpcrun.errors import ProfileError
+from hpcrun.reading import read_text
 
 # A lock is held for the moment of reading, checking and replacing one small file.
 WAIT_S = 10.0
@@ -64,7 +65,7 @@ def _take(lock: Path, token: str) -> bool:
 
 def _content(lock: Path) -> str:
     try:
-        return lock.read_text("utf-8", errors="replace")
+        return read_text(lock)
     except OSError:
         return ""
 

@@ -10,8 +10,11 @@ from typing import Any
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
+from hpcrun.profiles.yaml_file import bounded_parser
+from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
+_MOST_COLUMNS = 1000
 _KINDS = ("product", "zip")
 
 
@@ -22,16 +25,10 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
         UsageError: it cannot be read, or what it says cannot be; the message names the file.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"--sweep-file: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--sweep-file: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
+        text = read_named_text(path, _MAX_BYTES)
+    except ValueError as error:
+        raise UsageError(f"--sweep-file: {error}") from None
     try:
-        if len(raw) > _MAX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_BYTES // 1_000_000} MB")
         rows = parse_csv(text) if path.suffix.lower() in (".csv", ".tsv") else parse_yaml(text)
         if not rows:
             raise ValueError("it has no elements")
@@ -55,7 +52,10 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
     tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
     try:
-        names = [check_parameter(name.strip()) for name in next(reader, [])]
+        header = next(reader, [])
+        if len(header) > _MOST_COLUMNS:
+            raise ValueError(f"its header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
+        names = [check_parameter(name.strip()) for name in header]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name!r} stands twice in the header")
@@ -77,11 +77,12 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     Raises:
         ValueError: it is neither.
     """
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        data = YAML(typ="base", pure=True).load(text)  # base: 1e-3, 007 and true stay as they are written
+        data = bounded_parser("base").load(text)  # base: 1e-3, 007 and true stay as they are written
+    except RecursionError:  # of nested blocks
+        raise ValueError("it is nested too deeply") from None
     except YAMLError as error:
         raise ValueError(_yaml_words(error)) from None
     if isinstance(data, list):

@@ -13,7 +13,8 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ SCHEMA = 1
 FILES = ("config.yaml", "rules.yaml")
 TREES = (("profiles", ".yaml"), ("templates", ".j2"))
 """All that hpcrun reads of a folder, so all that is trusted."""
-_MOST_FILES = 500
+_MOST_ENTRIES = 500
 _DEEPEST = 20
 
 
@@ -140,23 +141,20 @@ def read_contents(folder: Path) -> Contents:
         ProfileError: there are more than anybody would look through.
     """
     files: dict[str, bytes] = {}
-    skipped: list[str] = []
-    dangers = _dangers_to(folder)
-    for name in _names(folder, skipped, dangers):
-        if len(files) >= _MOST_FILES:
-            raise ProfileError(f"{folder} has more than {_MOST_FILES} files", hint="hpcrun reads no such folder")
+    scan = _Scan(folder, dangers=_dangers_to(folder))
+    for name in scan.names():
         try:
             content, status = read_open(folder / name, MAX_BYTES, follow=False)
         except OSError as error:
-            skipped.append(f"{name} ({'a link' if os.path.islink(folder / name) else error.strerror})")
+            scan.skipped.append(f"{name} ({'a link' if os.path.islink(folder / name) else error.strerror})")
             continue
         if len(content) > MAX_BYTES:
-            skipped.append(f"{name} (larger than {MAX_BYTES // 1000} kB)")
+            scan.skipped.append(f"{name} (larger than {MAX_BYTES // 1000} kB)")
             continue
         if danger := danger_in(folder / name, status):
-            dangers.append(danger)
+            scan.dangers.append(danger)
         files[name] = content
-    return Contents(files, tuple(skipped), tuple(dangers))
+    return Contents(files, tuple(scan.skipped), tuple(scan.dangers))
 
 
 def dangers_on_disk(folder: Path) -> tuple[str, ...]:
@@ -188,31 +186,54 @@ def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
     return [danger] if danger else []
 
 
-def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str]:
-    yield from (name for name in FILES if os.path.lexists(folder / name))
-    for tree, suffix in TREES:
-        yield from _names_below(folder, tree, suffix, skipped, dangers)
+@dataclass(slots=True)
+class _Scan:
+    """A walk through a folder that stops where there is more than anybody would look through.
 
+    Attributes:
+        entries: how many files and folders were seen, those that hpcrun does not read too.
+    """
 
-def _names_below(folder: Path, name: str, suffix: str, skipped: list[str], dangers: list[str]) -> Iterator[str]:
-    try:
-        status = (folder / name).lstat()
-        if not stat.S_ISDIR(status.st_mode):
-            skipped.append(f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})")
+    folder: Path
+    skipped: list[str] = field(default_factory=list)
+    dangers: list[str] = field(default_factory=list)
+    entries: int = 0
+
+    def names(self) -> Iterator[str]:
+        """Yield the name of each file that hpcrun would read."""
+        yield from (name for name in FILES if os.path.lexists(self.folder / name))
+        for tree, suffix in TREES:
+            yield from self._below(tree, suffix)
+
+    def _below(self, name: str, suffix: str) -> Iterator[str]:
+        try:
+            status = (self.folder / name).lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                self.skipped.append(f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})")
+                return
+            entries = self._entries(name)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                self.skipped.append(f"{name} ({error.strerror})")
             return
-        entries = sorted(os.scandir(folder / name), key=lambda entry: entry.name)
-    except OSError as error:
-        if not isinstance(error, FileNotFoundError):
-            skipped.append(f"{name} ({error.strerror})")
-        return
-    if danger := danger_in(folder / name, status):
-        dangers.append(danger)
-    for entry in entries:
-        inner = f"{name}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
-            yield from _names_below(folder, inner, suffix, skipped, dangers)
-        elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is named, and not read
-            yield inner
+        if danger := danger_in(self.folder / name, status):
+            self.dangers.append(danger)
+        for entry in entries:
+            inner = f"{name}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
+                yield from self._below(inner, suffix)
+            elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is named, and not read
+                yield inner
+
+    def _entries(self, name: str) -> list[os.DirEntry[str]]:
+        with os.scandir(self.folder / name) as found:
+            entries = list(islice(found, _MOST_ENTRIES - self.entries + 1))
+        self.entries += len(entries)
+        if self.entries > _MOST_ENTRIES:
+            raise ProfileError(
+                f"{self.folder} has more than {_MOST_ENTRIES} files and folders", hint="hpcrun reads no such folder"
+            )
+        return sorted(entries, key=lambda entry: entry.name)
 
 
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:

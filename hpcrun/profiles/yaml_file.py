@@ -10,13 +10,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin
 from hpcrun.profiles.ownership import read_checked, read_open
 
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
+
 MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
+_MOST_VALUES = 5000
 # the core schema of YAML 1.2, plain style
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -100,13 +104,12 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
     Raises:
         ProfileError: broken YAML, a duplicate key, a tag, an alias, or something other than a mapping.
     """
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a %YAML 1.1 directive, which changes nothing here
-            return _Builder(path, iter(YAML(typ="rt", pure=True).parse(text))).build()
+            return _Builder(path, iter(bounded_parser("rt").parse(text))).build()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         mistake = Mistake(path, mark.line + 1 if mark else None, _first_line(error.problem or error))
@@ -115,6 +118,31 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         position = getattr(error, "position", None)  # of a character that YAML does not have
         line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
         raise MistakesError([Mistake(path, line, _first_line(error))]) from None
+
+
+def bounded_parser(kind: str) -> YAML:
+    """Return a parser that refuses brackets which are nested too deeply, before it has read all of them.
+
+    The scanner of ruamel.yaml looks at all open brackets for each token: its time grows with the square of their
+    number.
+
+    Args:
+        kind: of ruamel.yaml's parsers: ``rt`` or ``base``.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.scanner import Scanner, ScannerError
+
+    parser = YAML(typ=kind, pure=True)
+    inherited: Any = parser.Scanner or Scanner
+
+    class Bounded(inherited):  # type: ignore[misc]
+        def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
+            if len(self.flow_context) > _MAX_DEPTH:
+                raise ScannerError(None, None, "nested too deeply to be a profile", self.reader.get_mark())
+            super().fetch_flow_collection_start(TokenClass, to_push)
+
+    parser.Scanner = Bounded
+    return parser
 
 
 def _first_line(error: object) -> str:
@@ -136,6 +164,7 @@ class _Builder:
         self.path = path
         self.events = events
         self.origins: dict[Key, Origin] = {}
+        self.values = 0
 
     def build(self) -> YamlFile:
         data: Any = None
@@ -162,6 +191,9 @@ class _Builder:
             raise self._error(event, f"the YAML tag {event.tag!r} is not allowed", "write the plain value")
         if len(key) > _MAX_DEPTH:
             raise self._error(event, "nested too deeply to be a profile")
+        self.values += 1
+        if self.values > _MOST_VALUES:
+            raise self._error(event, f"more than {_MOST_VALUES} values: that is not a profile")
         if kind == "MappingStartEvent":
             return self._mapping(key)
         if kind == "SequenceStartEvent":

@@ -70,7 +70,7 @@ def _read_in_parts(path: Path, room: int) -> Iterator[str]:
     offset = 0
     while True:
         try:
-            with open_regular(path) as file:
+            with open_regular(path, links=False) as file:
                 file.seek(offset)
                 part = _lines_of(file.read(room))
         except OSError:

@@ -2,6 +2,7 @@
 
 No inotify: a network file system does not tell of what another host writes. A file is opened to be read and closed
 again, so that a thousand ranks need one descriptor; it is read in blocks, so that no size of it matters.
+A link is refused: hpcrun makes no log a link, and one could lead to any file of the person who reads it.
 Bytes that are no UTF-8 come as lone surrogates (PEP 383): writing them so again gives the very bytes.
 """
 
@@ -38,21 +39,24 @@ def rank_log(folder: Path, rank: int, stream: str, attempt: int = 0) -> LogFile:
 
 
 def has_text(log: LogFile) -> bool:
-    """Return whether a log is there and not empty."""
+    """Return whether a log is there and not empty; of a link true too: to read it says why it is refused."""
     try:
-        found = log.path.stat()
+        found = log.path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size > 0
+    return stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size > 0)
 
 
-def tail(path: Path, lines: int | None) -> str:
+def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
     """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes show as U+FFFD.
+
+    Args:
+        links: a link is followed: the runs of an Executor have links to their logs where submitit looks for them.
 
     Raises:
         OSError: it is not there, is no regular file, or cannot be read.
     """
-    with open_regular(path) as file:
+    with open_regular(path, links=links) as file:
         if lines is not None:
             file.seek(tail_start(file, lines, _MOST_TAIL))
         return file.read(-1 if lines is None else _MOST_TAIL).decode("utf-8", "replace")
@@ -87,7 +91,7 @@ def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
 def texts(path: Path, lines: int | None = None) -> Iterator[str]:
     """Yield the last lines of a file, all of it for None, in blocks; what is written meanwhile is not waited for."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    with open_regular(path) as file:
+    with open_regular(path, links=False) as file:
         left = file.seek(0, os.SEEK_END)
         left -= file.seek(0 if lines is None else tail_start(file, lines))
         while left > 0 and (block := file.read(min(left, 16 * BLOCK))):
@@ -97,7 +101,7 @@ def texts(path: Path, lines: int | None = None) -> Iterator[str]:
 
 def log_lines(path: Path, lines: int | None = None) -> Iterator[str]:
     """Yield the last lines of a file, all for None, each with its end."""
-    with open_regular(path) as file:
+    with open_regular(path, links=False) as file:
         file.seek(0 if lines is None else tail_start(file, lines))
         while line := file.readline(LONGEST_LINE):
             yield line.decode("utf-8", "surrogateescape")
@@ -124,7 +128,7 @@ class _Reader:
 
     def begin_at(self, lines: int) -> None:
         try:
-            with open_regular(self.log.path) as file:
+            with open_regular(self.log.path, links=False) as file:
                 self.offset = tail_start(file, lines)
         except OSError:
             self.offset = 0
@@ -132,7 +136,7 @@ class _Reader:
     def read(self) -> Iterator[str]:
         """Yield what is new."""
         try:
-            found = self.log.path.stat()
+            found = self.log.path.lstat()
         except OSError:
             return
         file_id = (found.st_dev, found.st_ino)
@@ -149,7 +153,7 @@ class _Reader:
         """Yield the end of a file that logrotate has given the name ``.1``."""
         path = self.log.path.with_name(f"{self.log.path.name}.1")
         try:
-            found = path.stat()
+            found = path.lstat()
         except OSError:
             return
         if (found.st_dev, found.st_ino) == self.file_id:
@@ -157,7 +161,7 @@ class _Reader:
 
     def _from(self, path: Path) -> Iterator[str]:
         try:
-            with open_regular(path) as file:
+            with open_regular(path, links=False) as file:
                 file.seek(self.offset)
                 while data := file.read(16 * BLOCK):
                     self.offset += len(data)

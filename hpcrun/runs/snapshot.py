@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import PlanError
+from hpcrun.reading import open_regular
 
 MOST_FILES = 50_000
 _SKIPPED = frozenset({".git", "__pycache__"})
@@ -131,7 +132,7 @@ def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) 
 
 def _copy_file(source: Path, copy: Path) -> None:
     try:
-        reader = source.open("rb")
+        reader = open_regular(source, links=False)
     except OSError as error:
         raise PlanError(f"cannot read {source} for the snapshot: {error.strerror}",
                         hint="name it in .gitignore if it is no code") from None  # fmt: skip

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import UsageError, nearest
+from hpcrun.reading import read_named_text
 from hpcrun.scaling.points import Epoch, Point
 
 _MAX_BYTES = 100_000_000
 _MAX_COUNT = 10**15
+_MOST_COLUMNS = 1000
+_LONGEST_NAME = 200
+_LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Table:
 
 
 def _text(text: str) -> str:
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"is longer than {_LONGEST_TEXT} characters")
     return text
 
 
@@ -139,15 +145,9 @@ def load_table(path: Path, dataset: str = "") -> Table:
         UsageError: it cannot be read, or a line of it; the message names file and line.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"--from-csv: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--from-csv: {path} is no UTF-8 text ({error.reason} at byte {error.start})") from None
-    if len(raw) > _MAX_BYTES:
-        raise UsageError(f"--from-csv: {path} is larger than {_MAX_BYTES // 1_000_000} MB")
+        text = read_named_text(path, _MAX_BYTES)
+    except ValueError as error:
+        raise UsageError(f"--from-csv: {error}") from None
     return parse_table(text, path.name, dataset)
 
 
@@ -193,7 +193,12 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     """Return the names of the columns, and what to say of those that are not read."""
+    if len(header) > _MOST_COLUMNS:
+        raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
     names = [cell.lower() for cell in header]
+    if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
+        raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
+                         hint="a quotation mark that is not closed?")  # fmt: skip
     for column in names:
         if names.count(column) > 1:
             raise UsageError(f"{name}: column {column!r} stands twice in the header")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.views.text import csv_cell, one_line
+from hpcrun.views.text import csv_text
 
 TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
 """What the table shows where nothing else was asked for; also names for --columns."""
@@ -54,16 +52,6 @@ def fitting(needed: Mapping[str, int], width: int, gap: int, dropped: Sequence[s
     return tuple(left)
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows as CSV with a line of names; what is not known is empty, true and false are 1 and 0."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
-    return out.getvalue().rstrip("\n")
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, bool):
-        return int(value)
-    return csv_cell(one_line(value)) if isinstance(value, str) else value
+def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV of some columns, without the last line end."""
+    return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix("\n")

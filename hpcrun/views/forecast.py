@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import Case, Concern, Forecast
-from hpcrun.views.columns import csv_text, fitting
+from hpcrun.views.columns import fitting, rows_csv
 from hpcrun.views.text import clock_text, count, one_line
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _rate(rate: float | None) -> str:
 
 def forecast_csv(result: ForecastResult) -> str:
     """Return one line for each case and number of GPUs; times in seconds."""
-    return csv_text([_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows], FIELDS)
+    return rows_csv([_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows], FIELDS)
 
 
 def forecast_json(result: ForecastResult) -> dict[str, Any]:

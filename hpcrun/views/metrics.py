@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.views.plot import Point, braille_plot
-from hpcrun.views.text import csv_cell, one_line
+from hpcrun.views.text import csv_text, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,15 +62,9 @@ def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Paramet
 
 def elements_csv(each: Mapping[int, Metrics]) -> str:
     """Return the rows of a sweep as CSV: the element, then as :func:`metrics_csv`."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
-    writer.writerow(["element", "rank", "attempt", "step", "time", *names])
-    for index, metrics in each.items():
-        for row in metrics.rows:
-            values = (_cell(row.values.get(name)) for name in names)
-            writer.writerow([index, row.rank, row.attempt, _cell(row.step), _cell(row.time_s), *values])
-    return text.getvalue()
+    rows = ((index, *cells) for index, metrics in each.items() for cells in _csv_rows(metrics, names))
+    return csv_text(("element", *_CSV_FRONT, *names), rows)
 
 
 def elements_json(each: Mapping[int, Metrics], run_id: str, parameters: Mapping[int, Parameters]) -> dict[str, Any]:
@@ -107,20 +99,20 @@ def _clock(time_s: float | None) -> str:
 
 def metrics_csv(metrics: Metrics) -> str:
     """Return the rows as CSV: rank, attempt, step and time (seconds since the epoch), then the metrics."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rank", "attempt", "step", "time", *map(_cell, metrics.names)])
+    return csv_text((*_CSV_FRONT, *metrics.names), _csv_rows(metrics, metrics.names))
+
+
+_CSV_FRONT = ("rank", "attempt", "step", "time")
+
+
+def _csv_rows(metrics: Metrics, names: Sequence[str]) -> Iterator[list[Value | None]]:
     for row in metrics.rows:
-        values = (_cell(row.values.get(name)) for name in metrics.names)
-        writer.writerow([row.rank, row.attempt, _cell(row.step), _cell(row.time_s), *values])
-    return text.getvalue()
+        numbers = (row.step, row.time_s, *(row.values.get(name) for name in names))
+        yield [row.rank, row.attempt, *map(_whole, numbers)]
 
 
-def _cell(value: Value | None) -> Value:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return csv_cell(value.encode("utf-8", "backslashreplace").decode())
+def _whole(value: Value | None) -> Value | None:
+    """Return a number without a fraction as an integer: ``3``, not ``3.0``."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -139,7 +131,7 @@ def _row_json(row: MetricsRow) -> dict[str, Any]:
     return {
         "rank": row.rank,
         "attempt": row.attempt,
-        "step": None if row.step is None else _cell(row.step),
+        "step": None if row.step is None else _whole(row.step),
         "time_s": row.time_s,
         "values": {name: _json_value(value) for name, value in row.values.items()},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.profiles import ProfileRow
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.views.profile_values import folder_lines, layer_of
-from hpcrun.views.text import one_line
+from hpcrun.views.text import one_line, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -89,6 +90,25 @@ def detected_json(found: Detected) -> dict[str, Any]:
         "profile": found.profile.model_dump(exclude_defaults=True, exclude={"name"}),
         "warnings": list(found.warnings),
     }
+
+
+def profile_yaml(values: dict[str, Any]) -> str:
+    """Return a profile's values as YAML; characters that cannot be seen stand in quotes, with escapes."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.representer import SafeRepresenter
+
+    class Representer(SafeRepresenter):
+        def represent_str(self, data: str) -> Any:
+            style = None if visible(data) == data else '"'
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    Representer.add_representer(str, Representer.represent_str)
+    yaml, text = YAML(typ="safe", pure=True), io.StringIO()
+    yaml.Representer = Representer
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(profile_values(values), text)
+    return "\n".join(visible(line) for line in text.getvalue().rstrip().split("\n"))
 
 
 def profile_values(values: dict[str, Any]) -> dict[str, Any]:

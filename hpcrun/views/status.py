@@ -13,7 +13,7 @@ from hpcrun.actions.waits import NEVER
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.record import LastStatus, status_record
-from hpcrun.views.columns import FIELDS, TABLE, csv_text, fitting
+from hpcrun.views.columns import FIELDS, TABLE, fitting, rows_csv
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.text import age_text, clock_text, count, one_line
 
@@ -100,7 +100,7 @@ def lost_line(number: int) -> str:
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
     """Return the statuses as CSV: the JSON's plain fields, or the columns that were named."""
     rows = [{**_cells(item, now_s, TABLE), **_run_json(item, None)} for item in result.runs]
-    return csv_text(rows, columns or FIELDS)
+    return rows_csv(rows, columns or FIELDS)
 
 
 def only_elements(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> StatusResult:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+from collections.abc import Iterable
 
 from hpcrun.job.units import format_age, format_memory, format_time
 
@@ -36,14 +39,48 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_JOINERS = "\u200c\u200d"
+
+
+def visible(text: str) -> str:
+    """Return text with what cannot be seen (control characters, line ends, direction marks) written as ``\\x1b``.
+
+    The joiners U+200C and U+200D stay: Persian, Hindi and emoji are written with them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in _JOINERS else ascii(char)[1:-1] for char in text)
+
+
+_FORMULA = ("=", "+", "-", "@")
+
+
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a line of names and rows as CSV; what is not known is empty, true and false are 1 and 0.
+
+    All CSV that hpcrun writes comes from here.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(csv_cell, header))
+    writer.writerows(map(_csv_value, row) for row in rows)
+    return out.getvalue()
+
+
+def _csv_value(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    return csv_cell(value) if isinstance(value, str) else value
 
 
 def csv_cell(text: str) -> str:
-    """Return text for a cell of CSV that no spreadsheet takes for a formula: such text gets a leading apostrophe.
+    """Return text for a cell of CSV that acts on nothing: neither on a terminal nor in a spreadsheet.
 
-    OWASP, "CSV Injection". A number, such as -1.5, stays as it is.
+    Characters that cannot be seen (control characters, those that turn the direction of text, line ends) are written
+    as Python writes them, ``\\x1b``, so that two names which differ stay different. What a spreadsheet would take for a
+    formula gets a leading apostrophe: OWASP, "CSV Injection". A number, such as -1.5, stays as it is.
     """
+    text = visible(text)
     if not text.startswith(_FORMULA):
         return text
     try:

@@ -140,6 +140,29 @@ def test_cells_that_a_spreadsheet_would_run_are_text(hpcrun: Hpcrun) -> None:
     assert (row["note"], row["delta"], row["loss"], row["'@SUM"]) == ("'=1+1", "-1.5", "-0.5", "1")
 
 
+SWEEP = {"elements": 1, "indices": "0", "first": 0}
+
+
+def test_csv_holds_no_character_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
+    evil = "a\x1b]0;title\x07\r\b\u202eb\x9bc"
+    bad = record(hpcrun, "bad")
+    replace_field(bad.folder / "run.json", profile=evil)
+    (bad.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, "note": evil, evil: 1}) + "\n")
+    sweep = record(hpcrun, "sweep")
+    replace_field(sweep.folder / "run.json", plan={"sweep": SWEEP}, request={"sweep": [[["lr", "1"]]]})
+    (sweep.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
+    (hpcrun.folder / "t.csv").write_text(f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
+    hpcrun("report", "--from-csv", "t.csv", "--out", "out", check=True)
+    assert (hpcrun.folder / "out/summary.csv").read_text().replace("\n", "").isprintable()
+    for text in (
+        hpcrun("metrics", "bad", "--csv", check=True).stdout,
+        hpcrun("metrics", "sweep", "--csv", check=True).stdout,
+        hpcrun("status", "--csv", check=True).stdout,
+    ):
+        assert r"\x1b]0;title\x07" in text
+        assert all(line.isprintable() for line in text.split("\n"))
+
+
 def test_what_turns_or_hides_text_stays_off_the_terminal_and_goes_through_a_pipe(hpcrun: Hpcrun) -> None:
     said = "safe \u202etxt.exe\u2066 \u200bhidden\u2069 👩\u200d💻\n"
     record(hpcrun, "bad").log(said)
@@ -162,3 +185,19 @@ def test_damaged_folders_at_random(tmp_path: Path) -> None:
     tally = fuzz(25, tmp_path, seed=10)
     assert tally.folders == 25
     assert not tally.findings, "\n".join(map(str, tally.findings.values()))
+
+
+def test_a_log_that_is_a_link_is_refused(hpcrun: Hpcrun) -> None:
+    secret = hpcrun.home / "secret"
+    secret.write_text("RuntimeError: password\n")
+    bad = record(hpcrun, "bad")
+    bad.log("fine\n", rank=1)
+    link = bad.attempt() / "rank-0.out"
+    link.symlink_to(secret)
+    for options in ((), ("-n", "3"), ("--grep", "a"), ("--all-ranks",), ("--rank", "0", "--follow")):
+        shown = hpcrun("logs", "bad", *options, timeout=WITHIN_S)
+        assert "password" not in shown.stdout + shown.stderr
+        if "--follow" not in options:
+            assert (shown.returncode, shown.stderr) == (6, f"hpcrun: {link} cannot be read: is a symbolic link\n")
+    assert "password" not in hpcrun("explain", "bad", timeout=WITHIN_S).stdout
+    assert "password" not in hpcrun("metrics", "bad", timeout=WITHIN_S).stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import unicodedata
 from dataclasses import astuple, dataclass, fields
 
@@ -13,7 +11,7 @@ from hpcrun.scaling.series import Series
 from hpcrun.scaling.verdict import pareto, verdict
 from hpcrun.views.report.cells import table
 from hpcrun.views.report.words import heading
-from hpcrun.views.text import csv_cell, one_line
+from hpcrun.views.text import csv_text, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +89,11 @@ def _ends(spread: Spread | None) -> tuple[float | None, float | None, float | No
 
 def summary_csv(report: Report) -> str:
     """Return a line for each size of each series; what is not known is empty, true and false are 1 and 0."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Summary))
-    for part in report.parts:
-        writer.writerows(map(_cell, astuple(summary)) for summary in summaries(part.series))
-    return text.getvalue()
+    found = (summary for part in report.parts for summary in summaries(part.series))
+    return csv_text((field.name for field in fields(Summary)), (map(_short, astuple(summary)) for summary in found))
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, str):
-        return csv_cell(value)
+def _short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 

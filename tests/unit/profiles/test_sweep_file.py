@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,25 @@ def test_what_cannot_be_names_the_file(tmp_path: Path, name: str, text: str, sai
     assert str(path) in error.value.message
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("deep.yaml", "a: " + "[" * 9000, "nested too deeply"),
+        ("dashes.yaml", "- " * 9000, "nested too deeply"),
+        ("wide.csv", ",".join(f"z{number}" for number in range(20_000)), "20000 columns; at most 1000"),
+    ],
+)
+def test_a_hostile_file_is_refused_soon(tmp_path: Path, name: str, text: str, said: str) -> None:
+    begun_s = time.process_time()
+    with pytest.raises(UsageError, match=said):
+        load_sweep_file(given.write(tmp_path / name, text))
+    assert time.process_time() - begun_s < 3
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         load_sweep_file(tmp_path / "none.yaml")
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         load_sweep_file(tmp_path)
     (tmp_path / "raw.csv").write_bytes(b"a\n\xff\n")
     with pytest.raises(UsageError, match="no UTF-8 text"):

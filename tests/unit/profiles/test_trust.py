@@ -135,6 +135,36 @@ def test_a_pipe_and_a_large_file_are_left_out(project: Path) -> None:
     assert read_contents(project).skipped == ("config.yaml (not an ordinary file)", "rules.yaml (larger than 1000 kB)")
 
 
+@pytest.mark.parametrize(("place", "most"), [("profiles", 500), ("profiles/a/b", 498), ("templates", 496)])
+def test_a_folder_of_very_many_folders_is_not_walked(project: Path, place: str, most: int) -> None:
+    (project / "profiles/ours.yaml").unlink()
+    (project / "profiles/parts/base.yaml").unlink()
+    (project / "profiles/parts").rmdir()
+    (project / "templates/job.sh.j2").unlink()
+    (project / place).mkdir(parents=True, exist_ok=True)
+    for number in range(most):
+        (project / place / f"d{number}").mkdir()
+    if place == "templates":
+        (project / "profiles/a/b/c/d").mkdir(parents=True)
+    read_contents(project)
+    (project / place / "one-more").mkdir()
+    with pytest.raises(ProfileError, match="more than 500 files and folders"):
+        read_contents(project)
+
+
+def test_the_walk_of_a_folder_ends_at_the_bound(project: Path) -> None:
+    for outer in range(60):
+        for inner in range(60):
+            (project / f"profiles/{outer}/{inner}/x").mkdir(parents=True)
+    seen = []
+    scandir = os.scandir
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "scandir", lambda path: seen.append(path) or scandir(path))  # type: ignore[func-returns-value]
+        with pytest.raises(ProfileError, match="more than 500"):
+            read_contents(project)
+    assert len(seen) <= 500
+
+
 def test_names_lead_nowhere_else(home: Path, project: Path, store: TrustStore) -> None:
     put(home / "evil.yaml", "scheduler: local\n")
     for base in (str(home / "evil"), "../../../evil", "parts/../../../../evil"):

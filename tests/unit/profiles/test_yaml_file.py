@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,26 @@ def test_a_mistake_is_refused_with_file_and_line(text: str, line: int, words: st
     assert refused.value.message.startswith(f"{FILE}:{line}: ")
     assert words in refused.value.message
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: " + "[" * 9000, "nested too deeply"),
+        ("a: " + "{b: " * 9000, "nested too deeply"),
+        ("a: " + "[[[['[ ]]]] '," * 2000, "nested too deeply"),
+        ("a:\n" + "- " * 9000, "nested too deeply"),
+        ("".join(" " * depth + "a:\n" for depth in range(900)), "nested too deeply"),
+        ("env:\n" + "".join(f"  V{number}: x\n" for number in range(40_000)), "more than 5000 values"),
+        ("a: [" + "x, " * 200_000 + "]", "more than 5000 values"),
+    ],
+    ids=["lists", "mappings", "decoys", "dashes", "blocks", "keys", "items"],
+)
+def test_a_hostile_file_is_refused_soon(text: str, words: str) -> None:
+    begun_s = time.process_time()
+    with pytest.raises(ProfileError, match=words):
+        parse_yaml(text, FILE)
+    assert time.process_time() - begun_s < 5  # of some 0.1 to 0.8
 
 
 def test_a_tab_is_named_for_what_it_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,23 @@ def test_comments_empty_lines_and_foreign_columns_are_passed_over() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_line(text: str, message: str) -> None:
     assert refused(text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpus," + ",".join(f"colum{number}" for number in range(20_000)), "runs.csv: the header has 20001 columns"),
+        ("gpus," + "time_s" * 20_000, "runs.csv: the name of a column has 120000 characters"),
+        ('gpus,"time_s' + "1,2\n" * 30_000, "runs.csv:"),
+        ('gpus,"time_s' + "1,2\n" * 60_000, "runs.csv:"),
+        ("gpus,dataset\n1," + "x " * 50_000, "runs.csv:2: column dataset: 'x x x x"),
+        ('gpus,time_s\n1,"' + "1,2\n" * 60_000, "runs.csv:"),
+    ],
+)
+def test_a_hostile_table_is_refused_soon(text: str, message: str) -> None:
+    begun_s = time.process_time()
+    assert refused(text).startswith(message)
+    assert time.process_time() - begun_s < 2
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from rich.console import Console
 from hpcrun.actions.profiles import ProfileRow
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.mistakes import Origin
+from hpcrun.profiles.yaml_file import parse_yaml
 from hpcrun.views.profile_values import place_text
-from hpcrun.views.profiles import profile_values, profiles_table
+from hpcrun.views.profiles import profile_values, profile_yaml, profiles_table
 
 MIXED = Profile(
     name="site",
@@ -57,3 +58,14 @@ def listed(width: int) -> tuple[list[str], list[str]]:
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines()], folders
+
+
+def test_yaml_shows_what_cannot_be_seen_and_reads_back_the_same() -> None:
+    values = {
+        "description": "a\u202eb\x1b[2Jc\r",
+        "env": {"A": "é 👩\u200d💻", "B": "x\x85y\u200b", "C\u2066": "two\nlines"},
+    }
+    text = profile_yaml(values)
+    assert all(line.replace("\u200d", "").isprintable() for line in text.split("\n"))
+    assert r"\u202e" in text and "é 👩\u200d💻" in text
+    assert parse_yaml(text, Path("x.yaml")).data == values

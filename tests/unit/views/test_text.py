@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.views.text import age_text, count, harmless, memory_text, one_line, time_text
+from hpcrun.views.text import age_text, count, csv_text, harmless, memory_text, one_line, time_text
 
 PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "P", "_", "a", "\n", "\r", "\t", "\b",
           "J", "\x1b[31m", "\x1b[2J", "\x1b]0;title\x07", "é", "\x00", "\x7f", "?25l", "\x18"]  # fmt: skip
@@ -50,6 +52,28 @@ def test_a_job_may_colour_its_output_and_nothing_else(text: str, shown: str) -> 
 def test_nothing_but_colours_is_left_that_acts_on_a_terminal(text: str) -> None:
     left = re.sub(r"\x1b\[[0-9;:]*m", "", harmless(text))
     assert not [char for char in left if (char < " " and char not in "\t\n\r") or "\x7f" <= char <= "\x9f"]
+
+
+@given(st.text() | st.lists(st.sampled_from([*PIECES, "=", "-", "1", "\u202e"])).map("".join))
+@example("\x1b]0;title\x07")
+@example("\r=cmd")
+@example("\ud83d")
+@example("a\x00b")
+def test_csv_acts_neither_on_a_terminal_nor_in_a_spreadsheet(text: str) -> None:
+    written = csv_text([text], [[text, 1.5, None, True]])
+    assert len(lines := written.split("\n")) == 3
+    assert all(line.replace("\u200c", "").replace("\u200d", "").isprintable() for line in lines)
+    (name,), (cell, number, missing, flag) = csv.reader(io.StringIO(written))
+    assert (number, missing, flag) == ("1.5", "", "1")
+    for each in (name, cell):
+        assert not each.startswith(("=", "+", "-", "@")) or float(each) == float(text)
+
+
+def test_csv_shows_characters_that_cannot_be_seen_and_leaves_the_others() -> None:
+    texts = ["a\x1b[2Jb", "a\rb", "a\bb", "\u202etxt", "é 👩\u200d💻", "a,b", 'say "x"']
+    assert csv_text(texts, [texts]).splitlines()[1] == (
+        r"a\x1b[2Jb,a\rb,a\x08b,\u202etxt," + 'é 👩\u200d💻,"a,b","say ""x"""'
+    )
 
 
 @given(st.text())
