@@ -1,10 +1,12 @@
 """``hpcrun`` and ``python -m hpcrun``: the latter is a name that HPCToolkit's own hpcrun cannot shadow."""
 
-from __future__ import annotations
-
+# Ctrl-C can come at any line: nothing is imported up here that Python has not loaded before.
 import os
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def _leave_out_current_folder() -> None:
@@ -20,16 +22,19 @@ def _leave_out_current_folder() -> None:
         sys.path.append(folder)
 
 
-def _current_folder() -> str | None:
+def _current_folder() -> "str | None":
     try:
         return os.getcwd()
     except OSError:
         return None
 
 
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """Run hpcrun; Ctrl-C while it is still being imported is no traceback either."""
     try:
+        from hpcrun.cli.interrupt import exit_at_interrupt
+
+        exit_at_interrupt()
         from hpcrun.cli.main import main as run
 
         run()

@@ -64,8 +64,9 @@ def _left(found: Diagnosis, facts: Facts) -> str:
     """Return which rank ended with exit status 0 before the others, and how the first of those failed."""
     assert found.first is not None
     left = facts.ends[found.first]
-    others = sum(end.status != 0 for end in facts.ends.values())
-    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} other ranks worked on"
+    number = sum(end.status != 0 for end in facts.ends.values())
+    others = "1 other rank" if number == 1 else f"{number} other ranks"
+    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} worked on"
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text
@@ -89,7 +90,7 @@ def _exception_at(raised: Traceback, *, whole: bool) -> str:
     name = name.rpartition(".")[2]
     message = _SOURCE_PLACE.sub("", message.strip())
     if len(message) > _LONGEST_MESSAGE:
-        message = f"{message[: _LONGEST_MESSAGE - 1]}…"
+        message = cut_at_word(message, _LONGEST_MESSAGE)
     text = f"{name}: {message}" if whole and message else name
     return f"{text} at {_place(raised.user_frame)}" if raised.user_frame else text
 
@@ -235,4 +236,13 @@ def _at(log: Log, number: int | None) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut_at_word(text, _LONGEST)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return at most so many characters of a text: whole words and ``…``, or a part of a single long one."""
+    if len(text) <= most:
+        return text
+    head = text[: most - 1]
+    whole = head if text[most - 1].isspace() else head.rpartition(" ")[0]
+    return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"

@@ -51,6 +51,12 @@ def find_run(word: str, store: RunStore) -> Found:
     return Found(store.load(run_id), note)
 
 
+def newest_line(run: Run) -> str:
+    """Return the line that names the newest run, for a command that was given no RUN: ``last`` is its default."""
+    job = f"job {run.job_id}" if run.job_id else run.run_id
+    return f"the newest of all runs: {run.name}, {job}"
+
+
 def choose_id(word: str, ids: Sequence[str], nouns: tuple[str, str], listing: str) -> tuple[str, str | None]:
     """Choose the id that a word means: a name (the newest wins, said so), the id's beginning, or its end.
 

@@ -107,12 +107,15 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 
 
 def _line(explanation: Explanation) -> str:
-    from hpcrun.actions.explain_words import UNKNOWN
+    from hpcrun.actions.explain_words import UNKNOWN, cut_at_word
 
     if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
         return ""
     text = explanation.summary.removesuffix(UNKNOWN)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - _KEPT_END - 3]} … {text[-_KEPT_END:]}"
+    if len(text) <= LONGEST or "…" in text:  # the exception's message is cut already, and its place is at the end
+        return text
+    end = text[-_KEPT_END:].partition(" ")[2] or text[-_KEPT_END:]
+    return f"{cut_at_word(text, LONGEST - _KEPT_END - 1)} {end}"
 
 
 def _is_wanted(item: RunStatus) -> bool:

@@ -137,6 +137,8 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         told, text = _ENDED_BY.get(exit_.reason, (word, ""))
         if word in (state.FAILED, state.COMPLETED) and told not in (state.UNKNOWN, state.FAILED):
             word, reason = told, text
+        if exit_.reason == "failure" and not exit_.message:
+            text = ""  # the state says so
         reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
         reason = reason or info.reason
     if word == state.COMPLETED and not (exit_ and exit_.message):

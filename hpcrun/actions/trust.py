@@ -23,6 +23,9 @@ _POWERS = (
     ("profiles/", "set-up commands, Python, variables, sbatch options"),
 )
 
+_PROFILE_POWERS = {"setup": "set-up commands", "modules": "modules", "python": "Python", "env": "variables",
+                   "sbatch": "sbatch options"}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class FileToTrust:
@@ -113,7 +116,11 @@ def _file(name: str, content: bytes, folder: Path, differences: dict[str, str]) 
     if name in differences:
         state = "new" if differences[name] == "new" else "changed"
     power = next(power for start, power in _POWERS if name.startswith(start))
-    return FileToTrust(name, state, len(content), _keys(name, content, folder), power)
+    keys = _keys(name, content, folder)
+    if name.startswith("profiles/") and keys:  # one that cannot be read may hold anything
+        has = {key.removesuffix("+") for key in keys}
+        power = ", ".join(words for key, words in _PROFILE_POWERS.items() if key in has) or "values of a job"
+    return FileToTrust(name, state, len(content), keys, power)
 
 
 def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:

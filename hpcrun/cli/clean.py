@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,8 @@ from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.status import RunStatus
+
+_ANY_AGE = re.compile("0+[dhms]")
 
 
 def clean(
@@ -96,7 +99,7 @@ def _age_s(text: str | None) -> int | None:
     if text.strip().isdigit():  # minutes to Slurm, days to most people
         raise UsageError(f"--older-than {text}: of what?", hint=f"--older-than {text.strip()}d is days")
     try:
-        return parse_time(text)
+        return 0 if _ANY_AGE.fullmatch(text.strip()) else parse_time(text)
     except ValueError:
         raise UsageError(f"--older-than {text!r} is not an age", hint="write it as 30d, 12h or 1d12h") from None
 

@@ -16,8 +16,11 @@ from hpcrun.errors import UsageError
 from hpcrun.job.quoting import quote_bash
 
 # Of the options with one letter those that few scripts have; the others are often the script's own.
-_SHORT = ("-P", "-G", "-N")
+_SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
+REPEATABLE = frozenset({"--after", "--env", "--load", "--no-sbatch", "--sbatch", "--secret", "--setup",
+                        "--snapshot-include", "--sweep"})  # fmt: skip
+"""Options of which every value counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     found = find_misplaced(args, options)
     if not found.names:
         return replace(context, typed=Typed(words))
-    line = _line("hpcrun", *words, *found.options, script, *found.args)
+    line = _line("hpcrun", *last_of_each((*words, *found.options), options), script, *found.args)
     if submits and _DRY_RUN in found.names:
         as_it_is = _line("hpcrun", *words, "--", script, *args)
         raise UsageError(
@@ -117,6 +120,28 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplace
         if options[name] and not equals and rest and not rest[0].startswith("-"):
             moved.append(rest.pop(0))
     return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
+
+
+def last_of_each(words: Sequence[str], options: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return hpcrun's part of a command line with each option once, where it stood last: click takes the later value.
+
+    Options that may be repeated, as ``--env`` may, and options this command does not have are kept as they are.
+
+    Args:
+        options: each option with whether a value follows it.
+    """
+    groups: list[tuple[str, ...]] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, _ = word.partition("=")
+        takes_value = options.get(name, False) and not equals and bool(rest)
+        groups.append((word, rest.pop(0)) if takes_value else (word,))
+    first = [group[0].partition("=")[0] for group in groups]
+    names = [_SHORT.get(name, name) for name in first]
+    return tuple(word for place, group in enumerate(groups) for word in group
+                 if names[place] not in options or names[place] in REPEATABLE
+                 or names[place] not in names[place + 1 :])  # fmt: skip
 
 
 def _line(*words: str) -> str:

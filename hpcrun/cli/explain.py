@@ -29,6 +29,7 @@ def explain(
     Where no rule knows the failure it says so, and shows the last words of the rank that failed first.
     """
     from hpcrun.actions.explain import explain as explain_run
+    from hpcrun.actions.find import LAST, newest_line
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.rules import load_rules
     from hpcrun.actions.status import element_row, get_status
@@ -37,6 +38,8 @@ def explain(
     context = make_context()
     found = find_element(run, context.store)
     tell([found.note] if found.note else [])
+    if run == LAST:
+        tell([newest_line(found.run)])
     rules = load_rules(context.layers.values())
     result = get_status(
         [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()

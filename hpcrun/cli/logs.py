@@ -124,6 +124,7 @@ def logs(
 
 
 def _find(word: str, context: Context) -> _Place:
+    from hpcrun.actions.find import LAST, newest_line
     from hpcrun.actions.find_element import find_element
     from hpcrun.runs.elements import elements_of
     from hpcrun.runs.store import DamagedRunError
@@ -137,6 +138,8 @@ def _find(word: str, context: Context) -> _Place:
         return _Place(context.store.folder(error.run_id))
     tell([found.note] if found.note else [])
     run = found.run
+    if word == LAST:
+        tell([newest_line(run)])
     waiter = context.waiter(run.run_id)
     place = _Place(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)

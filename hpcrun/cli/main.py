@@ -12,6 +12,7 @@ import typer
 
 from hpcrun import __version__
 from hpcrun.cli.command import Command, Group
+from hpcrun.cli.interrupt import exit_at_interrupt, raise_at_interrupt
 from hpcrun.cli.output import finish, show, show_error, want_json
 from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError, nearest
 
@@ -88,8 +89,10 @@ def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
     gc.set_threshold(50_000)  # imports make no garbage; the default looks for it sixty times while starting
     app = build_app(sys.argv[1] if len(sys.argv) > 1 else None)
+    raise_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0
+        exit_at_interrupt()
         if status == InterruptedByUser.exit_code:  # typer's word for Ctrl-C
             raise InterruptedByUser("interrupted")
         finish(status)
@@ -123,5 +126,6 @@ def _usage_error(error: typer.TyperException) -> UsageError:
 
 
 def _fail(error: HpcrunError) -> NoReturn:
+    exit_at_interrupt()
     show_error(error)
     sys.exit(error.exit_code)

@@ -56,7 +56,7 @@ def resubmit(
     """
     from hpcrun.actions.find import find_run
     from hpcrun.actions.resubmit import check_over, failed_of, lineage_of
-    from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
+    from hpcrun.views.plan import again_text, plan_lines, submitted_json, submitted_lines
 
     if args and "--" not in sys.argv:
         raise UsageError(f"resubmit takes one run, and {args[0]!r} came besides",
@@ -88,7 +88,7 @@ def resubmit(
                      as_json=as_json)  # fmt: skip
         return
     if not as_json:
-        show(plan_lines(prepared.plan))
+        show(plan_lines(prepared.plan, again_text(lineage, prepared.plan.workdir or there.cwd)))
     if chain is not None:
         submit_links(prepared, chain, there, lineage, None, as_json=as_json)
         return

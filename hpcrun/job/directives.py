@@ -1,6 +1,6 @@
 """The directives of sbatch: which ones hpcrun owns, which it knows, how a line is written.
 
-Names are those of sbatch(1) of Slurm 22.05 to 25.05, without the leading dashes.
+Names are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
 """
 
 from __future__ import annotations
@@ -59,16 +59,25 @@ OPTIONS: dict[str, str] = {
     "time": "walltime_s",
 }
 
-# The rest of sbatch's long options, for the nearest name of a misspelt one.
+# The rest of sbatch's long options, for the nearest name of a misspelt one. No word may be divided at a line's end.
 KNOWN: tuple[str, ...] = tuple(
     """
-    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment container container-id
-    contiguous core-spec cores-per-socket cpu-freq deadline delay-boot dependency distribution exclusive extra
-    extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep
-    licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mincpus network nice no-kill ntasks-per-core ntasks-per-
-    socket oversubscribe power prefer priority profile propagate reboot segment sockets-per-node spread-
-    job stepmgr switches thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose
-    wait-all-nodes wckey
+    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment consolidate-segments container
+    container-id container-type contiguous core-spec cores-per-socket cpu-freq deadline delay-boot dependency
+    distribution exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs
+    immediate kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nice
+    no-kill nodefile ntasks-per-core ntasks-per-socket oom-kill-step oversubscribe power prefer priority profile
+    propagate reboot resources resv-ports segment sockets-per-node spread-job spread-segments stepmgr switches
+    thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose wait-all-nodes wckey
+    """.split()
+)
+
+# Options that NVIDIA's pyxis plugin adds to sbatch where a site has it (its args.c).
+PYXIS: tuple[str, ...] = tuple(
+    """
+    container-entrypoint container-entrypoint-log container-env container-image container-mount-home container-mounts
+    container-name container-readonly container-remap-root container-save container-workdir container-writable
+    no-container-entrypoint no-container-mount-home no-container-remap-root
     """.split()
 )
 
@@ -103,7 +112,7 @@ def check_free_key(key: str, where: str) -> str:
 
 def unknown_note(name: str) -> str | None:
     """Return what to say of a directive hpcrun does not know, or None where it does."""
-    known = sorted({*KNOWN, *OPTIONS, *OWNED})
+    known = sorted({*KNOWN, *PYXIS, *OPTIONS, *OWNED})
     if name in known:
         return None
     close = nearest(name, known)

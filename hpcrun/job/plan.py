@@ -141,7 +141,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         cpus, memory_mb, walltime_s = asked.cpus_per_node, asked.memory_mb, asked.walltime_s
         check_memory(memory_mb, profile)
         check_walltime(walltime_s, profile)
-    check_warning(requeue, walltime_s)
+    check_warning(requeue, walltime_s, request.warn_s)
     unknown = (sbatch.unknown_note(key) for key in directives)
     return Plan(
         name=name,

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name
-from hpcrun.job.units import parse_memory, parse_time
+from hpcrun.job.units import parse_memory, parse_time, parse_walltime
+from hpcrun.job.value_errors import error_words
 
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
@@ -115,9 +116,14 @@ class JobRequest(BaseModel):
     def _size(cls, value: Any) -> Any:
         return parse_memory(value, "200M or 1G") if isinstance(value, str) else value
 
-    @field_validator("walltime_s", "warn_s", mode="before")
+    @field_validator("walltime_s", mode="before")
     @classmethod
     def _walltime(cls, value: Any) -> Any:
+        return parse_walltime(value) if isinstance(value, str) else value
+
+    @field_validator("warn_s", mode="before")
+    @classmethod
+    def _warn(cls, value: Any) -> Any:
         return parse_time(value) if isinstance(value, str) else value
 
     @field_validator("sweep", mode="before")
@@ -180,6 +186,7 @@ class JobRequest(BaseModel):
         return value
 
 
+_MOST_SHOWN = 60
 _OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
            "secrets": "--secret",
            "snapshot_limit_mb": "--snapshot-limit"}  # fmt: skip
@@ -201,7 +208,7 @@ def read_request(asked: dict[str, Any]) -> JobRequest:
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else "request"
-        detail = first["msg"].removeprefix("Value error, ")
-        if first["type"] != "value_error":
-            detail = f"{first['input']!r}: {detail[0].lower()}{detail[1:]}"
+        given = repr(first["input"])
+        given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
+        detail = error_words(first) + ("" if first["type"] == "value_error" else f", not {given}")
         raise UsageError(f"{option_of(field)}: {detail}", hint="hpcrun submit --help lists every option") from None

@@ -56,14 +56,23 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
     return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes)
 
 
-def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
+def check_warning(requeue: Requeue | None, walltime_s: int | None, asked_s: int | None = None) -> None:
     """Refuse a warning that could come before the ranks listen.
+
+    Args:
+        asked_s: --warn in seconds, None where the profile's is used.
 
     Raises:
         UsageError: it does not fit into the time limit.
     """
     if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
         return
+    if asked_s is not None and asked_s > walltime_s and asked_s % 60 == 0:  # a bare number is minutes, as in --time
+        minutes = asked_s // 60
+        raise UsageError(
+            f"--warn {minutes} is {minutes} minutes, longer than --time {format_time(walltime_s)}",
+            hint=f"for seconds write --warn {minutes}s",
+        )
     raise UsageError(
         f"a warning {requeue.warn_s} s before the end does not fit into a time limit of {format_time(walltime_s)}: "
         f"Slurm may send it {EARLY_S} s early",

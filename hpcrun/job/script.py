@@ -79,15 +79,23 @@ def _variables(plan: Plan) -> dict[str, Any]:
     kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
     size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node or 'the default'} CPUs"
     nodes, ranks = _count(shape.nodes, "node"), _count(shape.world_size, "rank")
-    program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
     elements = f", {_count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
     return {
         "plan": plan,
         "version": __version__,
         "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} by {shape.launcher}{elements}",
-        "by_hand": f"`{program}` this file by hand does the same.",
+        "by_hand": _by_hand(plan),
         "directives": [directive_line(key, value) for key, value in plan.directives],
     }
+
+
+def _by_hand(plan: Plan) -> str:
+    """Return how the script can be submitted without hpcrun, or what it needs that only hpcrun submit provides."""
+    needs = [word for word, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight)) if needed]
+    if needs:
+        return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
+    program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
+    return f"Complete as it stands: `{program}` this file by hand does the same."
 
 
 def _count(number: int, noun: str) -> str:

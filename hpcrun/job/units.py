@@ -13,6 +13,7 @@ MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
 
 _SLURM_TIME = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<rest>\d{1,9}(?::\d{1,9}){0,2})")
 _HUMAN_TIME = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
+_ZERO_TIME = re.compile(r"0[0:\-dhms]*", re.IGNORECASE)
 _MEMORY = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,6})?)(?:(?P<unit>[KMGT])(?:i?B)?)?", re.IGNORECASE)
 _UNIT_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
@@ -32,8 +33,25 @@ def parse_time(text: str) -> int:
         d, h, m, s = (int(part or 0) for part in human.groups())
         seconds = ((d * 24 + h) * 60 + m) * 60 + s
     if seconds == 0:
-        raise ValueError("a time of zero would end the job at once")
+        raise ValueError("must be longer than zero")
     return seconds
+
+
+def parse_walltime(text: str) -> int:
+    """Return a job's time limit in seconds, as ``parse_time`` does.
+
+    Raises:
+        ValueError: the text is not a time, or is zero, which sbatch(1) takes for no limit.
+    """
+    try:
+        return parse_time(text)
+    except ValueError:
+        if not _ZERO_TIME.fullmatch(text.strip()):
+            raise
+        raise ValueError(
+            f"{text.strip()} means no limit to Slurm, and hpcrun needs one: ask for a time, "
+            "or --no-sbatch time for the partition's default"
+        ) from None
 
 
 def _slurm_seconds(text: str) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from hpcrun.errors import nearest
 from hpcrun.job.secrets import hide_secrets
+from hpcrun.job.value_errors import error_words
 from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
 from hpcrun.profiles.secrets import secret_mistakes
 
@@ -95,11 +96,9 @@ def _listed(section: Key) -> str:
 
 
 def _reason(detail: Any) -> str:
-    text = str(detail["msg"]).removeprefix("Value error, ")
+    text = error_words(detail)
     if detail["type"] == "value_error":
         return text
-    if detail["type"] == "tuple_type":
-        text = "takes a list, such as [one, two]"
     if detail["loc"][0] == "env":  # it may be a secret
         return text
     given = hide_secrets(repr(detail["input"]))

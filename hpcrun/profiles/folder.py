@@ -17,6 +17,7 @@ class Folder:
     Attributes:
         contents: the files as they were read; nothing else is in the folder then. None for those on the disk.
         checked: whether a file on the disk is refused where another user could have written it; not hpcrun's own files.
+        never: the person has said never to use it; it has no contents then.
         withheld: why nothing of it may be used; its files have names only.
     """
 
@@ -24,6 +25,7 @@ class Folder:
     contents: Mapping[str, bytes] | None = None
     checked: bool = True
     withheld: str | None = None
+    never: bool = False
 
     def below(self, name: str) -> Folder:
         """Return the folder of that name in this one."""

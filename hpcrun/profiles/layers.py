@@ -61,7 +61,7 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     if os.geteuid() == 0 and contents.dangers:  # a content may change hands; root runs root's own
         return _refused(path, f"root uses only what root alone can write: {contents.dangers[0]}", contents)
     if trust and trust.never:
-        return Layer(Folder(path, {}), contents=contents, trust=trust)
+        return Layer(Folder(path, {}, never=True), contents=contents, trust=trust)
     differences = changes(trust, contents)
     if not contents.files and not contents.skipped:
         return Layer(Folder(path, {}), contents=contents, trust=trust)

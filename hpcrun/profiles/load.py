@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # pydantic takes longer to import than shell completion may
 
 SUFFIX = ".yaml"
 _DEEPEST = 50
-WAYS_ROUND = "hpcrun trust shows the files and asks; hpcrun trust --never goes on without them"
+WAYS_ROUND = "hpcrun trust shows the files and asks"
 EXTEND = "+"  # "modules+: [x]" adds to the list that is there
 
 
@@ -82,12 +82,21 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
             break
     names = profile_names(folders)
     if name not in names:
+        _check_never(name, folders)
         close = nearest(name, list(names))
         raise ProfileError(
             f"there is no profile {name!r}",
             hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(sorted(names))}",
         )
     return names[name]
+
+
+def _check_never(name: str, folders: Sequence[Source]) -> None:
+    for folder in folders_of(folders):
+        path = folder.path / f"{name}{SUFFIX}"
+        if folder.never and "\0" not in name and os.path.isfile(path):
+            raise ProfileError(f"profile {name!r} is {path}, in a folder that you have said never to use",
+                               hint="hpcrun trust --revoke takes that back")  # fmt: skip
 
 
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:

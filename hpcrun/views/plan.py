@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared
 from hpcrun.actions.submit import SubmitResult
 from hpcrun.job.parameters import parse_indices
@@ -21,10 +23,15 @@ _LABEL_LEAST = len("submitted")
 """What came of the plan stands below it in the same columns."""
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """Return the plan for a person: what will run, on what, for how long."""
+def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
+    """Return the plan for a person: what will run, on what, for how long.
+
+    Args:
+        again: of a run that is submitted again: see ``again_text``.
+    """
     rows = [
         (plan.name, _shape(plan)),
+        *([("again", again)] if again else []),
         ("CPUs", _cpus(plan)),
         *([("memory", memory_text(plan.memory_mb))] if plan.scheduler == "slurm" else []),
         ("time", time_text(plan.walltime_s) if plan.walltime_s else _no_limit(plan)),
@@ -50,6 +57,12 @@ def plan_lines(plan: Plan) -> list[str]:
     rows += [("note", note) for note in plan.notes]
     width = max(_LABEL_LEAST, *(len(label) for label, _ in rows))
     return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
+
+
+def again_text(lineage: Lineage, folder: Path | str) -> str:
+    """Return which run is repeated, whose checkpoints are used, and where it starts."""
+    checkpoints = f"checkpoints of {lineage.checkpoints.run_id}" if lineage.checkpoints else "new checkpoints"
+    return f"of {lineage.resubmitted_from}, {checkpoints}, in {folder}"
 
 
 def command_line(plan: Plan) -> str:

@@ -65,6 +65,7 @@ def test_age_state_number_and_name_choose(hpcrun: Hpcrun) -> None:
 
     assert going() == []
     assert going("--older-than", "7d12h") == ["a", "b"]
+    assert going("--older-than", "0d") == going("--older-than", "1m")
     assert going("--state", "failed") == ["b", "d"]
     assert going("--state", "failed", "--keep", "1") == ["b"]
     assert going("--keep", "3") == ["a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -143,7 +144,8 @@ def test_a_pipe_gets_every_byte(hpcrun: Hpcrun) -> None:
     record(hpcrun).log(binary)
     done = subprocess.run(hpcrun.argv("logs"), env=hpcrun.environ, capture_output=True, cwd=hpcrun.folder)
     assert done.stdout == binary
-    assert done.stderr == b""
+    assert done.stderr.startswith(b"the newest of all runs: ")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(hpcrun: Hpcrun) -> None:
@@ -222,6 +224,16 @@ def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
     refused = hpcrun("metrics")
     assert refused.returncode == 6
     assert f"hpcrun logs {run.folder.name} shows its logs" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["logs", "explain"])
+def test_without_a_run_the_newest_is_named(hpcrun: Hpcrun, command: str) -> None:
+    record(hpcrun, "older").log("one\n")
+    newest = record(hpcrun, "newer", second=1)
+    newest.log("two\n")
+    job_id = json.loads((newest.folder / "run.json").read_text())["job_id"]
+    assert hpcrun(command).stderr.splitlines()[0] == f"the newest of all runs: newer, job {job_id}"
+    assert "newest" not in hpcrun(command, "newer").stderr
 
 
 def test_a_log_that_vanished_is_named(hpcrun: Hpcrun) -> None:

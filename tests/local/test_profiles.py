@@ -176,7 +176,7 @@ def test_the_text_of_a_value_is_what_was_typed(hpcrun: Hpcrun) -> None:
         (["set", "a100", "gpu.per_node=many"], 3, "gpu.per_node: "),
         (["set", "a100", "gpu.directive=tres"], 3, "'gres', 'gpus-per-node' or 'gpus'"),
         (["set", "a100", "time.max=soon"], 3, "'soon' is not a time"),
-        (["set", "a100", "modules=x"], 3, "modules: takes a list, such as [one, two], not 'x'"),
+        (["set", "a100", "modules=x"], 3, "modules: must be a list, such as [one, two], not 'x'"),
         (["set", "a100", "modules=[x"], 2, "not a list"),
         (["set", "a100", "sbatch.output=/x"], 3, "hpcrun owns the directive 'output'"),
         (["set", "a100", "partition"], 2, "'partition' is no KEY=VALUE"),
@@ -290,10 +290,10 @@ def test_a_profile_only_another_user_may_read(hpcrun: Hpcrun) -> None:
         ("extends: lokal\n", "mine.yaml:1: 'extends' names 'lokal', which is nowhere"),
         ("qos: a\nqos: b\n", "mine.yaml:2: the key 'qos' stands here a second time"),
         ("gpu:\n\ttype: a100\n", "mine.yaml:2: "),
-        ("partition: [a]\n", "mine.yaml:1: partition: Input should be a valid string, not ['a']"),
+        ("partition: [a]\n", "mine.yaml:1: partition: must be text, not ['a']"),
         ("env: !!python/object:os.system {}\n", "mine.yaml:1: the YAML tag"),
-        ("modules: x\n", "mine.yaml:1: modules: takes a list"),
-        ("gpu: {directive: tres}\n", "mine.yaml:1: gpu.directive: Input should be 'gres', 'gpus-per-node' or 'gpus'"),
+        ("modules: x\n", "mine.yaml:1: modules: must be a list"),
+        ("gpu: {directive: tres}\n", "mine.yaml:1: gpu.directive: must be 'gres', 'gpus-per-node' or 'gpus'"),
     ],
 )
 def test_validate_names_file_line_and_key(hpcrun: Hpcrun, text: str, says: str) -> None:

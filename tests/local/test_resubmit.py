@@ -49,6 +49,16 @@ def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: P
     assert f"again        of {first['run_id']}" in verbose
 
 
+def test_the_plan_names_the_run_its_checkpoints_and_the_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "short", "--wait", "true", check=True)
+    run_id = status(hpcrun)["run_id"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for options, checkpoints in (((), f"checkpoints of {run_id}"), (("--fresh",), "new checkpoints")):
+        words = hpcrun("resubmit", *options, run_id, cwd=elsewhere, check=True).stdout.split()
+        assert f"again of {run_id}, {checkpoints}, in {hpcrun.folder} " in " ".join(words)
+
+
 def test_a_run_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "busy", "sleep", "60", check=True)
     refused = hpcrun("resubmit", "busy")

@@ -56,6 +56,7 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
             f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
         )
         assert "hint: hpcrun trust" in refused.stderr
+        assert "--never" not in refused.stderr
 
 
 def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone: Path) -> None:
@@ -79,7 +80,7 @@ def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> N
     done = hpcrun("trust", cwd=clone, stdin="y\ny\n")
     assert done.returncode == 2
     assert "profiles/ours.yaml" in done.stdout
-    assert "set-up commands, Python, variables, sbatch options: extends, setup, python" in done.stdout
+    assert "set-up commands, Python: extends, setup, python" in done.stdout
     assert "hpcrun: nothing is trusted: there is no terminal to ask at" in done.stderr
     assert f"hint: type `hpcrun trust {clone}/.hpcrun` at one" in done.stderr
     assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
@@ -101,6 +102,9 @@ def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:
     done = hpcrun(*DRY, cwd=clone, check=True)
     assert (EVIL in done.stdout, done.stderr.count("hpcrun:")) == (False, 0)
     assert "never" in hpcrun("trust", "--list", check=True).stdout
+    refused = hpcrun("submit", "-P", "ours", "--gpus", "0", "--dry-run", "true", cwd=clone)
+    assert f"{clone}/.hpcrun/profiles/ours.yaml, in a folder that you have said never to use" in refused.stderr
+    assert "hint: hpcrun trust --revoke takes that back" in refused.stderr
 
 
 def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path) -> None:

@@ -59,7 +59,7 @@ mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(r
 # A sign of life, for hpcrun status where nobody else knows of this job.
 (while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
 
-cd -- '/data/my project' || fail 'cannot start in /data/my project on this node'
+cd -- '/data/my project' 2>/dev/null || fail 'cannot start in /data/my project on this node'
 
 # Environment modules; a batch shell may not have the command yet.
 if ! command -v module >/dev/null; then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # train: 2 nodes x 4 CPUs, 4 ranks by torchrun
-# Written by hpcrun from profile local. Complete as it stands: `bash` this file by hand does the same.
+# Written by hpcrun from profile local. Needs its run's folder (preflight): submit it with hpcrun.
 
 # The environment as it came.
 declare -A came=()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # train: 2 nodes x 4 h100 GPUs, 8 ranks by torchrun
-# Written by hpcrun from profile site. Complete as it stands: `sbatch` this file by hand does the same.
+# Written by hpcrun from profile site. Needs its run's folder (preflight): submit it with hpcrun.
 #SBATCH --job-name=train
 #SBATCH --partition=gpu
 #SBATCH --nodes=2

@@ -1,6 +1,6 @@
 #!/bin/bash
 # preflight: 2 nodes x 2 GPUs, 4 ranks by torchrun
-# Written by hpcrun from profile local. Complete as it stands: `bash` this file by hand does the same.
+# Written by hpcrun from profile local. Needs its run's folder (preflight): submit it with hpcrun.
 
 # Where records and logs go: hpcrun submit names the folder, bash by hand makes one here.
 element=${HPCRUN_ELEMENT:-0}

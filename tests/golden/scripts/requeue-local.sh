@@ -254,7 +254,7 @@ end_or_start_again() { # STATUS of the ranks
 late=''
 told=''
 # The supervisor warns before the time limit. Ranks that go on for 100 s more are given up.
-trap 'told=1; ask_to_stop time_limit; kill -USR1 "${nodes[@]}" 2>/dev/null; (sleep 100 && kill -ALRM $$ &)' USR1
+trap 'told=1; ask_to_stop time_limit; kill -USR1 "${nodes[@]}" 2>/dev/null; (sleep 100 && kill -ALRM $$ 2>/dev/null &)' USR1
 trap 'told=1 late=1; stop' ALRM
 nodes=()
 stop() { kill -TERM "${nodes[@]}" 2>/dev/null; }

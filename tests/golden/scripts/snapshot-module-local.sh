@@ -1,6 +1,6 @@
 #!/bin/bash
 # train: 1 node x 8 CPUs, 1 rank by python
-# Written by hpcrun from profile local. Complete as it stands: `bash` this file by hand does the same.
+# Written by hpcrun from profile local. Needs its run's folder (snapshot): submit it with hpcrun.
 
 # The environment as it came.
 declare -A came=()
@@ -50,7 +50,7 @@ mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(r
 
 # The code as it was when this was submitted: hpcrun submit copied it into the run's folder.
 code=$HPCRUN_RUN_DIR/code
-cd "$code"/. || fail "there is no copy of the code in $code: hpcrun submit --snapshot makes it"
+cd "$code"/. 2>/dev/null || fail "there is no copy of the code in $code: hpcrun submit --snapshot makes it"
 code=$(cd "$code" && pwd -P) # a link where several jobs share it
 
 # The virtual environment that was active when this was submitted.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # train-me: 1 node x 1 a100 GPUs, 1 rank by torchrun
-# Written by hpcrun from profile a100. Complete as it stands: `sbatch` this file by hand does the same.
+# Written by hpcrun from profile a100. Needs its run's folder (snapshot): submit it with hpcrun.
 #SBATCH --job-name=train-me
 #SBATCH --partition=gpu
 #SBATCH --nodes=1
@@ -61,7 +61,7 @@ mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(r
 
 # The code as it was when this was submitted: hpcrun submit copied it into the run's folder.
 code=$HPCRUN_RUN_DIR/code
-cd "$code"/tools || fail "there is no copy of the code in $code: hpcrun submit --snapshot makes it"
+cd "$code"/tools 2>/dev/null || fail "there is no copy of the code in $code: hpcrun submit --snapshot makes it"
 code=$(cd "$code" && pwd -P) # a link where several jobs share it
 
 # The virtual environment that was active when this was submitted.

@@ -356,7 +356,7 @@ end_or_start_again() { # STATUS of the ranks
 
 late=
 # Slurm warns before the time limit (--signal). Ranks that go on for 100 s more are given up, so that time is left.
-trap 'ask_to_stop time_limit; kill -USR1 "$step" 2>/dev/null; (sleep 100 && kill -ALRM $$ &)' USR1
+trap 'ask_to_stop time_limit; kill -USR1 "$step" 2>/dev/null; (sleep 100 && kill -ALRM $$ 2>/dev/null &)' USR1
 trap 'late=1' ALRM
 trap 'signal=TERM late=1' TERM
 # --cpus-per-task: srun has not inherited it since Slurm 22.05. --kill-on-bad-exit: one failed task ends them

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.explain import explain
+from hpcrun.actions.explain_words import cut_at_word
 from hpcrun.actions.status import RunStatus
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run
@@ -29,3 +30,16 @@ from tests.unit.given import run
 def test_a_run_that_is_not_over_says_what_it_does(state: str, reason: str | None, said: str, next_command: str) -> None:
     found = explain(RunStatus(run(), Path("/runs/it"), LastStatus(state, 0.0, reason=reason)), ())
     assert (found.summary, found.next) == (said, next_command)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("one two", "one two"),
+        ("one two three", "one two…"),
+        ("one twos three", "one twos…"),
+        ("abcdefghijklmn", "abcdefgh…"),
+    ],
+)
+def test_a_long_message_is_cut_once_and_at_a_word(text: str, short: str) -> None:
+    assert cut_at_word(text, 9) == short

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import inspect
+from typing import get_args
 
-from hpcrun.cli.command_line import find_misplaced, new_args, option_names
+import pytest
+from typer.models import OptionInfo
+
+from hpcrun.cli.command_line import REPEATABLE, find_misplaced, last_of_each, new_args, option_names
 from hpcrun.cli.submit import submit
 from hpcrun.errors import UsageError
 
@@ -37,6 +41,30 @@ def test_every_long_option_is_known_with_whether_it_takes_a_value() -> None:
 def test_hpcrun_s_options_among_a_script_s_arguments(args: list[str], options: list[str], left: list[str]) -> None:
     found = find_misplaced(args, NAMES)
     assert (list(found.options), list(found.args)) == (options, left)
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("submit --nodes 2 --nodes 2", "submit --nodes 2"),
+        ("submit --gpus 4 -t 5 --gpus 1", "submit -t 5 --gpus 1"),
+        ("submit --gpus=4 -N 2 -G 1 --nodes=3", "submit -G 1 --nodes=3"),
+        ("submit --snapshot --snapshot", "submit --snapshot"),
+        ("submit --env A=1 --env B=2 --sbatch x --sbatch y", "submit --env A=1 --env B=2 --sbatch x --sbatch y"),
+        ("submit -p gpu -p gpu", "submit -p gpu -p gpu"),
+        ("submit --name --gpus --gpus 1", "submit --name --gpus --gpus 1"),
+    ],
+)
+def test_each_option_stands_once_and_the_later_value_wins(words: str, left: str) -> None:
+    assert " ".join(last_of_each(words.split(), NAMES)) == left
+
+
+def test_the_options_that_may_be_repeated_are_those_that_take_a_list() -> None:
+    lists = set()
+    for parameter in inspect.signature(submit).parameters.values():
+        type_, *infos = get_args(parameter.annotation) or (None,)
+        lists |= {info.default for info in infos if isinstance(info, OptionInfo) and "list[" in str(type_)}
+    assert lists == REPEATABLE
 
 
 def test_new_arguments_of_a_run_have_no_dry_run_unless_it_is_said_twice() -> None:

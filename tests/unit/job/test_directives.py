@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +26,41 @@ from hpcrun.job.directives import (
     unknown_note,
 )
 from hpcrun.job.request import JobRequest
+from tests.harness import REPO
+
+RECORDED = sorted((REPO / "tests/data").glob("*/sbatch-options.txt"))
+PRINTS_AND_ENDS = {"help", "usage", "version"}
+"""These options of sbatch submit nothing."""
+
+
+def unknown(names: set[str]) -> set[str]:
+    return {name for name in names - PRINTS_AND_ENDS if unknown_note(name)}
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.parent.name)
+def test_every_option_of_sbatch_s_manual_page_is_known(file: Path) -> None:
+    names = set(file.read_text().split())
+    assert len(names) > 90
+    assert unknown(names) == set()
+
+
+@pytest.mark.needs("sbatch")
+def test_every_option_of_the_installed_sbatch_is_known() -> None:
+    """``sbatch --help`` asks slurmctld for nothing, but wants a configuration: its text is read from the program."""
+    program = Path(subprocess.check_output(["which", "sbatch"], text=True).strip()).read_bytes()
+    names = {name.decode() for name in re.findall(rb"\n +(?:-\w, )?--([a-z][a-z-]*[a-z])", program)}
+    assert len(names) > 60
+    assert unknown(names) == set()
+
+
+@pytest.mark.parametrize("name", sorted({*KNOWN, *OPTIONS, *OWNED}))
+def test_no_known_name_is_half_a_word(name: str) -> None:
+    assert re.fullmatch("[a-z]+(-[a-z]+)*", name)
+
+
+@pytest.mark.parametrize(("name", "close"), [("spread-jop", "spread-job"), ("container-imagee", "container-image")])
+def test_the_nearest_name_is_a_whole_one(name: str, close: str) -> None:
+    assert f"did you mean {close!r}?" in str(unknown_note(name))
 
 
 @pytest.mark.parametrize("key", ["mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"])

@@ -33,13 +33,17 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"nodes": 0}, "--nodes: 0: input should be greater than or equal to 1"),
-        ({"cpus_per_task": -1}, "--cpus-per-task: -1: "),
-        ({"nproc_per_node": 0}, "--nproc-per-node: 0: "),
+        ({"nodes": 0}, "--nodes: must be 1 or more, not 0"),
+        ({"cpus_per_task": -1}, "--cpus-per-task: must be 1 or more, not -1"),
+        ({"nproc_per_node": 0}, "--nproc-per-node: must be 1 or more, not 0"),
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
-        ({"walltime_s": "0"}, "--time: a time of zero"),
+        ({"walltime_s": "0"}, "--time: 0 means no limit to Slurm, and hpcrun needs one"),
+        ({"walltime_s": "0:00:00"}, "--time: 0:00:00 means no limit to Slurm"),
+        ({"warn_s": "0"}, "--warn: must be longer than zero"),
+        ({"requeue": "two"}, "--requeue: must be a whole number, not 'two'"),
+        ({"requeue": -1}, "--requeue: must be 0 or more, not -1"),
         ({"memory_mb": "lots"}, "--mem: 'lots' is not a memory size"),
-        ({"launcher": "mpirun"}, "--launcher: 'mpirun': input should be 'torchrun', 'srun', 'python' or 'command'"),
+        ({"launcher": "mpirun"}, "--launcher: must be 'torchrun', 'srun', 'python' or 'command', not 'mpirun'"),
         ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
         ({"name": "a\nb"}, "--name: 'a\\nb' cannot be a job's name"),
         ({"name": "hetjob"}, "--name: 'hetjob' cannot be a job's name"),
@@ -118,5 +122,5 @@ def test_the_size_of_a_snapshot_is_no_memory() -> None:
 
 @pytest.mark.parametrize("option", ["nodes", "nproc_per_node", "cpus", "cpus_per_task", "cpus_per_gpu", "max_parallel"])
 def test_a_number_of_hundreds_of_digits_is_a_mistake(option: str) -> None:
-    with pytest.raises(UsageError, match="less than or equal to 1000000"):
+    with pytest.raises(UsageError, match="must be 1000000 or less, not 1000"):
         read_request({"script": "train.py", option: 10**399})

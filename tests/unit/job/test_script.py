@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
 from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.profile import Profile
 from hpcrun.job.script import TemplateSource, render_script
+from hpcrun.job.snapshot import Snapshot
 from tests.unit.given import cluster, laptop, plan, script, templates
 
 HOSTILE = ["it's", 'say "hi"', "$HOME", "`id`", "a|b", "a\nb", "\\", "#", "é", "\udcff", "*", "$(id)", "a;b", " "]
@@ -212,3 +215,24 @@ def test_nothing_that_is_typed_becomes_a_line_for_slurm(texts: list[str], break_
         f"#SBATCH {directive_line(key, value)}" for key, value in said.directives
     ]
     assert not [line for line in lines if line.startswith(("#BB", "#DW"))]
+
+
+@pytest.mark.parametrize("option", ["snapshot", "preflight"])
+def test_a_script_that_needs_its_run_s_folder_does_not_call_itself_complete(option: str) -> None:
+    complete = "Complete as it stands: `sbatch` this file by hand does the same."
+    assert complete in script(plan(gpus="4")).text.splitlines()[2]
+    needy = {
+        "snapshot": replace(plan(gpus="4"), snapshot=Snapshot(".", ())),
+        "preflight": plan(gpus="4", preflight=True),
+    }
+    header = script(needy[option]).text.splitlines()[2]
+    assert header.endswith(f"Needs its run's folder ({option}): submit it with hpcrun.")
+
+
+@pytest.mark.parametrize("profile", [cluster(), laptop()], ids=["slurm", "local"])
+def test_the_timer_of_the_grace_time_is_silent_once_the_script_is_gone(profile: Profile) -> None:
+    text = script(plan(profile, gpus="2", requeue=1)).text
+    (timer,) = re.findall(r"\(sleep \d+ && [^)]*&\)", text)
+    program = re.sub(r"sleep \d+", "sleep 0.2", timer)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True)  # to the end of the timer's stderr
+    assert (done.returncode, done.stderr) == (0, "")
