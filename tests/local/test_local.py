@@ -102,7 +102,7 @@ def test_the_time_limit_is_enforced(hpcrun: Hpcrun) -> None:
 def test_a_job_outlives_its_terminal(hpcrun: Hpcrun) -> None:
     argv = hpcrun.argv(*PYTHON_JOB, "--follow", "bash", "-c", "echo begun; sleep 3; echo done")
     terminal = pexpect.spawn(argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30)
-    terminal.expect(r"\nbegun")  # the plan has the word, too
+    terminal.expect("\nbegun")  # and not the command in the plan
     terminal.close(force=True)  # the window is closed: SIGHUP
     wait_for(lambda: state_is(hpcrun, "COMPLETED"), 30, "the job to end")
     assert hpcrun("logs").stdout == "begun\ndone\n"
@@ -113,7 +113,7 @@ def test_ctrl_c_while_following_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
     terminal = pexpect.spawn(
         argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30, encoding="utf-8"
     )
-    terminal.expect(r"\nbegun")  # the plan has the word, too
+    terminal.expect("\nbegun")  # and not the command in the plan
     terminal.sendintr()
     terminal.expect("the job goes on: L")
     terminal.expect("hpcrun logs -f")
@@ -158,6 +158,17 @@ def test_a_rendered_script_does_the_same_by_hand(hpcrun: Hpcrun) -> None:
     again = hpcrun("render", "-P", "local", "--gpus", "0", "-J", "by-hand", "echo", "here")
     assert again.returncode == 2
     assert "--force" in again.stderr
+
+
+@pytest.mark.parametrize("options", [("--snapshot",), ("--workdir", "gone")], ids=["snapshot", "workdir"])
+def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, options: tuple[str, ...]) -> None:
+    (hpcrun.folder / "gone").mkdir()
+    script = hpcrun(*LOCAL, "--gpus", "0", "--dry-run", *options, "echo", "here", check=True).stdout
+    (hpcrun.folder / "gone").rmdir()
+    done = hpcrun.run("bash", "-c", script, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(("hpcrun: there is no copy of the code in ", "hpcrun: cannot start in "))
 
 
 @pytest.mark.parametrize(
