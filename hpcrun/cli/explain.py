@@ -8,7 +8,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show_json, show_rich, tell, width
+from hpcrun.cli.output import JsonOption, show_json, show_rich, tell, tell_person, width
 from hpcrun.errors import NotFoundError
 
 
@@ -39,7 +39,7 @@ def explain(
     found = find_element(run, context.store)
     tell([found.note] if found.note else [])
     if run == LAST:
-        tell([newest_line(found.run)])
+        tell_person(newest_line(found.run))
     rules = load_rules(context.layers.values())
     result = get_status(
         [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()

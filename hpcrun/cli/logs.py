@@ -10,7 +10,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import tell
+from hpcrun.cli.output import tell, tell_person
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.runs.store import BATCH_LOG
 
@@ -139,7 +139,7 @@ def _find(word: str, context: Context) -> _Place:
     tell([found.note] if found.note else [])
     run = found.run
     if word == LAST:
-        tell([newest_line(run)])
+        tell_person(newest_line(run))
     waiter = context.waiter(run.run_id)
     place = _Place(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)

@@ -35,6 +35,12 @@ def tell(lines: Iterable[str]) -> None:
     _print(sys.stderr, "\n".join(lines))
 
 
+def tell_person(line: str) -> None:
+    """Print a line on stderr where that is a terminal: what nobody needs who reads a file or a pipe."""
+    if sys.stderr.isatty():
+        tell([line])
+
+
 def tell_folded(lines: Iterable[str]) -> None:
     """Print lines on stderr, on a terminal folded between words. Not for what one is to copy."""
     import textwrap

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from functools import cache
 from pathlib import Path
 
 from hpcrun.errors import ProfileError
@@ -61,7 +62,13 @@ def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) ->
 def trusted_owners() -> frozenset[int]:
     """Return the users whose files may run as this one. For root that is root alone."""
     me = os.geteuid()
-    return frozenset({0} if me == 0 else {me, 0, os.stat(_PROGRAM).st_uid})
+    return frozenset({0} if me == 0 else {me, 0, program_owner()})
+
+
+@cache
+def program_owner() -> int:
+    """Return who owns hpcrun's own program: sites install software under an account of its own."""
+    return os.stat(_PROGRAM).st_uid
 
 
 def read_checked(path: Path, most_bytes: int) -> bytes:

@@ -56,11 +56,11 @@ def test_a_fifo_and_a_program_of_no_text_are_not_read(hpcrun: Hpcrun) -> None:
 
 
 def test_dry_run_behind_the_script_submits_nothing(hpcrun: Hpcrun) -> None:
-    for command in (("submit", "-P", "local"), ("scale", "-P", "local", "--gpus", "1,2")):
-        done = hpcrun(*command, "train.py", "--gpus", "1", "--dry-run")
+    for command, options in (("submit", ()), ("scale", ("--gpus", "1,2"))):
+        done = hpcrun(command, "-P", "local", *options, "train.py", "--gpus", "1", "--dry-run")
         assert done.returncode == 2
         assert "--dry-run stands behind train.py" in done.stderr
-        assert f"hint: hpcrun {' '.join(command)} --gpus 1 --dry-run train.py; " in done.stderr
+        assert f"hint: hpcrun {command} -P local --gpus 1 --dry-run train.py; " in done.stderr
     assert not runs(hpcrun)
 
 

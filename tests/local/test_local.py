@@ -313,7 +313,7 @@ def test_the_last_lines_of_each_log(hpcrun: Hpcrun) -> None:
 
 def test_escapes_of_a_job_do_not_reach_the_terminal(hpcrun: Hpcrun) -> None:
     hpcrun(*PYTHON_JOB, "--wait", "printf", r"\033]0;title\007\033[31mred\033[0m\033[2J\n", check=True)
-    argv = hpcrun.argv("logs")
+    argv = hpcrun.argv("logs", "printf")
     seen = pexpect.run(" ".join(argv), env=hpcrun.environ, cwd=str(hpcrun.folder))
     assert seen == b"\x1b[31mred\x1b[0m\r\n"
     assert "\x1b]0;title" in hpcrun("logs").stdout  # a pipe gets what was written

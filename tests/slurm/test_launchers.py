@@ -14,7 +14,7 @@ with open("ranks", "a") as file:
     file.write(f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']} on {os.environ['SLURMD_NODENAME']}\\n")
 """
 TORCHRUN = """#!/bin/bash
-torchrun --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node $NPROC_PER_NODE \\
+python -m torch.distributed.run --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node $NPROC_PER_NODE \\
   --master-addr $MASTER_ADDR --master-port $MASTER_PORT rank.py
 """
 # as MPICH's mpirun: it asks Slurm for a step, unless it is told to start its ranks here

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hpcrun.profiles.ownership import program_owner
+
 VICTIM, ATTACKER = 65534, 65533
 
 
@@ -21,6 +23,7 @@ def ordinary_user() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="hpcrun-unit-", dir="/tmp"))
     folder.chmod(0o755)
     root = os.geteuid() == 0
+    program_owner()  # asked while it can be: the checkout may lie in a folder that is closed to others
     if root:
         os.chown(folder, VICTIM, VICTIM)
         os.setegid(VICTIM)

@@ -127,7 +127,7 @@ def test_who_owns_hpcrun_itself_may_own_a_site_s_files(home: Path, monkeypatch: 
     file = put(home / "site.yaml")
     give_away(file)
     assert danger_to(file) is not None
-    monkeypatch.setattr("hpcrun.profiles.ownership._PROGRAM", program)
+    monkeypatch.setattr("hpcrun.profiles.ownership.program_owner", lambda: program.stat().st_uid)
     assert danger_to(file) is None
     os.seteuid(0)
     os.chown(home, 0, 0)
