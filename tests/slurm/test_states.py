@@ -107,8 +107,8 @@ def test_sacct_is_asked_for_what_squeue_has_forgotten(cluster: Cluster, as_resea
     as_researcher(*CPU_JOB, "-J", "bad", "bash", "-c", "exit 9", check=True)
     job_id = str(statuses(as_researcher)["bad"]["job_id"])
     wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job_id, "-t", "all", "-o", "%T") == "FAILED\n", 30, "its end")
-    ended = ("sacct", "-X", "-n", "-j", job_id, "-o", "State")
-    wait_for(lambda: cluster.slurm(*ended).split() == ["FAILED"], 30, "accounting to know of its end")
+    known = ("sacct", "-X", "-n", "-P", "-j", job_id, "-o", "State,SubmitLine")  # the line may come a little later
+    wait_for(lambda: cluster.slurm(*known).startswith("FAILED|sbatch"), 60, "accounting to know of its end")
     run_folder = Path(str(statuses(as_researcher)["bad"]["folder"]))
     (run_folder / "status.json").unlink()  # nothing was known of it
     (run_folder / "elements/0/attempts/0/exit").unlink()  # and it could not say
