@@ -103,7 +103,7 @@ _SANE: dict[str, tuple[bytes, ...]] = {
     "profiles": (b"a100", b"mine"),
 }  # fmt: skip
 _SANE_NUMBERS = (b"1", b"2", b"4")  # of every other option
-WAITING = {"--watch", "--follow", "-f", "--wait", "shell"}
+WAITING = {"--watch", "-w", "--follow", "-f", "--wait", "shell"}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import stat
@@ -34,12 +35,12 @@ def check_program(request: JobRequest, surroundings: Surroundings, *, path_may_c
         return request
     script = request.script
     path = Path(request.workdir or surroundings.cwd, script)
-    if path.is_dir():
+    if os.path.isdir(path):  # pathlib's own fails of a name that is too long, until Python 3.14
         raise UsageError(
             f"{script} is a folder",
             hint=f"name the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
         )
-    if path.is_file():
+    if os.path.isfile(path):
         _refuse_batch_script(script, path)
         if script.endswith(".py"):
             return request

@@ -165,7 +165,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     said = {name: value for name, value in asked.items() if value is not None}
     if "workdir" in said:
         said["workdir"] = str(context.cwd / Path(said["workdir"]).expanduser())
-        if not Path(said["workdir"]).is_dir():
+        if not os.path.isdir(said["workdir"]):
             raise UsageError(f"--workdir: there is no folder {said['workdir']}")
     surroundings = context.surroundings
     name = choose_profile(profile, surroundings, context.scheduler("slurm").unavailable())

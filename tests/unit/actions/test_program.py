@@ -57,6 +57,8 @@ def test_a_script_is_looked_for_where_the_job_starts(tmp_path: Path) -> None:
         ("none/train.py", "there is no script none/train.py", None),
         ("./runn.sh", "there is no script ./runn.sh", "did you mean run.sh?"),
         ("no-such-program", "no-such-program is neither a file here nor a program on PATH", None),
+        ("9" * 300, f"{'9' * 300} is neither a file here nor a program on PATH", None),
+        ("9" * 300 + ".py", f"there is no script {'9' * 300}.py", None),
         ("sub", "sub is a folder", "hpcrun submit ... sub/train.py"),
         ("sub/", "sub/ is a folder", "hpcrun submit ... sub/train.py"),
         ("notes.txt", "notes.txt is not executable", "chmod +x notes.txt"),
