@@ -209,9 +209,7 @@ class RunStore:
         with writing(real.parent):
             if folder.is_symlink():
                 with suppress(OSError):  # on a full disk it is deleted all the same
-                    _write(
-                        marker, os.fsencode(real.parent) + b"\n"
-                    )  # where the rest lies, should this process be killed
+                    _note_place(marker, real.parent)  # where the rest lies, should this process be killed
                 folder.unlink()  # first: a link to nothing would be a run that cannot be read
             with suppress(FileNotFoundError):
                 real.rename(aside)
