@@ -23,7 +23,7 @@ HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 # Forks after a dry run, so that a kill's delay falls into the submission and not into slow imports.
 # A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
 KILLER = """
-import itertools, os, signal, sys, time
+import os, pathlib, signal, sys, time
 import hpcrun.actions.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
 
 def start(name):
@@ -49,17 +49,28 @@ def warm_up():
     except SystemExit:
         sys.argv = argv
 
+def kill(name, delay_s, whole_group):
+    pid = start(name)
+    time.sleep(delay_s)
+    try:
+        (os.killpg if whole_group else os.kill)(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.waitpid(pid, 0)
+
+def some_before_sbatch():
+    return any(pathlib.Path(os.environ["HPCRUN_RUNS"]).glob("[0-9]*/submit.ready"))
+
 kills, at_once = int(sys.argv[1]), int(sys.argv[2])
 warm_up()
 longest = min(whole_s() for _ in range(2)) * 1.1
 for number in range(kills):
-    pid = start(f"kill{number}")
-    time.sleep(longest * number / kills)
-    try:
-        (os.killpg if number % 2 else os.kill)(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    os.waitpid(pid, 0)
+    kill(f"kill{number}", longest * number / kills, number % 2)
+# between a run's record and sbatch there are a few milliseconds, which so many kills may all have missed
+for number in range(10 * kills):
+    if some_before_sbatch():
+        break
+    kill(f"more{number}", longest * (number % kills) / kills / 2, True)
 for pid in [start(f"many{number}") for number in range(at_once)]:
     os.waitpid(pid, 0)
 """
@@ -123,7 +134,7 @@ def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
     adopted = unrecorded & set(jobs.values())
     assert len(adopted) > 0
     assert len([run for run in without if "stopped before it was submitted" in run["reason"]]) > 0
-    assert len(folders) < KILLS + AT_ONCE + 2
+    assert len([folder for folder in folders if "-kill" in folder.name]) < KILLS
     assert not list((as_researcher.runs / "active").glob("*[!0-9a-f]"))
 
 
