@@ -17,6 +17,7 @@ from pathlib import Path
 
 # clone(2), sched.h: os.unshare and os.setns came with Python 3.12
 _FLAGS = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "net": 0x40000000}
+_OWN_FOLDER = 0x00000200  # CLONE_FS
 _SETUP = """
 set -e
 mount --make-rprivate /
@@ -60,6 +61,8 @@ class Namespaces:
 
     def _enter(self, descriptors: dict[str, int]) -> None:
         folder = os.getcwd()
+        # setns(2) refuses mounts to a thread that shares its folder with another, and a test may leave a thread behind
+        self._check(self._libc.unshare(_OWN_FOLDER))
         for kind, flag in _FLAGS.items():
             self._check(self._libc.setns(descriptors[kind], flag))
         # setns(2): a change of mounts leads to their top, also out of a chroot
