@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.harness import REPO, RESEARCHER, Cluster, ClusterError, Hpcrun, cluster_sh, wait_for
+from tests.harness import RESEARCHER, Cluster, ClusterError, Hpcrun, cluster_sh, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -126,17 +124,3 @@ def test_the_researcher_reads_the_checkout(as_researcher: Hpcrun) -> None:
     assert "Usage" in as_researcher("--help", check=True).stdout
     assert as_researcher.run("test", "-r", str(as_researcher.checkout / "pyproject.toml")).returncode == 0
     assert Path(as_researcher.run("pwd").stdout.strip()) == as_researcher.folder
-
-
-def test_a_worker_with_several_threads_enters_its_namespaces() -> None:
-    program = """
-import os, threading, time
-from tests.namespaces import Namespaces
-inside = Namespaces()
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-here = os.getcwd()
-with inside.entered():
-    assert os.listdir("/run/netns") == []
-assert os.getcwd() == here
-"""
-    subprocess.run([sys.executable, "-c", program], cwd=REPO, check=True)
