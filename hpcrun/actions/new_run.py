@@ -15,6 +15,7 @@ from hpcrun.actions.surroundings import Surroundings
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
+from hpcrun.job.script import LAUNCH
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.elements import BATCH_LOGS
@@ -75,7 +76,7 @@ def new_run(
         if code:
             code.copy_to(folder)
 
-    needed = {RUNTIME: _runtime_source(), READY: permit_text(), **files}
+    needed = {RUNTIME: _runtime_source(), **launch_programs(), READY: permit_text(), **files}
     if plan.preflight:
         needed |= preflight_programs()
     run, folder = _create(record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill))
@@ -121,6 +122,12 @@ def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], P
 
 def _runtime_source() -> str:
     return Path(hpcrun_runtime.__file__).read_text("utf-8")
+
+
+def launch_programs() -> dict[str, str]:
+    """Return the programs that run inside a job, by their paths in the run folder, where the script looks for them."""
+    folder = Path(LAUNCH)
+    return {f"{folder.name}/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
 
 
 def preflight_programs() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from hpcrun import __version__
@@ -13,6 +14,8 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
 
 MAIN_TEMPLATE = "job.sh.j2"
+LAUNCH = PurePath(__file__).parents[1] / "launch"
+"""The programs that run inside a job, where a script that was submitted by hand finds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ def _variables(plan: Plan) -> dict[str, Any]:
         "version": __version__,
         "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} by {shape.launcher}{elements}",
         "by_hand": _by_hand(plan),
+        "launch_folder": str(LAUNCH),
         "directives": [directive_line(key, value) for key, value in plan.directives],
     }
 

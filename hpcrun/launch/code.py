@@ -1,0 +1,41 @@
+"""``launch code FOLDER SCRIPT PATH...``: writes down what a job with a copy of the code runs.
+
+That is where Python finds the packages that the copy has, looked up and not imported, in the job's own environment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+from . import records
+
+
+def main(arguments: list[str]) -> int:
+    """Write the record ``code``; returns 0."""
+    code, script = arguments[0], arguments[1]
+    sys.path[0] = os.path.dirname(script) or os.getcwd()
+    found: dict[str, str] = {}
+    for folder in (os.path.join(code, path) for path in arguments[2:]):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+            _look_up(folder, name, found)
+    for package, origin in found.items():
+        if not origin.startswith(code + os.sep):
+            records.say(f"{package} is imported from {origin}, not from the copy of the code")
+    records.write("code", {"folder": code, "script": script, "imports": found})
+    return 0
+
+
+def _look_up(folder: str, name: str, found: dict[str, str]) -> None:
+    package = name[:-3] if name.endswith(".py") else name
+    if name == "setup.py" or not package.isidentifier() or package in found:
+        return
+    if package == name and not os.path.exists(os.path.join(folder, name, "__init__.py")):
+        return
+    try:
+        spec = importlib.util.find_spec(package)
+    except (AttributeError, ImportError, TypeError, ValueError):
+        return
+    if spec is not None and spec.origin:
+        found[package] = os.path.realpath(spec.origin)

@@ -1,0 +1,119 @@
+"""Why an attempt ended, whether there is another, and which exit status it has: pure, from records and Slurm's answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from .records import TERM_STATUS, TERMINATED, TIME_LIMIT, first_failed
+
+if TYPE_CHECKING:
+    from .slurm import JobSays
+
+STOPPED_STATUS = 124
+"""Stopped, and not done: not the good end that status 0 would mean. 124 is that of timeout(1)."""
+OWN_END, CANCELLED, TOLD = "", "cancelled", "terminated"
+FAILURE, NODE_FAILURE, PREEMPTION, REQUEUED = "failure", "node_failure", "preemption", "requeued"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is known of an attempt whose ranks have ended, or were given up.
+
+    Attributes:
+        status: that of the step, 128 + n for signal n.
+        exits: the ranks' exit records.
+        signalled: this process was told to end: scancel, the time limit, the end of a preemption's grace time.
+        stop: why the ranks were asked to stop.
+        cancelled: hpcrun cancel has left a mark.
+        was_preempted: a node has asked Slurm in time.
+        given_up: ranks went on after the grace time of a warning.
+        restarts: how often Slurm had started the job again when this attempt began.
+    """
+
+    status: int
+    exits: tuple[dict[str, Any], ...] = ()
+    signalled: bool = False
+    stop: frozenset[str] = frozenset()
+    cancelled: bool = False
+    was_preempted: bool = False
+    given_up: bool = False
+    restarts: int = 0
+
+    @property
+    def done_anyway(self) -> bool:
+        """The ranks ended well, and none of them had heard that it should stop."""
+        return self.status == 0 and not self.given_up and not any(each.get("heard") for each in self.exits)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the plan says.
+
+    Attributes:
+        times: how often the job may be started again through the queue.
+        on_failure: a failure of the program is a reason too.
+    """
+
+    times: int = 0
+    on_failure: bool = False
+
+
+def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+    """Return why an attempt ended; the empty string where that was its ranks' own good end.
+
+    Args:
+        ask: what Slurm says of the job; asked only where it matters.
+        dead: the nodes that do not answer; the same.
+    """
+    if ended.signalled or TERMINATED in ended.stop:
+        return _why_told(ended, ask, dead)
+    if TIME_LIMIT in ended.stop:
+        return OWN_END if ended.done_anyway else TIME_LIMIT
+    if ended.status == 0:
+        return OWN_END
+    return NODE_FAILURE if dead() else FAILURE
+
+
+def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+    """Say which of cancelled, preempted, requeued or out of time it was: SIGTERM is sent for each, and only Slurm knows.
+
+    scontrol hides the state of a job that is being ended behind COMPLETING. What cannot be told is taken for cancelled: a job
+    that somebody has ended must not come back.
+    """
+    if ended.cancelled:
+        return CANCELLED
+    said = ask()
+    moved_on = said.restarts not in (None, ended.restarts)
+    if not said.state:
+        return TOLD  # Slurm is away, and can start nothing
+    if said.state == "RUNNING":
+        if ended.was_preempted or said.preempted:
+            return OWN_END if ended.done_anyway else PREEMPTION
+        if moved_on or dead():
+            return NODE_FAILURE  # moved on: it runs elsewhere, this node was cut off and is back
+        if TIME_LIMIT in ended.stop:
+            return OWN_END if ended.done_anyway else TIME_LIMIT
+        return TOLD
+    if moved_on:  # Slurm has requeued it, by itself or for somebody with scontrol
+        return PREEMPTION if ended.was_preempted else NODE_FAILURE if dead() else REQUEUED
+    if said.state == "TIMEOUT" or said.reason == "TimeLimit":
+        return TIME_LIMIT
+    if said.state == "NODE_FAIL" or said.reason == "NodeDown":
+        return NODE_FAILURE
+    return PREEMPTION if said.state == "PREEMPTED" else CANCELLED
+
+
+def is_passing(why: str, rules: Rules) -> bool:
+    """Whether what ended an attempt is a reason to start it again."""
+    return why not in (OWN_END, CANCELLED, TOLD) and (why != FAILURE or rules.on_failure)
+
+
+def final_status(ended: Ended, why: str, rules: Rules) -> int:
+    """Return the exit status of the job: that of the rank that failed first, 128 + n where signal n ended it."""
+    if ended.signalled:
+        return TERM_STATUS
+    if ended.status == 0:
+        return STOPPED_STATUS if is_passing(why, rules) else 0
+    first: Optional[dict[str, Any]] = first_failed(ended.exits)
+    return int(first["status"]) if first else ended.status

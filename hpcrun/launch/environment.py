@@ -1,0 +1,77 @@
+"""The environment of the ranks: what hpcrun adds to it, and what the script has changed in it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import sys
+from typing import Mapping, Optional
+
+from . import records
+
+MANAGED = "HPCRUN_MANAGED"
+"""Set where the job may be warned or started again."""
+CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
+_OWN = ("HPCRUN_", "SLURM_")
+_OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
+
+
+def be_node() -> None:
+    """Note which node this is: a task of srun hears it from Slurm, the nodes of one machine from the job."""
+    env = os.environ
+    if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
+        env["HPCRUN_NODE"] = env["HPCRUN_NODE_ADDR"] = env["SLURMD_NODENAME"]
+        env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
+
+
+def prepare(came: Optional[int]) -> None:
+    """Add what every rank finds: hpcrun_runtime, and NCCL's flight recorder, which writes its last calls at a time-out.
+
+    Args:
+        came: a descriptor from which the environment is read as the script got it, ``NAME=value`` ended by NUL.
+    """
+    env = os.environ
+    runtime = os.path.join(env["HPCRUN_RUN_DIR"], "runtime")
+    if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
+        env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
+    flight = os.path.join(records.attempt_dir(), "flight")
+    for folder in (flight, os.path.join(records.attempt_dir(), records.STOP)):
+        os.makedirs(folder, exist_ok=True)
+    env["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1"
+    env["TORCH_FR_BUFFER_SIZE"] = "2000"
+    if _has_old_torch():
+        env["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+    env["TORCH_FR_DUMP_TEMP_FILE"] = env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = os.path.join(flight, "rank_")
+    if came is not None:
+        with open(came, "rb") as file:
+            env.update(changes(_parse(file.read()), env))
+
+
+def _has_old_torch() -> bool:
+    """Whether torch is older than 2.8, which knows the flight recorder by another name, of which newer ones warn on every rank."""
+    prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site there is no sys.prefix of a virtual environment
+    found = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
+    versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in found]
+    return any([int(part) for part in version] < [2, 8] for version in versions)
+
+
+def _parse(text: bytes) -> dict[str, str]:
+    pairs = (os.fsdecode(item).partition("=") for item in text.split(b"\0") if b"=" in item)
+    return {name: value for name, _, value in pairs}
+
+
+def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that note what was changed in an environment, and how it came.
+
+    ``hpcrun submit`` inside this job hands on what came (schedulers/environment.py).
+    """
+    noted = {}
+    for name in {*came, *now}:
+        if came.get(name) == now.get(name) or name.startswith(_OWN) or name in _OF_BASH or "%" in name:
+            continue
+        if name in came:
+            noted[CAME + name] = came[name]
+        if name in now:
+            noted[PUT + name] = now[name]
+    return noted

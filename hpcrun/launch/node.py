@@ -1,0 +1,89 @@
+"""``launch node [--torchrun] -- COMMAND ...``: one node.
+
+It starts torchrun, or what runs once on each node, with the rendezvous of this job, hears of requests to stop for all of its
+ranks, and writes down how the node ended. torchrun's agent takes no signal: it would end its ranks, or be ended, whatever they
+save at that moment. It ends with its ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from typing import Any
+
+from . import environment, records
+from .node_folder import FOLDER, NodeFolder
+from .processes import HEARD, Canary, hear, reap, send, try_start, wait
+from .watch import Watch
+
+
+def main(arguments: list[str]) -> int:
+    """Run one node; returns the exit status of its command."""
+    end = arguments.index("--")
+    options, command = arguments[:end], arguments[end + 1 :]
+    environment.be_node()
+    if "--torchrun" not in options:
+        env = os.environ
+        env["NODE_RANK"], env["MASTER_ADDR"] = env["HPCRUN_NODE_RANK"], env["HPCRUN_HEAD_ADDR"]
+        env["MASTER_PORT"] = env["HPCRUN_PORT"]
+    elif "--standalone" not in command:  # alone on its node it needs no port of this job's
+        if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+            return 1
+        _meet_the_others()
+    return Node().run(command)
+
+
+def _meet_the_others() -> None:
+    """Give torchrun what is this node's own; options of its command line, and variables that are set, come first.
+
+    is_host is said outright: guessing it from host names fails where a node has several. The local address: rank 0's address is
+    the name that Slurm knows, not one that only the node resolves.
+    """
+    env = os.environ
+    is_host = int(env["HPCRUN_NODE"] == env["HPCRUN_HEAD"])
+    env.setdefault("PET_RDZV_ENDPOINT", f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}")
+    env.setdefault("PET_RDZV_ID", f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}")
+    env.setdefault("PET_RDZV_CONF", f"is_host={is_host}")
+    env.setdefault("PET_LOCAL_ADDR", env["HPCRUN_NODE_ADDR"])
+
+
+def _resolves(head: str) -> bool:
+    try:
+        socket.getaddrinfo(head, None)
+    except OSError:
+        node = os.environ["HPCRUN_NODE"]
+        records.say(f"{node} cannot resolve {head}, the host of rank 0; try --exclude={node}")
+        return False
+    return True
+
+
+class Node:
+    """The process of one node."""
+
+    def __init__(self) -> None:
+        self._folder = NodeFolder()
+        os.environ[FOLDER] = self._folder.path
+        hear()
+        self._canary = Canary()
+        self._watch = Watch(self._folder, self._canary)
+        self._pid = 0
+
+    def run(self, command: list[str]) -> int:
+        """Start the command, wait for it, and write down how it ended."""
+        self._pid, status = try_start(command, os.environ, blocked=HEARD)
+        if self._pid:
+            found = wait([self._pid], self._on_signal, self._watch.tick)
+            status = found[1] if found else 137
+            reap(self._pid)
+        node = os.environ["HPCRUN_NODE"]
+        records.write(f"node-{node}.exit", {"node": node, "status": status, "ended": time.time()})
+        self._canary.end()
+        self._folder.remove()
+        return status
+
+    def _on_signal(self, info: Any) -> None:
+        programs = self._folder.programs()
+        if self._watch.told(info.si_signo, programs) and not programs:
+            send(self._pid, signal.SIGKILL)  # there is no rank yet whom it would end

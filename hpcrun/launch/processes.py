@@ -1,0 +1,171 @@
+"""Starting a process as if hpcrun were not there, hearing signals, and waiting without losing a status.
+
+Signals are blocked and taken one by one (sigtimedwait), so that no handler interrupts anything, and each says who sent it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+HEARD = frozenset(
+    {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
+)
+"""The signals that the parts take for themselves, and hand on where nobody else has."""
+CANARY_S = 0.3
+"""A signal to every process of a step is a loop of kill(2), over in milliseconds."""
+_ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+
+OnSignal = Callable[[Any], None]
+"""Takes what signal.sigtimedwait returns."""
+
+
+def hear() -> None:
+    """Block the signals that are heard from now on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD | {signal.SIGCHLD})
+
+
+def start(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    out: Optional[str] = None,
+    err: Optional[str] = None,
+    own_group: bool = False,
+    blocked: frozenset[signal.Signals] = frozenset(),
+) -> int:
+    """Start a process with the dispositions and the mask that a shell would give it, and return its id.
+
+    Args:
+        out, err: files that its output is added to.
+        own_group: it leads a process group of its own.
+        blocked: signals that it, and what it starts, does not get until it wants them.
+
+    Raises:
+        OSError: it cannot be started, or a file cannot be opened.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    actions: list[tuple[object, ...]] = [
+        (os.POSIX_SPAWN_OPEN, number, path, flags, 0o666) for number, path in ((1, out), (2, err)) if path
+    ]
+    more = {"setpgroup": 0} if own_group else {}
+    return os.posix_spawnp(
+        argv[0], list(argv), env, file_actions=actions, setsigmask=blocked, setsigdef=_ALL, **more
+    )  # fmt: skip
+
+
+def try_start(argv: Sequence[str], env: Mapping[str, str], **how: object) -> tuple[int, int]:
+    """Start a process; returns its id and 0, or 0 and the status that a shell would give: 127 not there, 126 not to be run."""
+    try:
+        return start(argv, env, **how), 0  # type: ignore[arg-type]
+    except OSError as error:
+        message = f"hpcrun: cannot start {argv[0]}: {error.strerror}\n"
+        err = how.get("err")
+        with open(str(err), "a", encoding="utf-8") if err else sys.stderr as file:
+            file.write(message)
+        return 0, 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def wait(
+    pids: Sequence[int], on_signal: OnSignal, tick: Optional[Callable[[], bool]] = None, every_s: float = 1.0
+) -> Optional[tuple[int, int]]:
+    """Wait until one of several children has ended; it stays there to be looked at until ``reap``.
+
+    Args:
+        on_signal: called for each signal that is heard meanwhile.
+        tick: called about every ``every_s`` seconds; it ends the waiting by returning True.
+
+    Returns:
+        Its id and its status as a shell gives it (128 + n for signal n), or None where ``tick`` ended the waiting.
+    """
+    next_s = time.monotonic() + every_s
+    while True:
+        for pid in pids:
+            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is not None:
+                return pid, found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+        info = signal.sigtimedwait(HEARD | {signal.SIGCHLD}, max(0.0, next_s - time.monotonic()))
+        if info is not None and info.si_signo != signal.SIGCHLD:
+            on_signal(info)
+        if time.monotonic() >= next_s:
+            if tick is not None and tick():
+                return None
+            next_s = time.monotonic() + every_s
+
+
+def reap(pid: int) -> None:
+    """Let a child that has ended go."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal: SigCgt in proc(5), which a zombie still says."""
+    return bool(_status_mask(pid, "SigCgt:") >> (number - 1) & 1)
+
+
+def _status_mask(pid: int, field: str) -> int:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith(field):
+                    return int(line.split()[1], 16)
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
+
+def send(pid: int, number: int, *, group: bool = False) -> bool:
+    """Send a signal to a process, or to its group; returns whether there was one."""
+    try:
+        (os.killpg if group else os.kill)(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+class Canary:
+    """A process that takes no signal: what is pending there has reached every process of the step.
+
+    How Slurm signals depends on how it tracks processes: with cgroups only the tasks of a step get what is sent, and have to
+    hand it on; otherwise every process does, and handing on would run a program's handler twice.
+    """
+
+    def __init__(self) -> None:
+        self._pid = self._fork()
+
+    def heard(self, number: int) -> bool:
+        """Whether the signal that has just come has reached every process; looks for it a moment."""
+        deadline = time.monotonic() + CANARY_S
+        while not _status_mask(self._pid, "ShdPnd:") >> (number - 1) & 1:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        self.end()  # it can say so once
+        self._pid = self._fork()
+        return True
+
+    def end(self) -> None:
+        """Send it away."""
+        send(self._pid, signal.SIGKILL)
+        reap(self._pid)
+
+    @staticmethod
+    def _fork() -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os.setsid()  # what torchrun, or a tracker by process group, sends to a group does not reach it
+            for number in (0, 1, 2):  # nobody waits for its end at a pipe
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            while os.getppid() == parent:
+                time.sleep(5)
+        finally:
+            os._exit(0)

@@ -1,0 +1,105 @@
+"""``launch rank [--task | --once] -- PROGRAM ...``: one rank.
+
+Its output goes into files of its own, how it ended into a record. The program starts as if hpcrun were not there: default
+dispositions of signals, no signal blocked, a process group of its own; what is sent to its wrapper it gets once.
+
+--task: srun started it, and no node process stands above it: the rank's number comes from Slurm.
+--once: the program runs once per node, and starts its own ranks if it wants any.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from . import environment, records
+from .node_folder import FOLDER, NodeFolder
+from .processes import Canary, catches, hear, reap, send, try_start, wait
+from .watch import INSIST_S, Watch
+
+
+def main(arguments: list[str]) -> int:
+    """Run one rank; returns the exit status of its program, 128 + n where signal n ended it."""
+    end = arguments.index("--")
+    options, program = arguments[:end], arguments[end + 1 :]
+    if "--task" in options:
+        _be_a_task()
+    rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else "RANK"])
+    return Rank(rank, is_task="--task" in options).run(program)
+
+
+def _be_a_task() -> None:
+    """Set what torch's env:// initialisation reads, from srun's variables."""
+    env = os.environ
+    environment.be_node()
+    env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"] = env["SLURM_PROCID"], env["SLURM_LOCALID"], env["SLURM_NTASKS"]
+    env["LOCAL_WORLD_SIZE"] = env["SLURM_NTASKS_PER_NODE"].partition("(")[0]
+    env["MASTER_ADDR"], env["MASTER_PORT"] = env["HPCRUN_HEAD_ADDR"], env["HPCRUN_PORT"]
+
+
+class Rank:
+    """The wrapper of one rank."""
+
+    def __init__(self, rank: int, *, is_task: bool) -> None:
+        self._rank, self._is_task = rank, is_task
+        self._told, self._insist_at = "", float("inf")
+        self._folder = NodeFolder(os.environ.get(FOLDER, ""))
+        os.environ[FOLDER] = self._folder.path
+        hear()
+        self._canary = Canary()
+        self._first = os.environ.get("LOCAL_RANK", "0") == "0"
+        self._watch = Watch(self._folder, self._canary)
+        self._pid = 0
+
+    def run(self, program: list[str]) -> int:
+        """Start the program, wait for it, and write down how it ended."""
+        self._write_node_start()
+        log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
+        self._pid, status = try_start(program, os.environ, out=log + ".out", err=log + ".err", own_group=True)
+        heard = False
+        if self._pid:
+            self._folder.put(f"rank-{self._rank}", str(self._pid))
+            found = wait([self._pid], self._on_signal, self._tick)
+            status = found[1] if found else 137
+            heard = self._folder.is_stopping() and self._has_heard()
+        self._write_exit(status, heard)
+        self._canary.end()
+        self._folder.remove(f"rank-{self._rank}")
+        if self._pid:
+            reap(self._pid)
+        return status
+
+    def _on_signal(self, info: Any) -> None:
+        if info.si_pid == os.getppid() and not self._is_task:
+            # torchrun's agent, which clears away behind another rank: it means all that the rank has started
+            self._told = self._told or "cleared"
+            self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
+            send(self._pid, info.si_signo, group=True)
+        elif self._is_task and self._first:
+            self._told = self._watch.told(info.si_signo, [self._pid]) or self._told
+        else:
+            self._told = "TERM" if info.si_signo == signal.SIGTERM else self._told
+            if not self._canary.heard(info.si_signo):
+                send(self._pid, info.si_signo)
+
+    def _tick(self) -> bool:
+        if time.monotonic() > self._insist_at:
+            send(self._pid, signal.SIGKILL, group=True)
+        return self._watch.tick() if self._is_task and self._first else False
+
+    def _has_heard(self) -> bool:
+        """Whether the program knows that it is to stop: it asked, or it has a handler of a signal that says so."""
+        asked = self._folder.has(f"heard-{self._rank}")
+        return asked or any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
+
+    def _write_node_start(self) -> None:
+        if self._first:
+            node, ranks = os.environ["HPCRUN_NODE"], int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+            fields = {"node": node, "first_rank": self._rank, "ranks": ranks, "started": time.time()}
+            records.write(f"node-{node}.start", fields)
+
+    def _write_exit(self, status: int, heard: bool) -> None:
+        fields = {"rank": self._rank, "node": os.environ["HPCRUN_NODE"], "status": status, "ended": time.time()}
+        records.write(f"rank-{self._rank}.exit", {**fields, "told": self._told, "heard": heard})

@@ -1,0 +1,99 @@
+"""The files of an attempt: small records that are whole or not there, and the requests to stop.
+
+A record is written aside and renamed, on a network file system too. ``hpcrun/runs/attempt.py`` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any, Iterator, Optional
+
+STOP = "stop"
+"""The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for half a
+minute saying that a file is not there."""
+TIME_LIMIT, TERMINATED = "time_limit", "terminated"
+TERM_STATUS = 143
+
+
+def attempt_dir() -> str:
+    """Return the folder of this attempt."""
+    return os.environ["HPCRUN_ATTEMPT_DIR"]
+
+
+def write(name: str, fields: dict[str, Any], folder: Optional[str] = None) -> bool:
+    """Write one record of this attempt; returns whether that went well, and says on stderr if not."""
+    folder = folder or attempt_dir()
+    aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        with open(aside, "w", encoding="utf-8") as file:
+            file.write(json.dumps(fields) + "\n")
+        os.replace(aside, os.path.join(folder, name))
+    except OSError as error:
+        say(f"cannot write the record {name}: {error}")
+        return False
+    return True
+
+
+def read(name: str, folder: Optional[str] = None) -> Optional[dict[str, Any]]:
+    """Return a record of this attempt, None where there is none or it is no record."""
+    try:
+        with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
+            found = json.loads(file.read(1 << 20))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def rank_exits(folder: Optional[str] = None) -> Iterator[dict[str, Any]]:
+    """Yield the exit records of the ranks that have ended."""
+    folder = folder or attempt_dir()
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        if name.startswith("rank-") and name.endswith(".exit"):
+            record = read(name, folder)
+            if record and isinstance(record.get("status"), int) and isinstance(record.get("ended"), (int, float)):
+                yield record
+
+
+def first_failed(exits: Any) -> Optional[dict[str, Any]]:
+    """Return the record of the rank that failed first by itself, None where none did.
+
+    A rank that was told to end is a consequence; so is one with status 143, by whatever it was ended.
+    """
+    failed = [each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")]
+    return min(failed, key=lambda each: float(each["ended"]), default=None)
+
+
+def stop_reasons() -> list[str]:
+    """Return why this attempt is to stop; nothing where it is not."""
+    try:
+        return sorted(os.listdir(os.path.join(attempt_dir(), STOP)))
+    except OSError:
+        return []
+
+
+def ask_to_stop(reason: str) -> bool:
+    """Ask all ranks of this attempt to stop; returns whether this is the first request for that reason."""
+    path = os.path.join(attempt_dir(), STOP, reason)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        say(f"cannot ask the ranks to stop: {error}")
+        return False
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{os.uname().nodename} {time.time()}\n")
+    return True
+
+
+def say(message: str) -> None:
+    """Write one line to the log."""
+    sys.stderr.write(f"hpcrun: {message}\n")
+    sys.stderr.flush()

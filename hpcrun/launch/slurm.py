@@ -1,0 +1,110 @@
+"""What the parts ask of Slurm, and what they tell it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import Optional
+
+from . import records
+
+ASK_S = 30
+"""Seconds after which a command that has no answer is given up."""
+_DEAD = re.compile(r"(?:down|fail|unk).*|.*\*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class JobSays:
+    """What scontrol says of this job; nothing in it where Slurm is away.
+
+    Attributes:
+        restarts: how often Slurm has started it again, None where it is not said.
+        preempted: it was chosen to make room for another.
+    """
+
+    state: str = ""
+    reason: str = ""
+    restarts: Optional[int] = None
+    preempted: bool = False
+    excluded: str = ""
+
+
+def job() -> JobSays:
+    """Ask about this job."""
+    return parse_job(_ask("scontrol", "--oneliner", "show", "job", os.environ["HPCRUN_JOB_ID"])[1])
+
+
+def parse_job(text: str) -> JobSays:
+    """Read a line of ``scontrol show job``."""
+    fields = dict(re.findall(r"(?:^| )(JobState|Reason|Restarts|PreemptTime|ExcNodeList)=(\S*)", text))
+    restarts = fields.get("Restarts", "")
+    return JobSays(
+        fields.get("JobState", ""),
+        fields.get("Reason", ""),
+        int(restarts) if restarts.isdigit() else None,
+        fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
+        fields.get("ExcNodeList", "").replace("(null)", ""),
+    )
+
+
+def dead_nodes(hosts: list[str]) -> list[str]:
+    """Return those of some nodes of which Slurm says that they are down, or do not answer."""
+    _, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
+    split = (line.split() for line in text.splitlines())
+    return sorted({words[0] for words in split if len(words) == 2 and _DEAD.fullmatch(words[1])})
+
+
+def requeue(exclude: list[str]) -> str:
+    """Have Slurm start this job again, without some nodes; returns what it said where it would not."""
+    job_id = os.environ["HPCRUN_JOB_ID"]
+    status, said = _ask("scontrol", "requeue", job_id)
+    if status != 0 and "pending execution" not in said:
+        return said.strip() or f"scontrol requeue ended with status {status}"
+    if exclude:
+        before = [name for name in job().excluded.split(",") if name]
+        nodes = ",".join(before + exclude)
+        if _ask("scontrol", "update", f"JobId={job_id}", f"ExcNodeList={nodes}")[0] == 0:
+            records.say(f"{','.join(exclude)} is excluded from now on")
+    return ""
+
+
+def requeue_no_more() -> None:
+    """Have Slurm not start this job again by itself.
+
+    Slurm 24.11 takes a job that was preempted before for preempted again when it ends, and would start it once more.
+    """
+    _ask("scontrol", "update", f"JobId={os.environ['HPCRUN_JOB_ID']}", "Requeue=0")
+
+
+def expand(nodelist: str) -> list[str]:
+    """Return the nodes of a list such as ``a[01-03,7],b1`` in its order.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    found: list[str] = []
+    for part in re.findall(r"(?:[^,\[\]]+|\[[^\[\]]*\])+", nodelist):
+        names = [""]
+        for text, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
+            choices = [text] if text else [number for span in inside.split(",") for number in _span(span)]
+            names = [name + choice for name in names for choice in choices]
+        found += names
+    if not found:
+        raise ValueError(f"no list of nodes: {nodelist!r}")
+    return found
+
+
+def _span(span: str) -> list[str]:
+    first, _, last = span.partition("-")
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
+
+
+def _ask(*argv: str) -> tuple[int, str]:
+    """Run one of Slurm's commands; returns its status and what it said, on stderr too."""
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ASK_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")

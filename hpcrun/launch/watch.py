@@ -1,0 +1,86 @@
+"""What one process does for all ranks of its node: hears of requests to stop, and hands on what Slurm sends to tasks alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Optional
+
+from . import environment, records
+from .node_folder import NodeFolder
+from .processes import Canary, catches, send
+
+INSIST_S = 25.0
+"""How long a rank that is cleared away has before SIGKILL: torchrun waits 30 s before it kills the wrapper."""
+HEARTBEAT_S = 10.0
+
+
+class Watch:
+    """The requests to stop as one node hears them, and its signs of life."""
+
+    def __init__(self, folder: NodeFolder, canary: Canary) -> None:
+        self._folder, self._canary = folder, canary
+        # the job may be warned and started again, so that it has to be known why it was ended
+        self._managed = environment.MANAGED in os.environ
+        self._announced: set[str] = set()
+        self._insist_at: Optional[float] = None
+        self._beat_at = 0.0
+
+    def tick(self) -> bool:
+        """Look once whether the attempt is to stop: about every second."""
+        if self._managed:
+            for reason in records.stop_reasons():
+                self._announce(reason)
+            if time.monotonic() >= self._beat_at:
+                self._beat_at = time.monotonic() + HEARTBEAT_S
+                self._beat()
+        if self._insist_at is not None and time.monotonic() > self._insist_at:
+            for pid in self._folder.programs():
+                send(pid, signal.SIGKILL, group=True)
+        return False
+
+    def told(self, number: int, programs: list[int]) -> str:
+        """Do what a signal from outside asks for; returns ``TERM`` or ``cleared`` where it was one that ends the job.
+
+        Args:
+            programs: the process ids of those that it is handed on to, where Slurm has not signalled every process.
+        """
+        ending = number == signal.SIGTERM
+        cleared = ending and records.first_failed(records.rank_exits()) is not None
+        first = ending and not cleared and records.ask_to_stop(records.TERMINATED)
+        if ending and not cleared:
+            self._announce(records.TERMINATED)
+        if not self._canary.heard(number):
+            for pid in programs:
+                send(pid, number)
+        if cleared:
+            self._insist_at = time.monotonic() + INSIST_S
+        if first and self._managed:
+            self._note_preemption()
+        return "cleared" if cleared else "TERM" if ending else ""
+
+    @staticmethod
+    def _note_preemption() -> None:
+        """Ask Slurm now: it forgets once it starts the job again by itself."""
+        from . import slurm  # what it imports would cost every rank some milliseconds
+
+        if "SLURM_JOB_ID" in os.environ and slurm.job().preempted:
+            records.write("preempted", {})
+
+    def _announce(self, reason: str) -> None:
+        """Tell the ranks of this node. A rank with a handler of SIGUSR1 gets it; one without does not die of a warning."""
+        if reason in self._announced:
+            return
+        self._announced.add(reason)
+        self._folder.put(f"stop-{reason}")
+        if reason == records.TIME_LIMIT:
+            for pid in self._folder.programs():
+                if catches(pid, signal.SIGUSR1):
+                    send(pid, signal.SIGUSR1)
+
+    def _beat(self) -> None:
+        try:
+            os.utime(os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start"))
+        except OSError:
+            pass
