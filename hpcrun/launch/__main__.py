@@ -6,7 +6,7 @@ import os
 import sys
 
 if __package__ is None or __package__ == "":
-    sys.path[0] = os.path.dirname(os.path.abspath(sys.path[0]))  # the folder that holds this one, so that it is a package
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.path[0]))  # of the folder that holds this package
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
 
 PARTS = ("job", "node", "rank", "check", "code")

@@ -1,4 +1,4 @@
-"""``launch check -- PROGRAM ...``: one node of a preflight; where its program cannot say what it found, that is written down."""
+"""``launch check -- PROGRAM ...``: one node of a preflight; that its program could not say anything is written down."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Why an attempt ended, whether there is another, and which exit status it has: pure, from records and Slurm's answers."""
+"""Why an attempt ended, whether there is another, and its exit status: pure, from records and Slurm's answers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any
 
 from .records import TERM_STATUS, TERMINATED, TIME_LIMIT, first_failed
 
@@ -76,10 +77,10 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
 
 
 def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
-    """Say which of cancelled, preempted, requeued or out of time it was: SIGTERM is sent for each, and only Slurm knows.
+    """Say which of cancelled, preempted, requeued or out of time it was: SIGTERM is sent for each; only Slurm knows.
 
-    scontrol hides the state of a job that is being ended behind COMPLETING. What cannot be told is taken for cancelled: a job
-    that somebody has ended must not come back.
+    scontrol hides the state of a job that is being ended behind COMPLETING. What cannot be told is taken for
+    cancelled: a job that somebody has ended must not come back.
     """
     if ended.cancelled:
         return CANCELLED
@@ -115,5 +116,5 @@ def final_status(ended: Ended, why: str, rules: Rules) -> int:
         return TERM_STATUS
     if ended.status == 0:
         return STOPPED_STATUS if is_passing(why, rules) else 0
-    first: Optional[dict[str, Any]] = first_failed(ended.exits)
+    first: dict[str, Any] | None = first_failed(ended.exits)
     return int(first["status"]) if first else ended.status

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import sys
-from typing import Mapping, Optional
+from collections.abc import Mapping
 
 from . import records
 
@@ -25,7 +25,7 @@ def be_node() -> None:
         env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
 
 
-def prepare(came: Optional[int]) -> None:
+def prepare(came: int | None) -> None:
     """Add what every rank finds: hpcrun_runtime, and NCCL's flight recorder, which writes its last calls at a time-out.
 
     Args:
@@ -49,8 +49,8 @@ def prepare(came: Optional[int]) -> None:
 
 
 def _has_old_torch() -> bool:
-    """Whether torch is older than 2.8, which knows the flight recorder by another name, of which newer ones warn on every rank."""
-    prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site there is no sys.prefix of a virtual environment
+    """Whether torch is older than 2.8: it knows the flight recorder by another name, of which newer ones warn."""
+    prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site sys.prefix is the base's
     found = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
     versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in found]
     return any([int(part) for part in version] < [2, 8] for version in versions)

@@ -1,7 +1,7 @@
 """``launch job [OPTIONS] -- [CHECK ... && JUDGE ... &&] STEP ...``: the job, in the batch script's place.
 
-It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), hears Slurm's warnings, and when the ranks have
-ended writes down how and why, and decides whether the job is started again.
+It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), hears Slurm's warnings, and when
+the ranks have ended writes down how and why, and decides whether the job is started again.
 
 --nodes N        no Slurm: the command is started N times on this machine, as N nodes
 --gpus A,B;C,D   the GPUs of each of those
@@ -19,7 +19,7 @@ import signal
 import subprocess
 import time
 from argparse import ArgumentParser, Namespace
-from typing import Any, Optional
+from typing import Any
 
 from . import environment, records, slurm
 from .decide import FAILURE, NODE_FAILURE, OWN_END, Ended, Rules, final_status, is_passing, why_it_ended
@@ -67,7 +67,7 @@ class Job:
         self._hosts: list[str] = []
         self._children: list[int] = []
         self._signalled = self._given_up = False
-        self._give_up_at: Optional[float] = None
+        self._give_up_at: float | None = None
         self._beat_at = time.monotonic() + HEARTBEAT_S
 
     # --- before the ranks start -----------------------------------------------------------------------------------
@@ -97,8 +97,11 @@ class Job:
         folder = os.path.join(records.attempt_dir(), "preflight")
         os.makedirs(folder, exist_ok=True)
         if not os.access(os.path.join(os.environ["HPCRUN_RUN_DIR"], "preflight", "node.py"), os.R_OK):
-            return step, "the programs of the preflight are put beside the script by hpcrun submit: submit it so, or render it " \
-                "without --preflight"
+            return (
+                step,
+                "the programs of the preflight are put beside the script by hpcrun submit: submit it so, or render it "
+                "without --preflight",
+            )
         log = os.path.join(folder, "nodes.log" if self._local else "srun.log")
         limit_s = int(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
         self._wait(self._start(check, log), limit_s)
@@ -108,7 +111,6 @@ class Job:
         said = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode != 0:
             return step, said or "the preflight was not judged: the Python of the job does not run here"
-        print(f"hpcrun: {said}", flush=True)
         return step, ""
 
     def _refuse(self, message: str) -> int:
@@ -130,12 +132,11 @@ class Job:
         with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
             file.write("\n".join(self._hosts) + "\n")
         if not self._local:
-            place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
-            print(f"hpcrun: job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}", flush=True)
+            f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
 
     # --- while they run -------------------------------------------------------------------------------------------
 
-    def _start(self, command: list[str], log: Optional[str] = None) -> int:
+    def _start(self, command: list[str], log: str | None = None) -> int:
         """Start srun, or the nodes of this machine; returns 0, or the status of one that could not be started."""
         status = 0
         gpus = self._options.gpus.split(";") if self._options.gpus else []
@@ -191,7 +192,7 @@ class Job:
             send(pid, number)
 
     def _tick(self) -> bool:
-        """Give a sign of life, for hpcrun status where nobody else knows of this job; True where the waiting is over."""
+        """Give a sign of life, for hpcrun status where nobody else knows of this job; True ends the waiting."""
         now = time.monotonic()
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
@@ -271,8 +272,13 @@ class Job:
         return self._dead() if why == NODE_FAILURE else []
 
     def _write_exit(self, status: int, *, why: str = "", message: str = "", again: bool = False) -> None:
-        told = "TERM" if self._signalled else ""
-        fields = {"status": status, "signal": told, "ended": time.time(), "message": message, "reason": why, "again": again}
+        told, now = "TERM" if self._signalled else "", time.time()
+        fields = {
+            "status": status,
+            "signal": told,
+            "ended": now,
+            "message": message,
+            "reason": why,
+            "again": again,
+        }
         records.write("exit", fields)
-
-

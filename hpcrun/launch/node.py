@@ -1,8 +1,8 @@
 """``launch node [--torchrun] -- COMMAND ...``: one node.
 
-It starts torchrun, or what runs once on each node, with the rendezvous of this job, hears of requests to stop for all of its
-ranks, and writes down how the node ended. torchrun's agent takes no signal: it would end its ranks, or be ended, whatever they
-save at that moment. It ends with its ranks.
+It starts torchrun, or what runs once on each node, with the rendezvous of this job, hears of requests to stop for
+all of its ranks, and writes down how the node ended. torchrun's agent takes no signal: it would end its ranks, or be
+ended, whatever they save at that moment. It ends with its ranks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def main(arguments: list[str]) -> int:
 def _meet_the_others() -> None:
     """Give torchrun what is this node's own; options of its command line, and variables that are set, come first.
 
-    is_host is said outright: guessing it from host names fails where a node has several. The local address: rank 0's address is
-    the name that Slurm knows, not one that only the node resolves.
+    is_host is said outright: guessing it from host names fails where a node has several. The local address: rank 0's
+    address is the name that Slurm knows, not one that only the node resolves.
     """
     env = os.environ
     is_host = int(env["HPCRUN_NODE"] == env["HPCRUN_HEAD"])

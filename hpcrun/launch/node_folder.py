@@ -1,12 +1,13 @@
 """What the ranks of one node share: a folder on the node's own disk, in which nobody else can write.
 
-``rank-N`` holds the process id of a rank's program, ``stop-REASON`` says that all are to stop, ``heard-N`` that rank N has asked
-and knows it. So one process of a node looks at the shared file system for all of its ranks, and
+``rank-N`` holds the process id of a rank's program, ``stop-REASON`` says that all are to stop, ``heard-N`` that rank
+N has asked and knows it. So one process of a node looks at the shared file system for all of its ranks, and
 hpcrun_runtime.should_stop() looks here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -66,10 +67,8 @@ class NodeFolder:
         if not any(name.startswith("rank-") for name in left):
             for name in left:
                 self._unlink(name)
-            try:
+            with contextlib.suppress(OSError):
                 os.rmdir(self.path)
-            except OSError:
-                pass
 
     def _names(self) -> list[str]:
         try:
@@ -78,10 +77,8 @@ class NodeFolder:
             return []
 
     def _unlink(self, name: str) -> None:
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.path, name))
-        except OSError:
-            pass
 
 
 def _path() -> str:

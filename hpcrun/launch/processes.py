@@ -1,15 +1,18 @@
 """Starting a process as if hpcrun were not there, hearing signals, and waiting without losing a status.
 
-Signals are blocked and taken one by one (sigtimedwait), so that no handler interrupts anything, and each says who sent it.
+Signals are blocked and taken one by one (sigtimedwait), so that no handler interrupts anything, and each says who
+sent it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Mapping, Optional, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 HEARD = frozenset(
     {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
@@ -32,8 +35,8 @@ def start(
     argv: Sequence[str],
     env: Mapping[str, str],
     *,
-    out: Optional[str] = None,
-    err: Optional[str] = None,
+    out: str | None = None,
+    err: str | None = None,
     own_group: bool = False,
     blocked: frozenset[signal.Signals] = frozenset(),
 ) -> int:
@@ -51,14 +54,12 @@ def start(
     actions: list[tuple[object, ...]] = [
         (os.POSIX_SPAWN_OPEN, number, path, flags, 0o666) for number, path in ((1, out), (2, err)) if path
     ]
-    more = {"setpgroup": 0} if own_group else {}
-    return os.posix_spawnp(
-        argv[0], list(argv), env, file_actions=actions, setsigmask=blocked, setsigdef=_ALL, **more
-    )  # fmt: skip
+    group: dict[str, Any] = {"setpgroup": 0} if own_group else {}
+    return os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigmask=blocked, setsigdef=_ALL, **group)
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: object) -> tuple[int, int]:
-    """Start a process; returns its id and 0, or 0 and the status that a shell would give: 127 not there, 126 not to be run."""
+    """Start a process; returns its id and 0, or 0 and a shell's status: 127 not there, 126 not to be run."""
     try:
         return start(argv, env, **how), 0  # type: ignore[arg-type]
     except OSError as error:
@@ -70,8 +71,8 @@ def try_start(argv: Sequence[str], env: Mapping[str, str], **how: object) -> tup
 
 
 def wait(
-    pids: Sequence[int], on_signal: OnSignal, tick: Optional[Callable[[], bool]] = None, every_s: float = 1.0
-) -> Optional[tuple[int, int]]:
+    pids: Sequence[int], on_signal: OnSignal, tick: Callable[[], bool] | None = None, every_s: float = 1.0
+) -> tuple[int, int] | None:
     """Wait until one of several children has ended; it stays there to be looked at until ``reap``.
 
     Args:
@@ -98,10 +99,8 @@ def wait(
 
 def reap(pid: int) -> None:
     """Let a child that has ended go."""
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass
 
 
 def catches(pid: int, number: int) -> bool:
@@ -132,8 +131,8 @@ def send(pid: int, number: int, *, group: bool = False) -> bool:
 class Canary:
     """A process that takes no signal: what is pending there has reached every process of the step.
 
-    How Slurm signals depends on how it tracks processes: with cgroups only the tasks of a step get what is sent, and have to
-    hand it on; otherwise every process does, and handing on would run a program's handler twice.
+    How Slurm signals depends on how it tracks processes: with cgroups only the tasks of a step get what is sent, and
+    have to hand it on; otherwise every process does, and handing on would run a program's handler twice.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """``launch rank [--task | --once] -- PROGRAM ...``: one rank.
 
-Its output goes into files of its own, how it ended into a record. The program starts as if hpcrun were not there: default
-dispositions of signals, no signal blocked, a process group of its own; what is sent to its wrapper it gets once.
+Its output goes into files of its own, how it ended into a record. The program starts as if hpcrun were not there:
+default dispositions of signals, no signal blocked, a process group of its own; what is sent to its wrapper it gets
+once.
 
 --task: srun started it, and no node process stands above it: the rank's number comes from Slurm.
 --once: the program runs once per node, and starts its own ranks if it wants any.

@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from typing import Any, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 STOP = "stop"
 """The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for half a
@@ -23,7 +24,7 @@ def attempt_dir() -> str:
     return os.environ["HPCRUN_ATTEMPT_DIR"]
 
 
-def write(name: str, fields: dict[str, Any], folder: Optional[str] = None) -> bool:
+def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) -> bool:
     """Write one record of this attempt; returns whether that went well, and says on stderr if not."""
     folder = folder or attempt_dir()
     aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
@@ -37,7 +38,7 @@ def write(name: str, fields: dict[str, Any], folder: Optional[str] = None) -> bo
     return True
 
 
-def read(name: str, folder: Optional[str] = None) -> Optional[dict[str, Any]]:
+def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     """Return a record of this attempt, None where there is none or it is no record."""
     try:
         with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
@@ -47,7 +48,7 @@ def read(name: str, folder: Optional[str] = None) -> Optional[dict[str, Any]]:
     return found if isinstance(found, dict) else None
 
 
-def rank_exits(folder: Optional[str] = None) -> Iterator[dict[str, Any]]:
+def rank_exits(folder: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the exit records of the ranks that have ended."""
     folder = folder or attempt_dir()
     try:
@@ -61,7 +62,7 @@ def rank_exits(folder: Optional[str] = None) -> Iterator[dict[str, Any]]:
                 yield record
 
 
-def first_failed(exits: Any) -> Optional[dict[str, Any]]:
+def first_failed(exits: Any) -> dict[str, Any] | None:
     """Return the record of the rank that failed first by itself, None where none did.
 
     A rank that was told to end is a consequence; so is one with status 143, by whatever it was ended.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LISTENS = "0A"
 FIRST, SPAN = 20000, 8000
-"""Below the ephemeral range (32768), clear of the ports of NCCL's RAS (28028) and torchrun's defaults (29400, 29500)."""
+"""Below the ephemeral range (32768), clear of NCCL's RAS (28028) and torchrun's defaults (29400, 29500)."""
 
 
 def free_port(seed: int) -> int:

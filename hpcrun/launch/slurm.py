@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
-from typing import Optional
 
 from . import records
 
@@ -26,7 +25,7 @@ class JobSays:
 
     state: str = ""
     reason: str = ""
-    restarts: Optional[int] = None
+    restarts: int | None = None
     preempted: bool = False
     excluded: str = ""
 

@@ -1,11 +1,11 @@
-"""What one process does for all ranks of its node: hears of requests to stop, and hands on what Slurm sends to tasks alone."""
+"""What one process does for all ranks of its node: hear of requests to stop, hand on what Slurm sends to tasks."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
-from typing import Optional
 
 from . import environment, records
 from .node_folder import NodeFolder
@@ -24,7 +24,7 @@ class Watch:
         # the job may be warned and started again, so that it has to be known why it was ended
         self._managed = environment.MANAGED in os.environ
         self._announced: set[str] = set()
-        self._insist_at: Optional[float] = None
+        self._insist_at: float | None = None
         self._beat_at = 0.0
 
     def tick(self) -> bool:
@@ -69,7 +69,7 @@ class Watch:
             records.write("preempted", {})
 
     def _announce(self, reason: str) -> None:
-        """Tell the ranks of this node. A rank with a handler of SIGUSR1 gets it; one without does not die of a warning."""
+        """Tell the ranks of this node. A rank that handles SIGUSR1 gets it; another does not die of a warning."""
         if reason in self._announced:
             return
         self._announced.add(reason)
@@ -80,7 +80,5 @@ class Watch:
                     send(pid, signal.SIGUSR1)
 
     def _beat(self) -> None:
-        try:
+        with contextlib.suppress(OSError):
             os.utime(os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start"))
-        except OSError:
-            pass
