@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -25,32 +26,69 @@ from pathlib import Path
 from typing import Any
 
 LOOK_EVERY_S = 1.0
-"""How often the run folder is looked at, however often it is asked for."""
+"""How often it is looked whether the job is to stop, however often that is asked."""
 
 _asked_at = float("-inf")
 _stopping = False
+_listening = False
+_told = False
+_pid = os.getpid()
 _complained = False
 
 
 def should_stop() -> bool:
     """Return whether the job is about to be ended: save a checkpoint and leave the training loop.
 
-    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: the
-    run folder is looked at once in a second.
+    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: a folder
+    on the node's own disk is looked at once in a second. Whoever asks does not die of SIGTERM any more, unless it has a
+    handler of its own: the job has time to save until Slurm kills it.
     """
     global _asked_at, _stopping
-    folder = _attempt_dir()
-    if _stopping or folder is None or time.monotonic() - _asked_at < LOOK_EVERY_S:
+    if _stopping or _attempt_dir() is None:
         return _stopping
-    _asked_at = time.monotonic()
-    # A folder that is listed is asked of the server; a file that was not there may stay so for NFS's cache (30 s).
-    try:
-        _stopping = bool(os.listdir(folder / "stop"))
+    _outlive_sigterm()
+    if _told or time.monotonic() - _asked_at >= LOOK_EVERY_S:
+        _asked_at = time.monotonic()
+        _stopping = _told or _is_asked_to_stop()
         if _stopping:
-            (folder / f"heard-{_rank()}").touch()
-    except OSError as error:
-        _complain(error)
+            _note_heard()
     return _stopping
+
+
+def _is_asked_to_stop() -> bool:
+    try:
+        return any(name.startswith("stop-") for name in os.listdir(os.environ["HPCRUN_NODE_DIR"]))
+    except (KeyError, OSError) as error:
+        if isinstance(error, OSError):
+            _complain(error)
+        return False
+
+
+def _note_heard() -> None:
+    """Say to the wrapper of this rank that it has heard: one that then ends well was stopped, and is not done."""
+    try:
+        Path(os.environ["HPCRUN_NODE_DIR"], f"heard-{os.environ.get('HPCRUN_RANK', _rank())}").touch()
+    except (KeyError, OSError):
+        return
+
+
+def _outlive_sigterm() -> None:
+    """Take SIGTERM for a request to stop, in a process that would die of it; once, in the main thread."""
+    global _listening
+    if _listening or threading.current_thread() is not threading.main_thread():
+        return
+    _listening = True
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def _on_sigterm(number: int, _frame: object) -> None:
+    global _told
+    if os.getpid() == _pid:
+        _told = True
+        return
+    signal.signal(number, signal.SIG_DFL)  # a process that this one has forked: its parent may want it to end
+    os.kill(os.getpid(), number)
 
 
 def on_stop(callback: Callable[[], Any]) -> None:

@@ -47,7 +47,7 @@ class Rank:
         self._rank, self._is_task = rank, is_task
         self._told, self._insist_at = "", float("inf")
         self._folder = NodeFolder(os.environ.get(FOLDER, ""))
-        os.environ[FOLDER] = self._folder.path
+        os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
         self._canary = Canary()
         self._first = os.environ.get("LOCAL_RANK", "0") == "0"

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 STOP = "stop"
-"""The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for half a
-minute saying that a file is not there."""
+"""The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for
+half a minute saying that a file is not there."""
 TIME_LIMIT, TERMINATED = "time_limit", "terminated"
 TERM_STATUS = 143
 
