@@ -18,7 +18,7 @@ from typing import Any
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
 from .processes import Canary, catches, hear, reap, send, try_start, wait
-from .watch import INSIST_S, Watch
+from .watch import CLEARED, INSIST_S, Watch
 
 
 def main(arguments: list[str]) -> int:
@@ -65,6 +65,8 @@ class Rank:
             found = wait([self._pid], self._on_signal, self._tick)
             status = found[1] if found else 137
             heard = self._folder.is_stopping() and self._has_heard()
+            for mark, told in ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM")):
+                self._told = self._told or (told if self._folder.has(mark) else "")  # by the node, past this process
         self._write_exit(status, heard)
         self._canary.end()
         self._folder.remove(f"rank-{self._rank}")

@@ -14,6 +14,8 @@ from .processes import Canary, catches, send
 INSIST_S = 25.0
 """How long a rank that is cleared away has before SIGKILL: torchrun waits 30 s before it kills the wrapper."""
 HEARTBEAT_S = 10.0
+CLEARED = "cleared"
+"""The file that says to the wrappers of this node that the ranks are cleared away behind one that failed."""
 
 
 class Watch:
@@ -49,7 +51,9 @@ class Watch:
         ending = number == signal.SIGTERM
         cleared = ending and records.first_failed(records.rank_exits()) is not None
         first = ending and not cleared and records.ask_to_stop(records.TERMINATED)
-        if ending and not cleared:
+        if cleared:
+            self._folder.put(CLEARED)
+        elif ending:
             self._announce(records.TERMINATED)
         if not self._canary.heard(number):
             for pid in programs:

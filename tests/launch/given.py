@@ -1,0 +1,152 @@
+"""A job of real processes without Slurm: hpcrun/launch as the script starts it, and ways to signal it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.harness import REPO
+
+T = TypeVar("T")
+LAUNCH = [sys.executable, "-ISB", str(REPO / "hpcrun/launch")]
+ONCE = [*LAUNCH, "node", "--", *LAUNCH, "rank", "--once", "--"]
+"""Each node runs the program once, as with --launcher python."""
+
+
+@dataclass
+class Running:
+    """A job that was started: the process of ``launch job``, and its attempt's folder."""
+
+    process: subprocess.Popen[str]
+    attempt: Path
+
+    def end(self, timeout: float = 30) -> int:
+        """Wait for its end; returns its exit status."""
+        return self.process.wait(timeout)
+
+    def rank(self, number: int) -> dict[str, Any]:
+        """The exit record of a rank."""
+        return json.loads((self.attempt / f"rank-{number}.exit").read_text())  # type: ignore[no-any-return]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The exit record of the job."""
+        return json.loads((self.attempt / "exit").read_text())  # type: ignore[no-any-return]
+
+    def out(self, rank: int = 0) -> str:
+        """What a rank has printed so far; empty where it has not begun."""
+        path = self.attempt / f"rank-{rank}.out"
+        return path.read_text() if path.exists() else ""
+
+    def err(self, rank: int = 0) -> str:
+        """What a rank has written to stderr."""
+        return (self.attempt / f"rank-{rank}.err").read_text()
+
+    def until(self, text: str, rank: int = 0) -> None:
+        """Wait until a rank has printed something."""
+        wait_until(lambda: text in self.out(rank), f"rank {rank} to print {text!r}")
+
+    def processes(self) -> list[int]:
+        """All processes of the job, itself first."""
+        return descendants(self.process.pid)
+
+    def tasks(self) -> list[int]:
+        """What would be the tasks of a Slurm step: the children of the job."""
+        return [pid for pid in self.processes() if parent(pid) == self.process.pid]
+
+    def signal_every(self, number: int) -> None:
+        """Signal every process of the nodes, as Slurm does where it tracks processes by their parents."""
+        for pid in self.processes()[1:]:
+            send(pid, number)
+
+    def signal_tasks(self, number: int) -> None:
+        """Signal the tasks alone, as Slurm does with cgroups."""
+        for pid in self.tasks():
+            send(pid, number)
+
+
+HOW = ["signal_every", "signal_tasks"]
+"""The two ways in which Slurm signals a step."""
+
+
+@contextmanager
+def job(
+    folder: Path, program: Sequence[str], *, nodes: int = 1, chain: Sequence[str] = ONCE, **more: Any
+) -> Iterator[Running]:
+    """Start a job, and leave nothing of it.
+
+    Args:
+        nodes: how many nodes of this machine it has.
+        chain: what starts the program on each node.
+        more: ``options`` of launch job, and ``env`` to add.
+    """
+    attempt = folder / "run/elements/0/attempts/0"
+    attempt.mkdir(parents=True)
+    env = {
+        **os.environ,
+        "HPCRUN_RUN_DIR": str(folder / "run"),
+        "HPCRUN_ATTEMPT_DIR": str(attempt),
+        "TMPDIR": str(folder),
+    }
+    env |= {"HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0", **more.get("env", {})}
+    argv = [*LAUNCH, "job", "--nodes", str(nodes), *more.get("options", ()), "--", *chain, *program]
+    process = subprocess.Popen(argv, env=env, cwd=folder, text=True, start_new_session=True)
+    try:
+        yield Running(process, attempt)
+    finally:
+        left = descendants(process.pid)
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        process.wait()
+
+
+def python(folder: Path, text: str) -> list[str]:
+    """A program of Python that prints at once."""
+    path = folder / "program.py"
+    path.write_text(text)
+    return [sys.executable, "-u", str(path)]
+
+
+def wait_until(predicate: Callable[[], T], what: str, timeout: float = 20) -> T:
+    """The predicate's first true value."""
+    deadline = time.monotonic() + timeout
+    while not (value := predicate()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+    return value
+
+
+def parent(pid: int) -> int:
+    """The process that started another; 0 where that is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all below it."""
+    below: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        below.setdefault(parent(int(name)), []).append(int(name))
+    found = [pid]
+    for each in found:
+        found += below.get(each, [])
+    return found
+
+
+def send(pid: int, number: int) -> None:
+    """Signal a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,170 @@
+"""A program under hpcrun behaves as without it: its signals, its children, its output, its status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.launch.given import HOW, job, python, wait_until
+
+MANAGED = ("--warn", "60", "--requeue", "1")
+EITHER = pytest.mark.parametrize("options", [(), MANAGED], ids=["plain", "requeue"])
+
+
+@EITHER
+def test_signals_are_as_a_shell_gives_them(tmp_path: Path, options: tuple[str, ...]) -> None:
+    # without 32 and 33, which glibc keeps for itself: its posix_spawn ignores them
+    masks = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; python3 -c 'import os; print(os.getpgrp() == os.getppid())'"
+    plain = subprocess.run(["sh", "-c", masks], capture_output=True, text=True, check=True).stdout.splitlines()
+    with job(tmp_path, ["sh", "-c", masks], options=options) as running:
+        assert running.end() == 0
+        assert (
+            running.out().replace("SigIgn:\t0000000180000000", "SigIgn:\t0000000000000000").splitlines()[:3]
+            == plain[:3]
+        )
+        assert running.out().splitlines()[3] == "True"  # it leads a process group
+
+
+CHILDREN = {
+    "terminate": """
+import subprocess, time
+child = subprocess.Popen(["sleep", "900"])
+child.terminate()
+print(child.wait(5))
+""",
+    "pool": """
+import multiprocessing
+if __name__ == "__main__":
+    with multiprocessing.Pool(2) as pool:
+        print(pool.map(abs, [-1, -2]))
+    print("closed")
+""",
+    "shell": """
+import subprocess
+print(subprocess.run(["sh", "-c", "sleep 900 & kill $!; wait $!; echo $?"], stdout=-1, text=True, timeout=5).stdout)
+""",
+}
+
+
+@EITHER
+@pytest.mark.parametrize("name", CHILDREN)
+def test_what_it_starts_can_be_terminated(tmp_path: Path, name: str, options: tuple[str, ...]) -> None:
+    program = python(tmp_path, CHILDREN[name])
+    alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    with job(tmp_path, program, options=options) as running:
+        assert running.end() == 0
+        assert running.out() == alone
+
+
+def test_a_shells_trap_runs(tmp_path: Path) -> None:
+    with job(tmp_path, ["sh", "-c", "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.1; done"]) as running:
+        running.until("up")
+        running.signal_tasks(signal.SIGTERM)
+        assert running.end() == 0
+        assert running.out() == "up\ntold\n"
+
+
+COUNTS = """
+import os, signal, sys, time
+number = getattr(signal, sys.argv[1])
+def told(*_):
+    print("told", flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("saved", flush=True)
+    os._exit(0)
+if len(sys.argv) > 3:
+    signal.signal(number, lambda *_: print("told", flush=True))
+else:
+    signal.signal(number, told)
+print("up", flush=True)
+deadline = time.monotonic() + 3
+while time.monotonic() < deadline:
+    time.sleep(0.05)
+"""
+
+
+@EITHER
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGUSR2"])
+def test_a_handler_runs_once_however_slurm_signals(
+    tmp_path: Path, how: str, name: str, options: tuple[str, ...]
+) -> None:
+    program = [*python(tmp_path, COUNTS), name, "0", "go on"]
+    with job(tmp_path, program, nodes=2, options=options) as running:
+        for rank in (0, 1):
+            running.until("up", rank)
+        getattr(running, how)(getattr(signal, name))
+        running.end()
+        assert [running.out(rank).split() for rank in (0, 1)] == [["up", "told"]] * 2
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_handler_that_saves_has_the_time(tmp_path: Path, how: str) -> None:
+    with job(tmp_path, [*python(tmp_path, COUNTS), "SIGTERM", "4"], options=MANAGED) as running:
+        running.until("up")
+        getattr(running, how)(signal.SIGTERM)
+        assert running.end() == 0
+        assert running.out().split() == ["up", "told", "saved"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_program_without_a_handler_dies_of_sigterm_as_it_would(tmp_path: Path, how: str) -> None:
+    with job(tmp_path, ["sh", "-c", "echo up; exec sleep 900"]) as running:
+        running.until("up")
+        getattr(running, how)(signal.SIGTERM)
+        assert running.end() == 143
+        assert running.rank(0)["told"] == "TERM"
+
+
+def test_faulthandler_shows_where_it_is_when_warned(tmp_path: Path) -> None:
+    text = "import faulthandler, signal, time\nfaulthandler.register(signal.SIGUSR1)\n"
+    text += "print('up')\ntime.sleep(4)\nprint('on')\n"
+    with job(tmp_path, python(tmp_path, text), options=MANAGED) as running:
+        running.until("up")
+        os.kill(running.process.pid, signal.SIGUSR1)
+        running.end()
+        assert "most recent call first" in running.err()
+        assert running.out() == "up\non\n"
+
+
+@pytest.mark.parametrize(
+    "program", [["sleep", "3"], ["sh", "-c", "trap '' USR1 TERM; sleep 3"]], ids=["none", "ignores"]
+)
+def test_a_warning_kills_nobody(tmp_path: Path, program: list[str]) -> None:
+    with job(tmp_path, program, options=MANAGED) as running:
+        wait_until(lambda: (running.attempt / "rank-0.out").exists(), "the program")
+        os.kill(running.process.pid, signal.SIGUSR1)
+        assert running.end() == 0
+        assert running.record["reason"] == ""
+        assert not running.rank(0)["heard"]
+
+
+def test_output_goes_where_it_went(tmp_path: Path) -> None:
+    with job(tmp_path, ["sh", "-c", "echo out; echo err >&2; exit 5"], nodes=2) as running:
+        assert running.end() == 5
+        assert [(running.out(rank), running.err(rank)) for rank in (0, 1)] == [("out\n", "err\n")] * 2
+
+
+@pytest.mark.parametrize(("program", "status"), [("/no/such/program", 127), ("/etc/passwd", 126)])
+def test_what_cannot_be_started_is_said(tmp_path: Path, program: str, status: int) -> None:
+    with job(tmp_path, [program]) as running:
+        assert running.end() == status
+        assert running.err().startswith(f"hpcrun: cannot start {program}: ")
+        assert running.rank(0)["status"] == status
+
+
+def test_python_3_14s_way_to_start_workers(tmp_path: Path) -> None:
+    text = """
+import multiprocessing
+if __name__ == "__main__":
+    context = multiprocessing.get_context("forkserver")
+    with context.Pool(1) as pool:
+        print(pool.map(abs, [-1]))
+"""
+    with job(tmp_path, python(tmp_path, text), options=MANAGED) as running:
+        assert running.end() == 0
+        assert running.out() == "[1]\n"

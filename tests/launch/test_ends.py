@@ -1,0 +1,149 @@
+"""How a job of real processes ends: statuses, records, who failed first, what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.launch.given import HOW, LAUNCH, descendants, job, python, send, wait_until
+
+# One agent per node, as torchrun's: it starts the ranks in sessions of their own, and clears away.
+AGENT = """
+import os, signal, subprocess, sys, time
+per_node, node = int(sys.argv[1]), int(os.environ["HPCRUN_NODE_RANK"])
+ranks = []
+for local in range(per_node):
+    env = {**os.environ, "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(per_node)}
+    env["RANK"] = str(node * per_node + local)
+    ranks.append(subprocess.Popen(sys.argv[2:], env=env, start_new_session=True))
+while any(rank.poll() is None for rank in ranks):
+    if any(rank.poll() for rank in ranks):
+        for rank in ranks:
+            if rank.poll() is None:
+                os.killpg(rank.pid, signal.SIGTERM)
+        break
+    time.sleep(0.02)
+sys.exit(1 if any([rank.wait() for rank in ranks]) else 0)
+"""
+
+
+def agent(folder: Path, per_node: int) -> list[str]:
+    path = folder / "agent.py"
+    path.write_text(AGENT)
+    return [*LAUNCH, "node", "--", sys.executable, str(path), str(per_node), *LAUNCH, "rank", "--"]
+
+
+def on_rank(number: int, what: str, others: str = "time.sleep(900)") -> str:
+    head = f"import os, signal, sys, time\nif os.environ['RANK'] == '{number}':\n"
+    return f"{head}    time.sleep(0.5)\n    {what}\n{others}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--warn", "60", "--requeue", "1")], ids=["plain", "requeue"])
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [("os.kill(os.getpid(), signal.SIGSEGV)", 139), ("sys.exit(7)", 7), ("os.abort()", 134), ("1 / 0", 1)],
+)
+def test_the_status_is_that_of_the_rank_that_failed_first(
+    tmp_path: Path, what: str, status: int, options: tuple[str, ...]
+) -> None:
+    program = python(tmp_path, on_rank(1, what))
+    with job(tmp_path, program, nodes=2, chain=agent(tmp_path, 2), options=options) as running:
+        assert running.end() == status
+        assert running.rank(1)["status"] == status
+        assert running.rank(1)["told"] == ""
+        others = [running.rank(rank) for rank in (0, 2, 3)]
+        assert [(other["status"], other["told"]) for other in others] == [(143, "cleared")] * 3
+        assert running.record["status"] == status
+
+
+def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
+    save = "(time.sleep(2), print('saved', flush=True), os._exit(3))"
+    others = f"signal.signal(signal.SIGTERM, lambda *_: {save})\ntime.sleep(900)"
+    with job(tmp_path, python(tmp_path, on_rank(1, "sys.exit(7)", others)), chain=agent(tmp_path, 2)) as running:
+        assert running.end() == 7
+        assert running.out(0) == "saved\n"
+        assert (running.rank(0)["status"], running.rank(0)["told"]) == (3, "cleared")
+
+
+def test_a_rank_that_leaves_early_is_recorded_as_it_left(tmp_path: Path) -> None:
+    program = python(tmp_path, on_rank(1, "sys.exit(0)", "time.sleep(2); sys.exit(9)"))
+    with job(tmp_path, program, chain=agent(tmp_path, 2)) as running:
+        assert running.end() == 9
+        assert running.rank(1)["status"] == 0
+        assert running.rank(1)["ended"] < running.rank(0)["ended"] - 1
+
+
+def test_nothing_is_left(tmp_path: Path) -> None:
+    with job(tmp_path, ["true"], nodes=2) as running:
+        wait_until(lambda: len(running.processes()) > 3, "the nodes")
+        pids = running.processes()
+        assert running.end() == 0
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids[1:]), "all to be gone")
+        assert not list(tmp_path.glob("hpcrun-*"))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, how: str) -> None:
+    with job(tmp_path, [], chain=[*LAUNCH, "node", "--", "sleep", "900"]) as running:
+        wait_until(lambda: any("sleep" in command(pid) for pid in running.processes()), "the agent")
+        time.sleep(0.3)
+        getattr(running, how)(signal.SIGTERM)
+        assert running.end(10) == 137
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+SLEEPER = """
+import os, signal, sys, time
+for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTERM):
+    signal.signal(number, lambda *_: None)
+print("up", flush=True)
+time.sleep(2.5)
+os._exit(int(os.environ["RANK"]))  # at its own end Python would take the handlers away
+"""
+
+
+def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path) -> None:
+    chance, ranks = random.Random(1), range(1, 9)
+    program = python(tmp_path, SLEEPER)
+    env = {
+        **os.environ,
+        "HPCRUN_ATTEMPT_DIR": str(tmp_path),
+        "HPCRUN_NODE": "n",
+        "HPCRUN_NODE_DIR": str(tmp_path / "n"),
+    }
+    (tmp_path / "stop").mkdir()
+    wrappers = {
+        rank: subprocess.Popen(
+            [*LAUNCH, "rank", "--", *program], env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        )
+        for rank in ranks
+    }
+    wait_until(lambda: len([p for p in tmp_path.glob("rank-*.out") if p.read_text()]) == 8, "the programs")
+    below = {rank: descendants(wrappers[rank].pid) for rank in ranks}
+    sent = 0
+    while any(wrapper.poll() is None for wrapper in wrappers.values()):
+        rank = chance.choice(list(ranks))
+        send(
+            chance.choice(below[rank][:1] * 3 + below[rank]),
+            chance.choice([signal.SIGUSR1, signal.SIGALRM, signal.SIGTERM]),
+        )
+        sent += 1
+        time.sleep(0.004)
+    assert sent > 200
+    records = {rank: json.loads((tmp_path / f"rank-{rank}.exit").read_text())["status"] for rank in ranks}
+    assert records == {rank: rank for rank in ranks}
+    assert {rank: wrapper.returncode for rank, wrapper in wrappers.items()} == records
