@@ -42,6 +42,11 @@ class Ended:
     restarts: int = 0
 
     @property
+    def warned(self) -> bool:
+        """The time limit was near."""
+        return TIME_LIMIT in self.stop
+
+    @property
     def done_anyway(self) -> bool:
         """The ranks ended well, and none of them had heard that it should stop."""
         return self.status == 0 and not self.given_up and not any(each.get("heard") for each in self.exits)
@@ -69,7 +74,7 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
     """
     if ended.signalled or TERMINATED in ended.stop:
         return _why_told(ended, ask, dead)
-    if TIME_LIMIT in ended.stop:
+    if ended.warned:
         return OWN_END if ended.done_anyway else TIME_LIMIT
     if ended.status == 0:
         return OWN_END
@@ -89,20 +94,27 @@ def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[
     if not said.state:
         return TOLD  # Slurm is away, and can start nothing
     if said.state == "RUNNING":
-        if ended.was_preempted or said.preempted:
-            return OWN_END if ended.done_anyway else PREEMPTION
-        if moved_on or dead():
-            return NODE_FAILURE  # moved on: it runs elsewhere, this node was cut off and is back
-        if TIME_LIMIT in ended.stop:
-            return OWN_END if ended.done_anyway else TIME_LIMIT
-        return TOLD
-    if moved_on:  # Slurm has requeued it, by itself or for somebody with scontrol
-        return PREEMPTION if ended.was_preempted else NODE_FAILURE if dead() else REQUEUED
-    if said.state == "TIMEOUT" or said.reason == "TimeLimit":
-        return TIME_LIMIT
-    if said.state == "NODE_FAIL" or said.reason == "NodeDown":
-        return NODE_FAILURE
-    return PREEMPTION if said.state == "PREEMPTED" else CANCELLED
+        return _why_while_running(ended, moved_on, said.preempted, dead)
+    if moved_on:  # Slurm has requeued it, by itself or for somebody with scontrol, such as Lightning when it is warned
+        return (
+            _first((PREEMPTION, ended.was_preempted), (NODE_FAILURE, bool(dead())), (TIME_LIMIT, ended.warned))
+            or REQUEUED
+        )
+    over = said.state == "TIMEOUT" or said.reason == "TimeLimit"
+    down = said.state == "NODE_FAIL" or said.reason == "NodeDown"
+    return _first((TIME_LIMIT, over), (NODE_FAILURE, down), (PREEMPTION, said.state == "PREEMPTED")) or CANCELLED
+
+
+def _why_while_running(ended: Ended, moved_on: bool, preempted: bool, dead: Callable[[], list[str]]) -> str:
+    if ended.was_preempted or preempted:
+        return OWN_END if ended.done_anyway else PREEMPTION
+    if moved_on or dead():
+        return NODE_FAILURE  # moved on: it runs elsewhere, this node was cut off and is back
+    return TOLD if not ended.warned else OWN_END if ended.done_anyway else TIME_LIMIT
+
+
+def _first(*choices: tuple[str, bool]) -> str:
+    return next((why for why, holds in choices if holds), "")
 
 
 def is_passing(why: str, rules: Rules) -> bool:
