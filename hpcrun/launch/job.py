@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
@@ -132,7 +133,9 @@ class Job:
         with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
             file.write("\n".join(self._hosts) + "\n")
         if not self._local:
-            f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
+            place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
+            sys.stdout.write(f"hpcrun: job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}\n")
+            sys.stdout.flush()
 
     # --- while they run -------------------------------------------------------------------------------------------
 
