@@ -17,7 +17,7 @@ from typing import Any
 
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
-from .processes import Canary, catches, hear, reap, send, try_start, wait
+from .processes import Canary, hear, reap, send, try_start, wait
 from .watch import INSIST_S, Watch
 
 
@@ -64,7 +64,9 @@ class Rank:
             self._folder.put(f"rank-{self._rank}", str(self._pid))
             found = wait([self._pid], self._on_signal, self._tick)
             status = found[1] if found else 137
-            heard = self._folder.is_stopping() and self._has_heard()
+            if self._folder.has(f"stop-{records.TERMINATED}"):  # the node's process may have been the only one to hear
+                self._told = self._told or "TERM"
+            heard = (self._told == "TERM" or self._folder.is_stopping()) and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
         self._canary.end()
         self._folder.remove(f"rank-{self._rank}")
@@ -79,9 +81,10 @@ class Rank:
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
         elif self._is_task and self._first:
-            self._told = self._watch.told(info.si_signo, [self._pid]) or self._told
+            self._told = self._watch.told(info.si_signo, {self._rank: self._pid}) or self._told
         else:
             self._told = "TERM" if info.si_signo == signal.SIGTERM else self._told
+            self._folder.note_heard(self._rank, self._pid, info.si_signo)
             if not self._canary.heard(info.si_signo):
                 send(self._pid, info.si_signo)
 
@@ -89,11 +92,6 @@ class Rank:
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         return self._watch.tick() if self._is_task and self._first else False
-
-    def _has_heard(self) -> bool:
-        """Whether the program knows that it is to stop: it asked, or it has a handler of a signal that says so."""
-        asked = self._folder.has(f"heard-{self._rank}")
-        return asked or any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
 
     def _write_node_start(self) -> None:
         if self._first:

@@ -36,23 +36,25 @@ class Watch:
                 self._beat_at = time.monotonic() + HEARTBEAT_S
                 self._beat()
         if self._insist_at is not None and time.monotonic() > self._insist_at:
-            for pid in self._folder.programs():
+            for pid in self._folder.programs().values():
                 send(pid, signal.SIGKILL, group=True)
         return False
 
-    def told(self, number: int, programs: list[int]) -> str:
+    def told(self, number: int, programs: dict[int, int]) -> str:
         """Do what a signal from outside asks for; returns ``TERM`` or ``cleared`` where it was one that ends the job.
 
         Args:
-            programs: the process ids of those that it is handed on to, where Slurm has not signalled every process.
+            programs: rank → process id of those that it is handed on to, where Slurm has not signalled every process.
         """
         ending = number == signal.SIGTERM
         cleared = ending and records.first_failed(records.rank_exits()) is not None
         first = ending and not cleared and records.ask_to_stop(records.TERMINATED)
         if ending and not cleared:
             self._announce(records.TERMINATED)
+        for rank, pid in programs.items():
+            self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):
-            for pid in programs:
+            for pid in programs.values():
                 send(pid, number)
         if cleared:
             self._insist_at = time.monotonic() + INSIST_S
@@ -75,8 +77,9 @@ class Watch:
         self._announced.add(reason)
         self._folder.put(f"stop-{reason}")
         if reason == records.TIME_LIMIT:
-            for pid in self._folder.programs():
+            for rank, pid in self._folder.programs().items():
                 if catches(pid, signal.SIGUSR1):
+                    self._folder.note_heard(rank, pid, signal.SIGUSR1)
                     send(pid, signal.SIGUSR1)
 
     def _beat(self) -> None:

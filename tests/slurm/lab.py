@@ -28,7 +28,8 @@ class Lab:
 
     def submit(self, name: str, *args: str, requeue: int = 1) -> Path:
         """Submit a job; return its folder."""
-        done = self.person("submit", "--json", "-J", name, "--requeue", str(requeue), *args, check=True)
+        again = ("--requeue", str(requeue)) if requeue else ()
+        done = self.person("submit", "--json", "-J", name, *again, *args, check=True)
         return Path(json.loads(done.stdout)["folder"])
 
     def job(self, folder: Path) -> str:
@@ -81,6 +82,10 @@ class Ended:
     def exit(self, number: int) -> dict[str, Any]:
         """How an attempt ended, in the script's words."""
         return dict(json.loads((attempt(self.folder, number) / "exit").read_text()))
+
+    def rank_exit(self, number: int, rank: int = 0) -> dict[str, Any]:
+        """How a rank of an attempt ended, in its wrapper's words."""
+        return dict(json.loads((attempt(self.folder, number) / f"rank-{rank}.exit").read_text()))
 
     def log(self, number: int, rank: int = 0) -> str:
         return (attempt(self.folder, number) / f"rank-{rank}.out").read_text()
