@@ -112,6 +112,8 @@ class Job:
         said = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode != 0:
             return step, said or "the preflight was not judged: the Python of the job does not run here"
+        sys.stdout.write(f"hpcrun: {said}\n")
+        sys.stdout.flush()
         return step, ""
 
     def _refuse(self, message: str) -> int:
