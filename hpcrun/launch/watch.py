@@ -58,7 +58,7 @@ class Watch:
                 send(pid, number)
         if cleared:
             self._insist_at = time.monotonic() + INSIST_S
-        if first and self._managed:
+        if first:
             self._note_preemption()
         return "cleared" if cleared else "TERM" if ending else ""
 

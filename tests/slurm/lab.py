@@ -128,6 +128,7 @@ def run_all(
     cluster: Cluster,
     shown: tuple[Path, Path],
     folder: Path,
+    threads: int | None = None,
 ) -> Iterator[Scenarios]:
     """Run scenarios side by side to their ends, each in a thread: a test's own fixtures would cancel the others' jobs.
 
@@ -135,6 +136,7 @@ def run_all(
         scripts: file name → text, written where the jobs are submitted.
         shown: the checkout and the environment as the researcher reaches them.
         folder: of the session, in which a folder is made for this.
+        threads: so many scenarios at a time; all of them unless said.
     """
     jobs_of_others = cluster.jobs()
     checkout, venv = shown
@@ -145,7 +147,7 @@ def run_all(
     for name, text in scripts.items():
         (own / name).write_text(text)
     lab = Lab(person, cluster)
-    with ThreadPoolExecutor(len(scenarios)) as threads:
-        results = {name: threads.submit(scenario, lab) for name, scenario in scenarios.items()}
+    with ThreadPoolExecutor(threads or len(scenarios)) as pool:
+        results = {name: pool.submit(scenario, lab) for name, scenario in scenarios.items()}
     yield results
     cluster.restore(keep=jobs_of_others)
