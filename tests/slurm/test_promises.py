@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,18 @@ if os.environ["RANK"] == "1":
 time.sleep(3)
 sys.exit(5)
 """,
+    # counts the signals that it hears, and ends well a while later
+    "counts.py": """
+import os, random, signal, time
+heard = []
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, lambda number, _: heard.append(number))
+print("ready", flush=True)
+end = time.monotonic() + 6 + 2 * random.random()
+while time.monotonic() < end:
+    time.sleep(0.01)
+print(len(heard), flush=True)
+""",
     "plain.py": """
 import time
 print("ready", flush=True)
@@ -92,10 +107,30 @@ def tasks(job: str) -> list[int]:
     """Return the tasks of a job's step: those that Slurm signals where it tracks processes with cgroups."""
     found = []
     for pid in processes(job, of="SLURM_STEP_ID=0"):
-        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-        if Path(f"/proc/{parent}/comm").read_text().strip() == "slurmstepd":
+        if Path(f"/proc/{parent(pid)}/comm").read_text().strip() == "slurmstepd":
             found.append(pid)
     return found
+
+
+def parts(job: str) -> list[int]:
+    """Return hpcrun's own processes in a job's step, node and rank, but for the canaries that they have forked."""
+    commands = {pid: command(pid) for pid in processes(job, of="SLURM_STEP_ID=0")}
+    own = {pid: argv for pid, argv in commands.items() if argv[2:3] and argv[2].endswith("/launch")}
+    return [pid for pid, argv in own.items() if own.get(parent(pid)) != argv]
+
+
+def command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 # --- the scenarios: each runs in a thread of its own ----------------------------------------------------------
@@ -153,6 +188,21 @@ def leaves(lab: Lab, launcher: str) -> Ended:
     return gone(lab, lab.submit(f"leaves-{launcher}", *ON_CPU, "--launcher", launcher, "leaves.py", requeue=0))
 
 
+def storm(lab: Lab, launcher: str) -> Ended:
+    """Forty signals at random moments, until after the ranks have ended."""
+    ranks = (*SMALL, "-p", "cpu", "--cpus", "4", "--nproc-per-node", "4")
+    folder = lab.submit(f"storm-{launcher}", *ranks, "--launcher", launcher, "counts.py")
+    begun(folder, ranks=4)
+    for pid in tasks(lab.job(folder)):  # each rank hears of this one
+        os.kill(pid, signal.SIGUSR1)
+    for _ in range(40):
+        time.sleep(random.uniform(0.05, 0.35))
+        if found := parts(lab.job(folder)):
+            with suppress(ProcessLookupError):
+                os.kill(random.choice(found), random.choice((signal.SIGUSR1, signal.SIGTERM)))
+    return gone(lab, folder)
+
+
 DEATHS = [
     (launcher, rank, how, requeue)
     for launcher in LAUNCHERS
@@ -169,6 +219,7 @@ def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "preempted": preempted,
     **{f"saves {saver}": one_of(saves, *saver) for saver in SAVERS},
+    **{f"storm {launcher}": one_of(storm, launcher) for launcher in LAUNCHERS},
     **{f"leaves {launcher}": one_of(leaves, launcher) for launcher in LAUNCHERS},
     **{f"dies {death}": one_of(dies, *death) for death in DEATHS},
 }
@@ -244,3 +295,12 @@ def test_a_rank_that_leaves_early_and_well_does_not_make_the_job_fine(scenarios:
     early, failed = run.rank_exit(0, 1), run.rank_exit(0, 0)
     assert (early["status"], early["told"], failed["status"]) == (0, "", 5)
     assert early["ended"] < failed["ended"]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios[f"storm {launcher}"].result()
+    assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0)
+    assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
+    heard = [run.log(0, rank).split() for rank in range(4)]
+    assert all(said[0] == "ready" and 1 <= int(said[1]) <= 41 for said in heard), heard
