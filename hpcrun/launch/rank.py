@@ -50,7 +50,6 @@ class Rank:
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
         self._canary = Canary()
-        self._first = os.environ.get("LOCAL_RANK", "0") == "0"
         self._watch = Watch(self._folder, self._canary)
         self._pid = 0
 
@@ -80,7 +79,7 @@ class Rank:
             self._told = self._told or "cleared"
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
-        elif self._is_task and self._first:
+        elif self._watches():
             self._told = self._watch.told(info.si_signo, {self._rank: self._pid}) or self._told
         else:
             self._told = "TERM" if info.si_signo == signal.SIGTERM else self._told
@@ -91,10 +90,14 @@ class Rank:
     def _tick(self) -> bool:
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
-        return self._watch.tick() if self._is_task and self._first else False
+        return self._watch.tick() if self._watches() else False
+
+    def _watches(self) -> bool:
+        """Whether this task watches for its node: the first does, of those that still run."""
+        return self._is_task and self._rank == min(self._folder.programs(), default=self._rank)
 
     def _write_node_start(self) -> None:
-        if self._first:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
             node, ranks = os.environ["HPCRUN_NODE"], int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
             fields = {"node": node, "first_rank": self._rank, "ranks": ranks, "started": time.time()}
             records.write(f"node-{node}.start", fields)

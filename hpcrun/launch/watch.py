@@ -72,7 +72,7 @@ class Watch:
 
     def _announce(self, reason: str) -> None:
         """Tell the ranks of this node. A rank that handles SIGUSR1 gets it; another does not die of a warning."""
-        if reason in self._announced:
+        if reason in self._announced or self._folder.has(f"stop-{reason}"):  # by the rank that watched before
             return
         self._announced.add(reason)
         self._folder.put(f"stop-{reason}")

@@ -62,6 +62,17 @@ if os.environ["RANK"] == "1":
 time.sleep(3)
 sys.exit(5)
 """,
+    # rank 0 leaves at once, rank 1 asks whether it should stop
+    "asks.py": """
+import os, sys, time
+from hpcrun_runtime import attempt, should_stop
+print("ready", flush=True)
+if os.environ["RANK"] == "0" or attempt():
+    sys.exit(0)
+while not should_stop():
+    time.sleep(0.1)
+print("stopped", flush=True)
+""",
     # counts the signals that it hears, and ends well a while later
     "counts.py": """
 import os, random, signal, time
@@ -188,6 +199,14 @@ def leaves(lab: Lab, launcher: str) -> Ended:
     return gone(lab, lab.submit(f"leaves-{launcher}", *ON_CPU, "--launcher", launcher, "leaves.py", requeue=0))
 
 
+def asks(lab: Lab, launcher: str) -> Ended:
+    """The warning comes when the first rank of the node is gone."""
+    folder = lab.submit(f"asks-{launcher}", *ON_CPU, "--launcher", launcher, "--warn", "20s", "asks.py")
+    wait_for((begun(folder, ranks=2) / "rank-0.exit").exists, 10, "the end of rank 0")
+    lab.warn(folder)
+    return gone(lab, folder)
+
+
 def storm(lab: Lab, launcher: str) -> Ended:
     """Forty signals at random moments, until after the ranks have ended."""
     ranks = (*SMALL, "-p", "cpu", "--cpus", "4", "--nproc-per-node", "4")
@@ -220,6 +239,7 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "preempted": preempted,
     **{f"saves {saver}": one_of(saves, *saver) for saver in SAVERS},
     **{f"storm {launcher}": one_of(storm, launcher) for launcher in LAUNCHERS},
+    **{f"asks {launcher}": one_of(asks, launcher) for launcher in LAUNCHERS},
     **{f"leaves {launcher}": one_of(leaves, launcher) for launcher in LAUNCHERS},
     **{f"dies {death}": one_of(dies, *death) for death in DEATHS},
 }
@@ -304,3 +324,11 @@ def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios, launcher:
     assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
     heard = [run.log(0, rank).split() for rank in range(4)]
     assert all(said[0] == "ready" and 1 <= int(said[1]) <= 41 for said in heard), heard
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_ranks_of_a_node_whose_first_has_left_hear_the_warning(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios[f"asks {launcher}"].result()
+    assert run.log(0, 1) == "ready\nstopped\n"
+    assert (run.exit(0)["reason"], run.exit(0)["status"]) == ("time_limit", 124)  # 143 where it was given up
+    assert (run.state, run.starts) == ("COMPLETED", 2)
