@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
@@ -66,7 +67,7 @@ class Job:
         self._restarts = int(os.environ.get("HPCRUN_ATTEMPT" if self._local else "SLURM_RESTART_COUNT") or 0)
         self._hosts: list[str] = []
         self._children: list[int] = []
-        self._signalled = self._given_up = False
+        self._signalled = self._given_up = self._wrote_why = False
         self._give_up_at: float | None = None
         self._beat_at = time.monotonic() + HEARTBEAT_S
 
@@ -111,6 +112,8 @@ class Job:
         said = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode != 0:
             return step, said or "the preflight was not judged: the Python of the job does not run here"
+        sys.stdout.write(f"hpcrun: {said}\n")
+        sys.stdout.flush()
         return step, ""
 
     def _refuse(self, message: str) -> int:
@@ -132,7 +135,9 @@ class Job:
         with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
             file.write("\n".join(self._hosts) + "\n")
         if not self._local:
-            f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
+            place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
+            sys.stdout.write(f"hpcrun: job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}\n")
+            sys.stdout.flush()
 
     # --- while they run -------------------------------------------------------------------------------------------
 
@@ -200,8 +205,13 @@ class Job:
         self._given_up = self._give_up_at is not None and now > self._give_up_at
         if self._given_up:
             self._tell(signal.SIGTERM)
-        # Slurm is about to end this process: what is to be asked and done has to be done now
-        return self._given_up or (self._signalled and self._managed and not self._local)
+        if not self._signalled or self._local or self._managed:
+            # Slurm is about to end this process: what is to be asked and done has to be done now
+            return self._given_up or (self._signalled and not self._local)
+        if not self._wrote_why:
+            self._wrote_why = True
+            self._write_exit(records.TERM_STATUS, why=self._why(self._ended(records.TERM_STATUS)))
+        return False
 
     # --- when they have ended -------------------------------------------------------------------------------------
 
@@ -240,7 +250,8 @@ class Job:
 
     def _why(self, ended: Ended) -> str:
         """Return why it ended, where somebody needs to know."""
-        if not self._managed:
+        told = ended.signalled or records.TERMINATED in ended.stop
+        if not self._managed and (self._local or not told):
             return OWN_END
         if self._local:
             return why_it_ended(ended, lambda: slurm.JobSays("COMPLETING"), list)

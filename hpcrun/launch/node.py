@@ -69,13 +69,14 @@ class Node:
         self._canary = Canary()
         self._watch = Watch(self._folder, self._canary)
         self._pid = 0
+        self._ended_early = False
 
     def run(self, command: list[str]) -> int:
         """Start the command, wait for it, and write down how it ended."""
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
         if self._pid:
             found = wait([self._pid], self._on_signal, self._watch.tick)
-            status = found[1] if found else 137
+            status = records.TERM_STATUS if self._ended_early else found[1] if found else 137
             reap(self._pid)
         node = os.environ["HPCRUN_NODE"]
         records.write(f"node-{node}.exit", {"node": node, "status": status, "ended": time.time()})
@@ -85,5 +86,7 @@ class Node:
 
     def _on_signal(self, info: Any) -> None:
         programs = self._folder.programs()
-        if self._watch.told(info.si_signo, programs) and not programs:
-            send(self._pid, signal.SIGKILL)  # there is no rank yet whom it would end
+        began = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
+        if self._watch.told(info.si_signo, programs) and not programs and not os.path.exists(began):
+            # there is no rank yet whom it would end; after them it waits for other nodes, whose ranks may still save
+            self._ended_early = send(self._pid, signal.SIGKILL)

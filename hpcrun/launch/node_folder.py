@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import stat
+
+from .processes import catches, ignores
 
 FOLDER = "HPCRUN_NODE_DIR"
 """The variable that names it."""
@@ -47,14 +50,19 @@ class NodeFolder:
         """Whether the ranks have been asked to stop."""
         return any(name.startswith("stop-") for name in self._names())
 
-    def programs(self) -> list[int]:
-        """Return the process ids of the programs that run."""
-        found = []
+    def note_heard(self, rank: int, pid: int, number: int) -> None:
+        """Note that a program learns from a signal that it is to stop: SIGTERM ends whoever has no handler for it."""
+        if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
+            self.put(f"heard-{rank}")
+
+    def programs(self) -> dict[int, int]:
+        """Return the programs that run: rank → process id."""
+        found = {}
         for name in self._names():
             if name.startswith("rank-"):
                 try:
                     with open(os.path.join(self.path, name), encoding="ascii") as file:
-                        found.append(int(file.read()))
+                        found[int(name[len("rank-") :])] = int(file.read())
                 except (OSError, ValueError):  # it has just ended
                     continue
         return found

@@ -87,6 +87,8 @@ def wait(
         for pid in pids:
             found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if found is not None:
+                while (info := signal.sigtimedwait(HEARD, 0)) is not None:
+                    on_signal(info)  # the same signal may have ended it
                 return pid, found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
         info = signal.sigtimedwait(HEARD | {signal.SIGCHLD}, max(0.0, next_s - time.monotonic()))
         if info is not None and info.si_signo != signal.SIGCHLD:
@@ -104,8 +106,13 @@ def reap(pid: int) -> None:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal: SigCgt in proc(5), which a zombie still says."""
+    """Whether a process has a handler for a signal, by proc(5). Python takes its handlers away before it ends."""
     return bool(_status_mask(pid, "SigCgt:") >> (number - 1) & 1)
+
+
+def ignores(pid: int, number: int) -> bool:
+    """Whether a process ignores a signal."""
+    return bool(_status_mask(pid, "SigIgn:") >> (number - 1) & 1)
 
 
 def _status_mask(pid: int, field: str) -> int:

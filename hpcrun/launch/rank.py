@@ -17,7 +17,7 @@ from typing import Any
 
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
-from .processes import Canary, catches, hear, reap, send, try_start, wait
+from .processes import Canary, hear, reap, send, try_start, wait
 from .watch import CLEARED, INSIST_S, Watch
 
 
@@ -50,7 +50,6 @@ class Rank:
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
         self._canary = Canary()
-        self._first = os.environ.get("LOCAL_RANK", "0") == "0"
         self._watch = Watch(self._folder, self._canary)
         self._pid = 0
 
@@ -64,9 +63,9 @@ class Rank:
             self._folder.put(f"rank-{self._rank}", str(self._pid))
             found = wait([self._pid], self._on_signal, self._tick)
             status = found[1] if found else 137
-            heard = self._folder.is_stopping() and self._has_heard()
             for mark, told in ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM")):
                 self._told = self._told or (told if self._folder.has(mark) else "")  # by the node, past this process
+            heard = (self._told == "TERM" or self._folder.is_stopping()) and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
         self._canary.end()
         self._folder.remove(f"rank-{self._rank}")
@@ -80,25 +79,25 @@ class Rank:
             self._told = self._told or "cleared"
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
-        elif self._is_task and self._first:
-            self._told = self._watch.told(info.si_signo, [self._pid]) or self._told
+        elif self._watches():
+            self._told = self._watch.told(info.si_signo, {self._rank: self._pid}) or self._told
         else:
             self._told = "TERM" if info.si_signo == signal.SIGTERM else self._told
+            self._folder.note_heard(self._rank, self._pid, info.si_signo)
             if not self._canary.heard(info.si_signo):
                 send(self._pid, info.si_signo)
 
     def _tick(self) -> bool:
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
-        return self._watch.tick() if self._is_task and self._first else False
+        return self._watch.tick() if self._watches() else False
 
-    def _has_heard(self) -> bool:
-        """Whether the program knows that it is to stop: it asked, or it has a handler of a signal that says so."""
-        asked = self._folder.has(f"heard-{self._rank}")
-        return asked or any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
+    def _watches(self) -> bool:
+        """Whether this task watches for its node: the first does, of those that still run."""
+        return self._is_task and self._rank == min(self._folder.programs(), default=self._rank)
 
     def _write_node_start(self) -> None:
-        if self._first:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
             node, ranks = os.environ["HPCRUN_NODE"], int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
             fields = {"node": node, "first_rank": self._rank, "ranks": ranks, "started": time.time()}
             records.write(f"node-{node}.start", fields)

@@ -38,15 +38,15 @@ class Watch:
                 self._beat_at = time.monotonic() + HEARTBEAT_S
                 self._beat()
         if self._insist_at is not None and time.monotonic() > self._insist_at:
-            for pid in self._folder.programs():
+            for pid in self._folder.programs().values():
                 send(pid, signal.SIGKILL, group=True)
         return False
 
-    def told(self, number: int, programs: list[int]) -> str:
+    def told(self, number: int, programs: dict[int, int]) -> str:
         """Do what a signal from outside asks for; returns ``TERM`` or ``cleared`` where it was one that ends the job.
 
         Args:
-            programs: the process ids of those that it is handed on to, where Slurm has not signalled every process.
+            programs: rank → process id of those that it is handed on to, where Slurm has not signalled every process.
         """
         ending = number == signal.SIGTERM
         cleared = ending and records.first_failed(records.rank_exits()) is not None
@@ -55,12 +55,14 @@ class Watch:
             self._folder.put(CLEARED)
         elif ending:
             self._announce(records.TERMINATED)
+        for rank, pid in programs.items():
+            self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):
-            for pid in programs:
+            for pid in programs.values():
                 send(pid, number)
         if cleared:
             self._insist_at = time.monotonic() + INSIST_S
-        if first and self._managed:
+        if first:
             self._note_preemption()
         return "cleared" if cleared else "TERM" if ending else ""
 
@@ -74,13 +76,14 @@ class Watch:
 
     def _announce(self, reason: str) -> None:
         """Tell the ranks of this node. A rank that handles SIGUSR1 gets it; another does not die of a warning."""
-        if reason in self._announced:
+        if reason in self._announced or self._folder.has(f"stop-{reason}"):  # by the rank that watched before
             return
         self._announced.add(reason)
         self._folder.put(f"stop-{reason}")
         if reason == records.TIME_LIMIT:
-            for pid in self._folder.programs():
+            for rank, pid in self._folder.programs().items():
                 if catches(pid, signal.SIGUSR1):
+                    self._folder.note_heard(rank, pid, signal.SIGUSR1)
                     send(pid, signal.SIGUSR1)
 
     def _beat(self) -> None:

@@ -28,7 +28,8 @@ class Lab:
 
     def submit(self, name: str, *args: str, requeue: int = 1) -> Path:
         """Submit a job; return its folder."""
-        done = self.person("submit", "--json", "-J", name, "--requeue", str(requeue), *args, check=True)
+        again = ("--requeue", str(requeue)) if requeue else ()
+        done = self.person("submit", "--json", "-J", name, *again, *args, check=True)
         return Path(json.loads(done.stdout)["folder"])
 
     def job(self, folder: Path) -> str:
@@ -82,6 +83,10 @@ class Ended:
         """How an attempt ended, in the script's words."""
         return dict(json.loads((attempt(self.folder, number) / "exit").read_text()))
 
+    def rank_exit(self, number: int, rank: int = 0) -> dict[str, Any]:
+        """How a rank of an attempt ended, in its wrapper's words."""
+        return dict(json.loads((attempt(self.folder, number) / f"rank-{rank}.exit").read_text()))
+
     def log(self, number: int, rank: int = 0) -> str:
         return (attempt(self.folder, number) / f"rank-{rank}.out").read_text()
 
@@ -123,6 +128,7 @@ def run_all(
     cluster: Cluster,
     shown: tuple[Path, Path],
     folder: Path,
+    threads: int | None = None,
 ) -> Iterator[Scenarios]:
     """Run scenarios side by side to their ends, each in a thread: a test's own fixtures would cancel the others' jobs.
 
@@ -130,6 +136,7 @@ def run_all(
         scripts: file name → text, written where the jobs are submitted.
         shown: the checkout and the environment as the researcher reaches them.
         folder: of the session, in which a folder is made for this.
+        threads: so many scenarios at a time; all of them unless said.
     """
     jobs_of_others = cluster.jobs()
     checkout, venv = shown
@@ -140,7 +147,7 @@ def run_all(
     for name, text in scripts.items():
         (own / name).write_text(text)
     lab = Lab(person, cluster)
-    with ThreadPoolExecutor(len(scenarios)) as threads:
-        results = {name: threads.submit(scenario, lab) for name, scenario in scenarios.items()}
+    with ThreadPoolExecutor(threads or len(scenarios)) as pool:
+        results = {name: pool.submit(scenario, lab) for name, scenario in scenarios.items()}
     yield results
     cluster.restore(keep=jobs_of_others)

@@ -238,7 +238,7 @@ def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None
     run: Ended = scenarios["time limit"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2)
     assert (attempt(run.folder, 0) / "stop/time_limit").exists()
-    assert (attempt(run.folder, 0) / "heard-0").exists()
+    assert run.rank_exit(0)["heard"]
     assert (run.exit(0)["reason"], run.exit(0)["again"]) == ("time_limit", True)
     step = run.log(0).split()[-1]
     assert int(step) > 20
@@ -279,10 +279,9 @@ def test_a_rank_that_ends_well_by_its_own_handler_was_stopped(scenarios: Scenari
     assert (run.state, run.starts) == ("COMPLETED", 2)
     assert run.log(0) == "ready\ntold\n"
     assert run.exit(0)["reason"] == "time_limit"
-    assert (attempt(run.folder, 0) / "heard-0").exists()
+    assert run.rank_exit(0)["heard"]
     # rank 1 has no handler, did not die of the signal, and was not said to have heard
-    assert json.loads((attempt(run.folder, 0) / "rank-1.exit").read_text())["status"] == 0
-    assert not (attempt(run.folder, 0) / "heard-1").exists()
+    assert (run.rank_exit(0, 1)["status"], run.rank_exit(0, 1)["heard"]) == (0, False)
 
 
 def test_one_that_was_done_anyway_is_not_started_again(scenarios: Scenarios) -> None:
@@ -298,7 +297,7 @@ def test_a_preempted_job_saves_and_goes_on(scenarios: Scenarios) -> None:
     assert run.exit(0)["reason"] == "preemption"
     for rank in (0, 1):  # torchrun's agent stayed, and let them save
         assert "saved step" in run.log(0, rank)
-        assert json.loads((attempt(run.folder, 0) / f"rank-{rank}.exit").read_text())["status"] == 0
+        assert run.rank_exit(0, rank)["status"] == 0
     assert run.status["before"] == "preempted"
 
 
@@ -349,7 +348,7 @@ def test_a_failure_is_tried_again_as_often_as_said(scenarios: Scenarios) -> None
 
 def test_a_node_on_which_a_rank_failed_is_not_used_again(scenarios: Scenarios) -> None:
     run: Ended = scenarios["fails twice"].result()
-    bad = json.loads((attempt(run.folder, 0) / "rank-1.exit").read_text())["node"]
+    bad = run.rank_exit(0, 1)["node"]
     assert bad not in (attempt(run.folder, 1) / "hosts").read_text().split()
     assert f"hpcrun: {bad} is excluded from now on" in (run.folder / "batch.log").read_text()
 

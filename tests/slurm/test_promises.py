@@ -1,0 +1,334 @@
+"""What hpcrun promises of signals, statuses and processes, as far as only Slurm can show it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, run_all, without
+
+pytestmark = pytest.mark.slurm
+
+LAUNCHERS = ("torchrun", "srun")
+PAIR = ("--cpus", "2", "--nproc-per-node", "2")
+TWO_BY_TWO = (*without("v100-1", "v100-2", "l40s-1", "l40s-2", "h200-1", "a40-1"), "--nodes", "2", *PAIR)
+ON_CPU = (*SMALL, "-p", "cpu", *PAIR)
+
+SCRIPTS = {
+    # one rank ends in its own way, the others wait
+    "dies.py": """
+import os, signal, sys, time
+rank, how = sys.argv[1:]
+if os.environ["RANK"] != rank:
+    time.sleep(600)
+time.sleep(1)
+if how == "SEGV":
+    os.kill(os.getpid(), signal.SIGSEGV)
+sys.exit(int(how))
+""",
+    # saves whenever it hears SIGTERM, longer on the second node: a second SIGTERM would be seen
+    "saves.py": """
+import os, signal, sys, time
+def save(*_):
+    print("told", flush=True)
+    end = time.monotonic() + float(sys.argv[1]) + 2 * float(os.environ["HPCRUN_NODE_RANK"])
+    while time.monotonic() < end:
+        time.sleep(0.05)
+    print("saved", flush=True)
+    sys.exit(0)
+if os.environ["HPCRUN_ATTEMPT"] != "0":
+    print("again", flush=True)
+    time.sleep(3)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    time.sleep(0.05)
+""",
+    # rank 1 leaves at once and well, rank 0 fails later
+    "leaves.py": """
+import os, sys, time
+if os.environ["RANK"] == "1":
+    sys.exit(0)
+time.sleep(3)
+sys.exit(5)
+""",
+    # rank 0 leaves at once, rank 1 asks whether it should stop
+    "asks.py": """
+import os, sys, time
+from hpcrun_runtime import attempt, should_stop
+print("ready", flush=True)
+if os.environ["RANK"] == "0" or attempt():
+    sys.exit(0)
+while not should_stop():
+    time.sleep(0.1)
+print("stopped", flush=True)
+""",
+    # counts the signals that it hears, and ends well a while later
+    "counts.py": """
+import os, random, signal, time
+heard = []
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, lambda number, _: heard.append(number))
+print("ready", flush=True)
+end = time.monotonic() + 6 + 2 * random.random()
+while time.monotonic() < end:
+    time.sleep(0.01)
+print(len(heard), flush=True)
+""",
+    "plain.py": """
+import time
+print("ready", flush=True)
+time.sleep(600)
+""",
+}
+
+
+# --- the processes of a job -------------------------------------------------------------------------------------
+
+
+def processes(job: str, *, of: str = "") -> dict[int, str]:
+    """Return the processes of a job on all nodes, which are this machine's: process id → name.
+
+    Args:
+        of: only those with this in their environment.
+    """
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (folder / "environ").read_text(errors="replace").split("\0")
+            name = (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        if f"SLURM_JOB_ID={job}" in environ and name != "slurmstepd" and (not of or of in environ):
+            found[int(folder.name)] = name
+    return found
+
+
+def tasks(job: str) -> list[int]:
+    """Return the tasks of a job's step: those that Slurm signals where it tracks processes with cgroups."""
+    found = []
+    for pid in processes(job, of="SLURM_STEP_ID=0"):
+        if Path(f"/proc/{parent(pid)}/comm").read_text().strip() == "slurmstepd":
+            found.append(pid)
+    return found
+
+
+def parts(job: str) -> list[int]:
+    """Return hpcrun's own processes in a job's step, node and rank, but for the canaries that they have forked."""
+    commands = {pid: command(pid) for pid in processes(job, of="SLURM_STEP_ID=0")}
+    own = {pid: argv for pid, argv in commands.items() if argv[2:3] and argv[2].endswith("/launch")}
+    return [pid for pid, argv in own.items() if own.get(parent(pid)) != argv]
+
+
+def command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+# --- the scenarios: each runs in a thread of its own ----------------------------------------------------------
+
+
+def gone(lab: Lab, folder: Path) -> Ended:
+    """Wait for a job's end, and for that of its processes; ``said`` is what the accounting says."""
+    ended = lab.ended(folder, 180)
+    job = lab.job(folder)
+    wait_for(lambda: not processes(job), 10, f"the processes of {folder.name} to end")
+    said = lab.cluster.slurm("sacct", "-nPX", "-o", "State,ExitCode", "-j", job).strip()
+    return Ended(ended.folder, ended.status, ended.table, said=said)
+
+
+def dies(lab: Lab, launcher: str, rank: str, how: str, requeue: int) -> Ended:
+    name = f"dies-{launcher}-{how}-{requeue}"
+    return gone(lab, lab.submit(name, *TWO_BY_TWO, "--launcher", launcher, "dies.py", rank, how, requeue=requeue))
+
+
+def saves(lab: Lab, launcher: str, by: str, requeue: int) -> Ended:
+    """The grace is KillWait, 5 s, at scancel, and no shorter than what is asked for where only the tasks were told."""
+    seconds = "4" if by == "scancel" else "6"
+    name = f"saves-{launcher}-{by}-{requeue}"
+    folder = lab.submit(name, *ON_CPU, "--launcher", launcher, "saves.py", seconds, requeue=requeue)
+    begun(folder, ranks=2)
+    if by == "scancel":
+        lab.person.run("scancel", lab.job(folder))
+    else:
+        for pid in tasks(lab.job(folder)):
+            os.kill(pid, signal.SIGTERM)
+    return gone(lab, folder)
+
+
+def preempted(lab: Lab) -> dict[str, Ended]:
+    """Jobs on one node and two, with a grace time of 10 s."""
+    place = (*SMALL, "-p", "preempt", *PAIR)
+    two, one = ("--nodes", "2", "--nodelist", "h100-[1-2]"), ("--nodelist", "h100-1")
+    folders = {
+        launcher: lab.submit(launcher, *place, *two, "--launcher", launcher, "saves.py", "5") for launcher in LAUNCHERS
+    }
+    folders["once"] = lab.submit("once", *place, *one, "--launcher", "torchrun", "saves.py", "6", requeue=0)
+    folders["plain"] = lab.submit("plain", *SMALL, "-p", "preempt", *one, "plain.py", requeue=0)
+    for name, folder in folders.items():
+        begun(folder, ranks={"once": 2, "plain": 1}.get(name, 4))
+    lab.preempt("h100-1")
+    left = {}
+    for launcher in LAUNCHERS:
+        begun(folders[launcher], 1)
+        left[launcher] = processes(lab.job(folders[launcher]), of="HPCRUN_ATTEMPT=0")
+    assert not any(left.values()), left
+    return {name: gone(lab, folder) for name, folder in folders.items()}
+
+
+def leaves(lab: Lab, launcher: str) -> Ended:
+    return gone(lab, lab.submit(f"leaves-{launcher}", *ON_CPU, "--launcher", launcher, "leaves.py", requeue=0))
+
+
+def asks(lab: Lab, launcher: str) -> Ended:
+    """The warning comes when the first rank of the node is gone."""
+    folder = lab.submit(f"asks-{launcher}", *ON_CPU, "--launcher", launcher, "--warn", "20s", "asks.py")
+    wait_for((begun(folder, ranks=2) / "rank-0.exit").exists, 10, "the end of rank 0")
+    lab.warn(folder)
+    return gone(lab, folder)
+
+
+def storm(lab: Lab, launcher: str) -> Ended:
+    """Forty signals at random moments, until after the ranks have ended."""
+    ranks = (*SMALL, "-p", "cpu", "--cpus", "4", "--nproc-per-node", "4")
+    folder = lab.submit(f"storm-{launcher}", *ranks, "--launcher", launcher, "counts.py")
+    begun(folder, ranks=4)
+    for pid in tasks(lab.job(folder)):  # each rank hears of this one
+        os.kill(pid, signal.SIGUSR1)
+    for _ in range(40):
+        time.sleep(random.uniform(0.05, 0.35))
+        if found := parts(lab.job(folder)):
+            with suppress(ProcessLookupError):
+                os.kill(random.choice(found), random.choice((signal.SIGUSR1, signal.SIGTERM)))
+    return gone(lab, folder)
+
+
+DEATHS = [
+    (launcher, rank, how, requeue)
+    for launcher in LAUNCHERS
+    for rank, how in (("1", "SEGV"), ("3", "7"))
+    for requeue in (0, 1)
+]
+SAVERS = [(launcher, by, requeue) for launcher in LAUNCHERS for by in ("scancel", "tasks") for requeue in (0, 1)]
+
+
+def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], Any]:
+    return lambda lab: scenario(lab, *arguments)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "preempted": preempted,
+    **{f"saves {saver}": one_of(saves, *saver) for saver in SAVERS},
+    **{f"storm {launcher}": one_of(storm, launcher) for launcher in LAUNCHERS},
+    **{f"asks {launcher}": one_of(asks, launcher) for launcher in LAUNCHERS},
+    **{f"leaves {launcher}": one_of(leaves, launcher) for launcher in LAUNCHERS},
+    **{f"dies {death}": one_of(dies, *death) for death in DEATHS},
+}
+
+
+@pytest.fixture(scope="module")
+def scenarios(
+    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Iterator[Scenarios]:
+    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders, threads=6) as results:
+        yield results
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=str)
+def test_the_accounting_has_the_status_of_the_rank_that_failed_first(scenarios: Scenarios, death: Any) -> None:
+    run: Ended = scenarios[f"dies {death}"].result()
+    _, rank, how, _ = death
+    status = 139 if how == "SEGV" else int(how)
+    assert run.said == f"FAILED|{status % 128}:0"  # sacct takes 128 off, for plain sbatch too
+    assert (run.exit(0)["status"], run.starts, run.status["exit_status"]) == (status, 1, status)
+    assert (run.rank_exit(0, int(rank))["status"], run.rank_exit(0, int(rank))["told"]) == (status, "")
+    for other in {0, 1, 2, 3} - {int(rank)}:  # srun may kill a wrapper of another node before it can say anything
+        if (attempt(run.folder, 0) / f"rank-{other}.exit").exists():
+            # Slurm signals one process after another, so that the program may be gone before its wrapper hears
+            assert run.rank_exit(0, other)["told"] or run.rank_exit(0, other)["status"] == 143
+
+
+@pytest.mark.parametrize("saver", SAVERS, ids=str)
+def test_a_handler_runs_once_and_has_the_whole_grace(scenarios: Scenarios, saver: Any) -> None:
+    run: Ended = scenarios[f"saves {saver}"].result()
+    for rank in (0, 1):
+        assert run.log(0, rank) == "ready\ntold\nsaved\n"
+        record = run.rank_exit(0, rank)
+        assert (record["status"], record["told"], record["heard"]) == (0, "TERM", True)
+    assert run.starts == 1
+    if saver[1] == "scancel":
+        assert run.state == "CANCELLED"
+        assert (run.exit(0)["status"], run.exit(0)["signal"]) == (143, "TERM")
+        assert run.exit(0)["reason"] == "cancelled"
+    else:  # nobody else knows of that signal
+        assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0)
+        assert run.exit(0)["reason"] == "terminated"
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_at_preemption_the_ranks_of_all_nodes_save_however_long_each_takes(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios["preempted"].result()[launcher]
+    assert [run.log(0, rank) for rank in range(4)] == ["ready\ntold\nsaved\n"] * 4
+    assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
+    assert (run.exit(0)["reason"], run.exit(0)["again"]) == ("preemption", True)
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert [run.log(1, rank) for rank in range(4)] == ["again\n"] * 4
+
+
+def test_a_preempted_job_that_may_not_come_back_saves_too(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["preempted"].result()["once"]
+    assert [run.log(0, rank) for rank in (0, 1)] == ["ready\ntold\nsaved\n"] * 2
+    assert (run.state, run.starts, run.exit(0)["again"]) == ("PREEMPTED", 1, False)
+    assert [run.rank_exit(0, rank)["told"] for rank in (0, 1)] == ["TERM"] * 2
+
+
+def test_a_preempted_job_that_hears_nothing_and_may_not_come_back_says_so(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["preempted"].result()["plain"]
+    assert (run.state, run.starts) == ("PREEMPTED", 1)
+    assert (run.rank_exit(0)["status"], run.rank_exit(0)["told"]) == (143, "TERM")
+    assert (run.exit(0)["status"], run.exit(0)["reason"], run.exit(0)["again"]) == (143, "preemption", False)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_rank_that_leaves_early_and_well_does_not_make_the_job_fine(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios[f"leaves {launcher}"].result()
+    assert run.said == "FAILED|5:0"
+    early, failed = run.rank_exit(0, 1), run.rank_exit(0, 0)
+    assert (early["status"], early["told"], failed["status"]) == (0, "", 5)
+    assert early["ended"] < failed["ended"]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios[f"storm {launcher}"].result()
+    assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0)
+    assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
+    heard = [run.log(0, rank).split() for rank in range(4)]
+    assert all(said[0] == "ready" and 1 <= int(said[1]) <= 41 for said in heard), heard
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_ranks_of_a_node_whose_first_has_left_hear_the_warning(scenarios: Scenarios, launcher: str) -> None:
+    run: Ended = scenarios[f"asks {launcher}"].result()
+    assert run.log(0, 1) == "ready\nstopped\n"
+    assert (run.exit(0)["reason"], run.exit(0)["status"]) == ("time_limit", 124)  # 143 where it was given up
+    assert (run.state, run.starts) == ("COMPLETED", 2)
