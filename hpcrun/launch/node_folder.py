@@ -7,7 +7,6 @@ hpcrun_runtime.should_stop() looks here.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 
@@ -34,7 +33,7 @@ class NodeFolder:
     def put(self, name: str, text: str = "") -> None:
         """Write a file; one that cannot be written is left out: training is worth more."""
         try:
-            with open(os.path.join(self.path, name), "w", encoding="ascii") as file:
+            with open(os.path.join(self.path, name), "w", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
             pass
@@ -53,7 +52,7 @@ class NodeFolder:
         for name in self._names():
             if name.startswith("rank-"):
                 try:
-                    with open(os.path.join(self.path, name), encoding="ascii") as file:
+                    with open(os.path.join(self.path, name), encoding="utf-8") as file:
                         found.append(int(file.read()))
                 except (OSError, ValueError):  # it has just ended
                     continue
@@ -67,8 +66,10 @@ class NodeFolder:
         if not any(name.startswith("rank-") for name in left):
             for name in left:
                 self._unlink(name)
-            with contextlib.suppress(OSError):
+            try:
                 os.rmdir(self.path)
+            except OSError:
+                return
 
     def _names(self) -> list[str]:
         try:
@@ -77,8 +78,10 @@ class NodeFolder:
             return []
 
     def _unlink(self, name: str) -> None:
-        with contextlib.suppress(OSError):
+        try:
             os.unlink(os.path.join(self.path, name))
+        except OSError:
+            return
 
 
 def _path() -> str:
