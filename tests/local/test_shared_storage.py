@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -47,7 +46,9 @@ def running(hpcrun: Hpcrun, ranks: int) -> Recorded:
 @contextmanager
 def following(hpcrun: Hpcrun, trace: Path | None) -> Iterator[tuple[list[tuple[float, str]], subprocess.Popen[str]]]:
     """Follow all ranks; gives the lines as they come, with their times."""
-    strace = ("strace", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace)) if trace else ()
+    strace = (
+        ("strace", "-D", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace)) if trace else ()
+    )
     argv = [*strace, *hpcrun.argv("logs", "-f", "--all-ranks")]
     with subprocess.Popen(
         argv, env=hpcrun.environ, cwd=hpcrun.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -65,8 +66,11 @@ def following(hpcrun: Hpcrun, trace: Path | None) -> Iterator[tuple[list[tuple[f
             yield lines, process
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(20)
-            reader.join()
+            try:
+                process.wait(10)
+            finally:
+                process.kill()
+                reader.join()
 
 
 def say(run: Recorded, rank: int, text: str) -> float:
@@ -87,7 +91,7 @@ def test_following_512_ranks_makes_under_50_calls_a_second(hpcrun: Hpcrun, tmp_p
     say(run, 0, "begin")
     with following(hpcrun, tmp_path / "trace") as (lines, _):
         delay(lines, "begin", 0)
-        for second in range(20):
+        for second in range(13):
             for rank in range(speaking):
                 said = say(run, rank, f"{rank} in second {second}")
             time.sleep(1)
@@ -96,8 +100,8 @@ def test_following_512_ranks_makes_under_50_calls_a_second(hpcrun: Hpcrun, tmp_p
             assert delay(lines, "last", said) < 5
     begun = next(at for at, call, with_ in calls_below(tmp_path / "trace", run.folder) if "rank-511" in with_)
     calls = calls_below(tmp_path / "trace", run.folder)
-    counted = Counter(int((at - begun - 5) // 10) for at, _, _ in calls)
-    assert counted[0] / 10 < 50, Counter(call for at, call, _ in calls if 0 <= at - begun - 5 < 10)
+    counted = Counter(call for at, call, _ in calls if 3 <= at - begun < 13)
+    assert sum(counted.values()) / 10 < 50, counted
 
 
 def test_a_few_ranks_are_followed_at_once(hpcrun: Hpcrun) -> None:
