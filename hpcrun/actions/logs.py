@@ -11,12 +11,14 @@ from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
+from hpcrun.runs.log_pace import FEW
 from hpcrun.runs.logs import LogFile, follow, has_text, rank_log
 from hpcrun.runs.store import BATCH_LOG
 
 READ_EVERY_S = 0.5
-FILES_A_SECOND = 200
-"""How many files are looked at in a second at most: each look is a question to the file server."""
+MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
+"""The same of more than 16 ranks: how often some are read, all are listed, and the run's end is looked for. Each look
+is a question to the file server; ``hpcrun/runs/log_pace.py`` says how many files are looked at each time."""
 _RANKS = re.compile(r"\d{1,7}(-\d{1,7})?")
 
 
@@ -127,10 +129,24 @@ def follow_logs(
 ) -> Iterator[tuple[LogFile, str]]:
     """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the job is."""
     newest: int | None = None
-    looked_at = 0
+    found: list[LogFile] = []
+    listed_at = over_at = float("-inf")
+    ended = False
+
+    def is_many() -> bool:
+        return len(found) > FEW
+
+    def over() -> bool:
+        nonlocal ended, over_at
+        if not is_many() or time.monotonic() - over_at >= MANY_OVER_EVERY_S:
+            ended, over_at = is_over(), time.monotonic()
+        return ended
 
     def logs() -> list[LogFile]:
-        nonlocal newest, looked_at
+        nonlocal newest, found, listed_at
+        if is_many() and not ended and time.monotonic() - listed_at < MANY_LIST_EVERY_S:
+            return found
+        listed_at = time.monotonic()
         if choice.batch or choice.attempt is not None:
             found = choose_logs(folder, choice)
         else:
@@ -140,10 +156,9 @@ def follow_logs(
             recent = list(islice(begun, 1) if since is None else takewhile(lambda item: item.number >= since, begun))
             newest = max((item.number for item in recent), default=since or 0)
             found = [log for item in reversed(recent) for log in _logs_of(item, choice)]
-        looked_at = len(found)
         return found
 
     def pause() -> None:
-        time.sleep(max(READ_EVERY_S, looked_at / FILES_A_SECOND))
+        time.sleep(MANY_READ_EVERY_S if is_many() else READ_EVERY_S)
 
-    return follow(logs, lines=lines, is_over=is_over, pause=pause)
+    return follow(logs, lines=lines, is_over=over, pause=pause)

@@ -53,7 +53,11 @@ def status(
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again; Ctrl-C ends it.")] = False,
     interval: Annotated[
-        int, typer.Option("--interval", help=f"Seconds between two looks; at least {MIN_INTERVAL_S}.")
+        int,
+        typer.Option(
+            "--interval",
+            help=f"Seconds between two looks; at least {MIN_INTERVAL_S}. After the first minute at least 30.",
+        ),
     ] = 15,
     columns: Annotated[
         list[str] | None,
@@ -76,15 +80,18 @@ def status(
     if not watch:
         _show(context, runs or [], wanted, everything=everything, shape=shape)
         return
+    from hpcrun.actions.wait import Changes
+
+    changes = Changes(context.store, interval)
     try:
         while True:
             clear_screen()
             tell([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
             try:
-                _show(context, runs or [], wanted, everything=everything, shape=shape)
+                _show(context, runs or [], wanted, everything=everything, shape=shape, afresh=changes.are_new)
             except SchedulerError as error:  # a controller that is away may come back
                 tell([f"hpcrun: {error.message}"])
-            time.sleep(interval)
+            changes.wait()
     except KeyboardInterrupt:
         raise InterruptedByUser("no longer watching; the jobs go on") from None
 
@@ -121,7 +128,9 @@ def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, wa
     return _Shape(check_columns(columns), as_csv, as_json, verbose, watch, folds)
 
 
-def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, shape: _Shape) -> None:
+def _show(
+    context: Context, words: list[str], wanted: set[str], *, everything: bool, shape: _Shape, afresh: bool = False
+) -> None:
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.first_line import with_first_lines
     from hpcrun.actions.patience import ask_patiently
@@ -133,7 +142,7 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
     named = [(item.run.run_id, item.element) for item in found]
     now_s = context.now_s()
-    schedulers = context.polling_scheduler if shape.watch else context.scheduler
+    schedulers = context.polling_scheduler if shape.watch and not afresh else context.scheduler
 
     def show_result(result: StatusResult, *, known_only: bool = False) -> None:
         _show_result(context, only_elements(result, named), wanted, now_s, named, shape=shape, known_only=known_only)

@@ -1,13 +1,24 @@
-"""``python -I -S -B .../launch job|node|rank|check|code ...``: see the module of each."""
+"""``python -I -S -B .../launch/__main__.py job|node|rank|check|code ...``: see the module of each.
+
+Every rank is one more start of Python: this file is named, since to run a folder imports runpy, and what ``rank``
+imports is chosen by what it costs. Without that it would be four times an empty Python's start.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 if __package__ is None or __package__ == "":
-    sys.path[0] = os.path.dirname(os.path.abspath(sys.path[0]))  # of the folder that holds this package
-    __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.dirname(_folder))
+    __package__ = os.path.basename(_folder)
+    # compiled by the job for all of its ranks, but nowhere else than in the run's own folder
+    sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or os.environ.get("HPCRUN_RUN_DIR") != sys.path[0]
 
 PARTS = ("job", "node", "rank", "check", "code")
 
@@ -17,11 +28,14 @@ def main() -> int:
     part, arguments = sys.argv[1], sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
-    import importlib
-
-    module = importlib.import_module(f".{part}", __package__)
-    status: int = module.main(arguments)
+    for needed in () if sys.dont_write_bytecode else ("node", "rank"):
+        _load(needed)
+    status: int = _load(part).main(arguments)
     return status
+
+
+def _load(part: str) -> Any:
+    return __import__(f"{__package__}.{part}", fromlist=["main"])  # importlib would cost a millisecond
 
 
 if __name__ == "__main__":

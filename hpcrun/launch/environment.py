@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 import sys
-from collections.abc import Mapping
 
 from . import records
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MANAGED = "HPCRUN_MANAGED"
 """Set where the job may be warned or started again."""
@@ -50,6 +51,9 @@ def prepare(came: int | None) -> None:
 
 def _has_old_torch() -> bool:
     """Whether torch is older than 2.8: it knows the flight recorder by another name, of which newer ones warn."""
+    import glob
+    import re
+
     prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site sys.prefix is the base's
     found = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
     versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in found]

@@ -7,12 +7,10 @@ hpcrun_runtime.should_stop() looks here.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import stat
 
-from .processes import catches, ignores
+from .processes import SIGTERM, catches, ignores
 
 FOLDER = "HPCRUN_NODE_DIR"
 """The variable that names it."""
@@ -37,7 +35,7 @@ class NodeFolder:
     def put(self, name: str, text: str = "") -> None:
         """Write a file; one that cannot be written is left out: training is worth more."""
         try:
-            with open(os.path.join(self.path, name), "w", encoding="ascii") as file:
+            with open(os.path.join(self.path, name), "w", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
             pass
@@ -52,7 +50,7 @@ class NodeFolder:
 
     def note_heard(self, rank: int, pid: int, number: int) -> None:
         """Note that a program learns from a signal that it is to stop: SIGTERM ends whoever has no handler for it."""
-        if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
+        if not ignores(pid, number) if number == SIGTERM else catches(pid, number):
             self.put(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:
@@ -61,7 +59,7 @@ class NodeFolder:
         for name in self._names():
             if name.startswith("rank-"):
                 try:
-                    with open(os.path.join(self.path, name), encoding="ascii") as file:
+                    with open(os.path.join(self.path, name), encoding="utf-8") as file:
                         found[int(name[len("rank-") :])] = int(file.read())
                 except (OSError, ValueError):  # it has just ended
                     continue
@@ -75,8 +73,10 @@ class NodeFolder:
         if not any(name.startswith("rank-") for name in left):
             for name in left:
                 self._unlink(name)
-            with contextlib.suppress(OSError):
+            try:
                 os.rmdir(self.path)
+            except OSError:
+                return
 
     def _names(self) -> list[str]:
         try:
@@ -85,8 +85,10 @@ class NodeFolder:
             return []
 
     def _unlink(self, name: str) -> None:
-        with contextlib.suppress(OSError):
+        try:
             os.unlink(os.path.join(self.path, name))
+        except OSError:
+            return
 
 
 def _path() -> str:

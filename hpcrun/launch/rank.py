@@ -11,14 +11,19 @@ once.
 from __future__ import annotations
 
 import os
-import signal
 import time
-from typing import Any
 
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
 from .processes import Canary, hear, reap, send, try_start, wait
 from .watch import CLEARED, INSIST_S, Watch
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    import signal
+    from typing import Any
+else:
+    import _signal as signal  # signal itself imports enum, functools and collections: as long again as Python's start
 
 
 def main(arguments: list[str]) -> int:

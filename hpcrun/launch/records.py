@@ -5,12 +5,14 @@ A record is written aside and renamed, on a network file system too. ``hpcrun/ru
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 STOP = "stop"
 """The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for
@@ -30,7 +32,7 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
     aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
     try:
         with open(aside, "w", encoding="utf-8") as file:
-            file.write(json.dumps(fields) + "\n")
+            file.write(_json(fields) + "\n")
         os.replace(aside, os.path.join(folder, name))
     except OSError as error:
         say(f"cannot write the record {name}: {error}")
@@ -38,8 +40,29 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
     return True
 
 
+def _json(fields: dict[str, Any] | int) -> str:
+    """Return JSON; what json.dumps would say, without importing it, of the plain records that every rank writes."""
+    if isinstance(fields, dict):
+        texts = [_plain(value) for value in fields.values()]
+        if None not in texts:
+            return "{" + ", ".join(f'"{name}": {text}' for name, text in zip(fields, texts)) + "}"
+    import json
+
+    return json.dumps(fields)
+
+
+def _plain(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.isascii() and value.isprintable() and not {*value} & {'"', "\\"}:
+        return f'"{value}"'
+    return repr(value) if isinstance(value, (int, float)) else None
+
+
 def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     """Return a record of this attempt, None where there is none or it is no record."""
+    import json
+
     try:
         with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
             found = json.loads(file.read(1 << 20))

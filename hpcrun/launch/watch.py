@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import time
 
 from . import environment, records
 from .node_folder import NodeFolder
 from .processes import Canary, catches, send
+
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal itself imports enum, functools and collections: as long again as Python's start
 
 INSIST_S = 25.0
 """How long a rank that is cleared away has before SIGKILL: torchrun waits 30 s before it kills the wrapper."""
@@ -87,5 +91,7 @@ class Watch:
                     send(pid, signal.SIGUSR1)
 
     def _beat(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             os.utime(os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start"))
+        except OSError:
+            return

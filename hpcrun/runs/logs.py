@@ -1,7 +1,8 @@
 """Reading logs: the last lines of a file, and files that are still being written, by polling.
 
 No inotify: a network file system does not tell of what another host writes. A file is opened to be read and closed
-again, so that a thousand ranks need one descriptor; it is read in blocks, so that no size of it matters.
+again; of many that are followed, those that are written to stay open for a while. It is read in blocks, so that no
+size of it matters.
 A link is refused: hpcrun makes no log a link, and one could lead to any file of the person who reads it.
 Bytes that are no UTF-8 come as lone surrogates (PEP 383): writing them so again gives the very bytes.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import resource
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +19,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcrun.reading import open_regular
+from hpcrun.runs.log_pace import FEW, LIVE_ROUNDS, Pace
 
 BLOCK = 65536
 LONGEST_LINE = 65536
 """A longer line is handed on in pieces of so many bytes."""
 _MOST_TAIL = 1 << 20
+OPEN_LOOKS = 10
+"""How often a file that was kept open is read before it is looked at by its name again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,10 @@ def fold(line: str) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """One file being followed: where it was read to, and the characters that a read cut in two."""
+    """One file being followed: where it was read to, and the characters that a read cut in two.
+
+    A file that is written to stays open for a while: then a look costs one system call, where opening it costs four.
+    """
 
     log: LogFile
     offset: int = 0
@@ -125,6 +133,11 @@ class _Reader:
     decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("surrogateescape")
     )
+    looked_at: int = 0
+    spoke_at: int = -LIVE_ROUNDS
+    calls: int = 0
+    _file: BinaryIO | None = None
+    _looks: int = 0
 
     def begin_at(self, lines: int) -> None:
         try:
@@ -133,8 +146,21 @@ class _Reader:
         except OSError:
             self.offset = 0
 
-    def read(self) -> Iterator[str]:
-        """Yield what is new."""
+    def read(self, *, stays_open: bool = False) -> Iterator[str]:
+        """Yield what is new.
+
+        Args:
+            stays_open: the file may be kept open; every so often it is looked at by its name all the same, since
+                another file may have taken that, and since a network file system shows the new end to who opens it.
+        """
+        if self._file is not None:
+            self._looks += 1
+            before = self.offset
+            yield from self._rest_of(self._file)
+            if stays_open and self._looks < OPEN_LOOKS and self.offset > before:
+                return
+            self.close()
+        self.calls += 1
         try:
             found = self.log.path.lstat()
         except OSError:
@@ -147,7 +173,19 @@ class _Reader:
             self.offset = 0  # truncated: begun anew
         self.file_id = file_id
         if found.st_size > self.offset:  # else there is nothing to open it for
-            yield from self._from(self.log.path)
+            yield from self._from(self.log.path, stays_open=stays_open)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file was kept open."""
+        return self._file is not None
+
+    def close(self) -> None:
+        """Close the file where it was kept open."""
+        if self._file is not None:
+            self._file.close()
+            self.calls += 1
+            self._file, self._looks = None, 0
 
     def _rest_of_rotated(self) -> Iterator[str]:
         """Yield the end of a file that logrotate has given the name ``.1``."""
@@ -159,16 +197,30 @@ class _Reader:
         if (found.st_dev, found.st_ino) == self.file_id:
             yield from self._from(path)
 
-    def _from(self, path: Path) -> Iterator[str]:
+    def _from(self, path: Path, *, stays_open: bool = False) -> Iterator[str]:
         try:
-            with open_regular(path, links=False) as file:
-                file.seek(self.offset)
-                while data := file.read(16 * BLOCK):
-                    self.offset += len(data)
-                    if text := self.decoder.decode(data):
-                        yield text
+            self._file = open_regular(path, links=False)
         except OSError:
             return  # gone, or the file server is away for a moment: asked again
+        self.calls += 5  # open, and what Python asks of a file that it opens
+        yield from self._rest_of(self._file)
+        if not stays_open:
+            self.close()
+
+    def _rest_of(self, file: BinaryIO) -> Iterator[str]:
+        """Yield what there is from where it was read to; a short read is the end, and no other is made to see it."""
+        size = 16 * BLOCK
+        got = size
+        while got == size:
+            self.calls += 1
+            try:
+                data = os.pread(file.fileno(), size, self.offset)
+            except OSError:
+                return
+            got = len(data)
+            self.offset += got
+            if text := self.decoder.decode(data):
+                yield text
 
 
 def follow(
@@ -181,23 +233,31 @@ def follow(
     """Yield what is and what comes to be in some logs, until the job is over.
 
     Args:
-        logs: the logs to follow; asked again and again, since ranks' files appear when they start.
+        logs: the logs to follow; asked again and again, since ranks' files appear when they start. Those of an
+            attempt that is not the newest are there once more, to be read to their end.
         lines: how many lines of what is there already; None for all.
         is_over: whether nothing more will be written.
         pause: waits a little.
     """
     readers: dict[Path, _Reader] = {}
-    first_round = True
+    pace: Pace[_Reader] = Pace()
+    first_round, attempt, most_open = True, 0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     while True:
         over = is_over()  # asked before reading: what was written before the end is still read
-        for log in logs():
-            reader = readers.get(log.path)
-            if reader is None:
+        now = logs()
+        for log in now:
+            if log.path not in readers:
                 reader = readers[log.path] = _Reader(log)
                 if first_round and lines is not None:
                     reader.begin_at(lines)
-            for text in reader.read():
-                yield log, text
+        newest = max((log.attempt for log in now), default=attempt)
+        chosen, every = [readers[log.path] for log in now], first_round or over or newest > attempt
+        for reader in pace.chosen(chosen, every=every):
+            room = not every and len(chosen) > FEW and sum(each.is_open for each in chosen) < most_open
+            for text in reader.read(stays_open=room or (reader.is_open and not every)):
+                reader.spoke_at = pace.round
+                yield reader.log, text
+        attempt = newest
         if over:
             return
         first_round = False

@@ -12,6 +12,7 @@ from hpcrun.actions import wait
 from hpcrun.actions.status import RunStatus
 from hpcrun.actions.wait import Waiter
 from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write
 
 ATTEMPTS = "elements/0/attempts"
@@ -56,16 +57,104 @@ def test_an_attempt_that_is_started_again_or_was_signalled_is_not_the_end(
     assert is_over()
 
 
-def test_the_scheduler_is_asked_now_and_then_about_a_job_that_left_no_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_s = 1000.0
-    monkeypatch.setattr("hpcrun.actions.wait.time.monotonic", lambda: now_s)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in the list's only place; nothing is left to chance."""
+    now = [1000.0]
+    monkeypatch.setattr("hpcrun.actions.wait.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("hpcrun.actions.wait.random.uniform", lambda low, high: (low + high) / 2)
+    return now
+
+
+def test_the_scheduler_is_asked_about_a_job_that_left_no_word(tmp_path: Path, clock: list[float]) -> None:
     asked: list[str] = []
     is_over = waiter(tmp_path, "CANCELLED", asked).over()
-    now_s += wait.ASK_EVERY_S - 0.1
+    clock[0] += wait.ASK_FIRST_S - 0.1
     assert not is_over()
     assert asked == []
-    now_s += 0.2
+    clock[0] += 0.2
     assert is_over()
     assert asked == ["CANCELLED"]
+
+
+def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(tmp_path: Path, clock: list[float]) -> None:
+    asked: list[str] = []
+    is_over = waiter(tmp_path, asked=asked).over()
+    counts = []
+    for _ in range(10):
+        for _ in range(120):
+            clock[0] += 0.5
+            assert not is_over()
+        counts.append(len(asked))
+    assert 8 <= counts[0] <= 12
+    assert counts[-1] - counts[0] == 18
+
+
+def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, clock: list[float]) -> None:
+    states = {"state": "RUNNING"}
+    afresh: list[str] = []
+
+    def answer() -> RunStatus:
+        state = states["state"]
+        return RunStatus(run(), tmp_path, LastStatus(state, time.time(), final=state != "RUNNING"))
+
+    def refresh() -> RunStatus:
+        afresh.append(states["state"])
+        return answer()
+
+    is_over = Waiter(tmp_path, refresh, answer).over()
+    clock[0] += 600
+    assert not is_over()
+    clock[0] += 1
+    assert not is_over()
+    ended(tmp_path, signal="TERM")  # it does not know by whom
+    assert not is_over()
+    assert afresh == ["RUNNING"]
+    states["state"] = "CANCELLED"
+    clock[0] += 1.5
+    assert is_over()
+    assert afresh == ["RUNNING", "CANCELLED"]
+
+
+def test_the_questions_of_many_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("hpcrun.actions.wait.time.monotonic", lambda: now_s)
+    times: list[float] = []
+    for _ in range(100):
+        now_s = 1000.0
+        pauses = wait.Pauses()
+        now_s += wait.FIRST_S
+        pauses.next()
+        while not pauses.are_over():
+            now_s += 0.1
+        times.append(now_s)
+    assert max(times) - min(times) > wait.ASK_EVERY_S / 4
+
+
+def test_status_watch_looks_again_where_a_run_s_records_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, slept = 1000.0, 0
+    monkeypatch.setattr("hpcrun.actions.wait.time.monotonic", lambda: now_s)
+    store = RunStore(tmp_path)
+    known = run()
+    folder = store.create(known, "#!/bin/bash\n")
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s, slept
+        now_s, slept = now_s + seconds, slept + 1
+        if slept == 3:
+            ended(folder)
+
+    monkeypatch.setattr("hpcrun.actions.wait.time.sleep", sleep)
+    changes = wait.Changes(store, 15)
+    changes.wait()
+    assert (now_s, changes.are_new) == (1003.0, True)
+    changes.wait()  # Slurm may need a moment more than the script
+    assert now_s == 1005.0
+    for _ in range(20):
+        changes.wait()
+    assert not changes.are_new
+    before = now_s
+    changes.wait()
+    assert 27 <= now_s - before <= 34  # it has become quiet

@@ -1,0 +1,122 @@
+"""What the shared file system is asked for: by who follows many logs, and by the ranks of a job."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+from tests.local.recorded import Recorded, record
+
+RANKS = 512
+_CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\d+\.\d+) (\w+)\((.*)")
+
+
+def calls_below(trace: Path, folder: Path) -> list[tuple[float, str, str]]:
+    """The system calls that strace -f -ttt -y has written down of files below a folder: when, which, and with what."""
+    found = []
+    for line in trace.read_text(errors="replace").splitlines():
+        match = _CALL.match(line)
+        if match and str(folder) in match[3]:
+            found.append((float(match[1]), match[2], match[3]))
+    return found
+
+
+def running(hpcrun: Hpcrun, ranks: int) -> Recorded:
+    """A run of another host that has not ended, as far as anybody knows."""
+    run = record(hpcrun, ranks=ranks)
+    (run.folder / "status.json").write_text(json.dumps({"state": "RUNNING", "asked_s": time.time(), "final": False}))
+    attempt = run.attempt(over=False)
+    for rank in range(ranks):
+        for stream in ("out", "err"):
+            (attempt / f"rank-{rank}.{stream}").touch()
+    return run
+
+
+@contextmanager
+def following(hpcrun: Hpcrun, trace: Path | None) -> Iterator[tuple[list[tuple[float, str]], subprocess.Popen[str]]]:
+    """Follow all ranks; gives the lines as they come, with their times."""
+    strace = (
+        ("strace", "-D", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace)) if trace else ()
+    )
+    argv = [*strace, *hpcrun.argv("logs", "-f", "--all-ranks")]
+    with subprocess.Popen(
+        argv, env=hpcrun.environ, cwd=hpcrun.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        lines: list[tuple[float, str]] = []
+
+        def read() -> None:
+            assert process.stdout
+            for line in process.stdout:
+                lines.append((time.monotonic(), line.strip()))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            yield lines, process
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(10)
+            finally:
+                process.kill()
+                reader.join()
+
+
+def say(run: Recorded, rank: int, text: str) -> float:
+    with (run.attempt(over=False) / f"rank-{rank}.out").open("a") as file:
+        file.write(text + "\n")
+    return time.monotonic()
+
+
+def delay(lines: list[tuple[float, str]], text: str, since: float) -> float:
+    """How long a line took to come."""
+    return wait_for(lambda: next((at - since for at, line in lines if line.endswith(text)), None), 90, text)
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.parametrize("speaking", [4, RANKS])
+def test_following_512_ranks_makes_under_50_calls_a_second(hpcrun: Hpcrun, tmp_path: Path, speaking: int) -> None:
+    run = running(hpcrun, RANKS)
+    say(run, 0, "begin")
+    with following(hpcrun, tmp_path / "trace") as (lines, _):
+        delay(lines, "begin", 0)
+        for second in range(13):
+            for rank in range(speaking):
+                said = say(run, rank, f"{rank} in second {second}")
+            time.sleep(1)
+        if speaking == 4:
+            said = say(run, 3, "last")
+            assert delay(lines, "last", said) < 5
+    begun = next(at for at, call, with_ in calls_below(tmp_path / "trace", run.folder) if "rank-511" in with_)
+    calls = calls_below(tmp_path / "trace", run.folder)
+    counted = Counter(call for at, call, _ in calls if 3 <= at - begun < 13)
+    assert sum(counted.values()) / 10 < 50, counted
+
+
+def test_a_few_ranks_are_followed_at_once(hpcrun: Hpcrun) -> None:
+    run = running(hpcrun, 16)
+    say(run, 0, "begin")
+    with following(hpcrun, None) as (lines, _):
+        delay(lines, "begin", 0)
+        delays = [delay(lines, f"hello {rank}", say(run, rank, f"hello {rank}")) for rank in (0, 7, 15)]
+    assert max(delays) < 1.5
+
+
+def test_a_silent_rank_of_many_is_not_forgotten(hpcrun: Hpcrun) -> None:
+    run = running(hpcrun, RANKS)
+    say(run, 0, "begin")
+    with following(hpcrun, None) as (lines, _):
+        delay(lines, "begin", 0)
+        said = say(run, 300, "after a long time")
+        assert delay(lines, "after a long time", said) < 50
