@@ -13,7 +13,7 @@ from typing import Any
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import OPTIONS, OWNED, normalise_key
 from hpcrun.job.quoting import check_job_name
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import MOST, JobRequest
 from hpcrun.job.units import parse_memory, parse_time
 
 # "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and what the programs of 22.05, 24.11 and 26.05 know besides. Where no
@@ -118,8 +118,16 @@ def _note(name: str, value: str, why: str) -> str:
     return f"{name}={value} of your shell is not used: {why}" if value else f"{name} is not used: {why}"
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MOST):
+        raise ValueError(f"{text!r} is not a number of nodes")
+    return int(text)
+
+
 def _read(name: str, field: str, value: str) -> Any:
-    read = {"walltime_s": parse_time, "memory_mb": parse_memory, "name": check_job_name}.get(field, str)
+    read = {"walltime_s": parse_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}.get(
+        field, str
+    )
     try:
         return read(value)
     except ValueError as error:

@@ -10,6 +10,7 @@ once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -46,6 +47,7 @@ class Rank:
     def __init__(self, rank: int, *, is_task: bool) -> None:
         self._rank, self._is_task = rank, is_task
         self._told, self._insist_at = "", float("inf")
+        self._below_node = FOLDER in os.environ
         self._folder = NodeFolder(os.environ.get(FOLDER, ""))
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
@@ -56,6 +58,10 @@ class Rank:
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and write down how it ended."""
+        restart = 0 if self._is_task else int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
+        if restart and (status := self._start_again(restart)) is not None:
+            self._canary.end()
+            return status
         self._write_node_start()
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         self._pid, status = try_start(program, os.environ, out=log + ".out", err=log + ".err", own_group=True)
@@ -67,10 +73,27 @@ class Rank:
             heard = self._folder.is_stopping() and self._has_heard()
         self._write_exit(status, heard)
         self._canary.end()
-        self._folder.remove(f"rank-{self._rank}")
+        self._folder.remove(f"rank-{self._rank}", stays=self._below_node)  # torchrun may start it again
         if self._pid:
             reap(self._pid)
         return status
+
+    def _start_again(self, restart: int) -> int | None:
+        """Put the record aside that torchrun's last start of this rank left: it is no failure of the one that begins.
+
+        Returns:
+            The status to end with where the ranks are to stop: torchrun takes what stops for a failure.
+        """
+        name = f"rank-{self._rank}.exit"
+        if self._folder.is_stopping():
+            return int((records.read(name) or {}).get("status", records.TERM_STATUS))
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(*(os.path.join(records.attempt_dir(), each) for each in (name, f"{name}.{restart - 1}")))
+        if self._first:
+            records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {restart}")
+        with open(os.path.join(records.attempt_dir(), f"rank-{self._rank}.err"), "a", encoding="utf-8") as log:
+            log.write(f"hpcrun: torchrun restart {restart}\n")
+        return None
 
     def _on_signal(self, info: Any) -> None:
         if info.si_pid == os.getppid() and not self._is_task:
