@@ -10,10 +10,10 @@ once.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
+from itertools import count
 from typing import Any
 
 from . import environment, records
@@ -58,8 +58,7 @@ class Rank:
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and write down how it ended."""
-        restart = 0 if self._is_task else int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
-        if restart and (status := self._start_again(restart)) is not None:
+        if (status := self._start_again()) is not None:
             self._canary.end()
             return status
         self._write_node_start()
@@ -78,21 +77,28 @@ class Rank:
             reap(self._pid)
         return status
 
-    def _start_again(self, restart: int) -> int | None:
-        """Put the record aside that torchrun's last start of this rank left: it is no failure of the one that begins.
+    def _start_again(self) -> int | None:
+        """Put aside the record that an earlier start of this rank left: it is no failure of the one that begins.
+
+        TORCHELASTIC_RESTART_COUNT does not tell: it counts only the failures of this node.
 
         Returns:
             The status to end with where the ranks are to stop: torchrun takes what stops for a failure.
         """
-        name = f"rank-{self._rank}.exit"
+        path = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
+        before = records.read(f"rank-{self._rank}.exit")
+        if before is None:
+            return None
         if self._folder.is_stopping():
-            return int((records.read(name) or {}).get("status", records.TERM_STATUS))
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(*(os.path.join(records.attempt_dir(), each) for each in (name, f"{name}.{restart - 1}")))
+            return int(before.get("status", records.TERM_STATUS))
+        number = next(number for number in count(1) if not os.path.exists(f"{path}.exit.{number}"))
+        os.rename(f"{path}.exit", f"{path}.exit.{number}")
+        line = f"hpcrun: torchrun restart {number}\n"
+        for name in ("out", "err"):
+            with open(f"{path}.{name}", "a", encoding="utf-8") as log:
+                log.write(line)
         if self._first:
-            records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {restart}")
-        with open(os.path.join(records.attempt_dir(), f"rank-{self._rank}.err"), "a", encoding="utf-8") as log:
-            log.write(f"hpcrun: torchrun restart {restart}\n")
+            records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}")
         return None
 
     def _on_signal(self, info: Any) -> None:

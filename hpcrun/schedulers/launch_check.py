@@ -26,8 +26,32 @@ parser.parse_args(sys.argv[1:] + ["program"])
 
 
 def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return what srun says against some options, None where it takes them or cannot be asked."""
-    return _ask_srun(tuple(words), tuple(sorted(clean_env(env).items())))
+    """Return what srun says against some options, None where it takes them or cannot be asked.
+
+    A kind of MPI it would look for only when the step starts: it is asked which there are.
+    """
+    where = tuple(sorted(clean_env(env).items()))
+    if said := _ask_srun(tuple(words), where):
+        return said
+    kind = next((word.partition("=")[2] for word in words if word.startswith("--mpi=")), None)
+    kinds = _mpi_kinds(where) if kind else ()
+    return f"--mpi={kind} is none of {', '.join(kinds)}" if kinds and kind not in kinds else None
+
+
+@cache
+def _mpi_kinds(env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    answer = _srun(("--mpi=list",), env)
+    return parse_mpi_list(answer.stdout + answer.stderr) if answer.ok else ()
+
+
+def parse_mpi_list(text: str) -> tuple[str, ...]:
+    """Read the answer to ``srun --mpi=list``: names on lines of their own, and the versions of pmix."""
+    names = re.findall(r"^(?:srun:)?\s+(\w+)$", text, re.MULTILINE)
+    versions = re.findall(r"versions available: (.*)$", text, re.MULTILINE)
+    if not names:
+        return ()
+    # openmpi is another name for none, which the list does not have
+    return (*names, *(name for line in versions for name in re.split(r"[,\s]+", line) if name), "openmpi")
 
 
 @cache
