@@ -61,10 +61,19 @@ _FLAGS = frozenset(
 )
 _NO_VALUE = _FLAGS - {"exclusive", "get-user-env", "no-kill"}
 # srun(1): these would change the step inside the job.
-_OF_SRUN = frozenset(
-    "SLURM_CPU_BIND SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPU_BIND SLURM_KILL_BAD_EXIT SLURM_MEM_BIND "
-    "SLURM_MPI_TYPE SLURM_NETWORK SLURM_OVERCOMMIT SLURM_THREADS_PER_CORE SLURM_WAIT".split()
-)
+_OF_SRUN = {
+    "SLURM_CPU_BIND": "cpu-bind",
+    "SLURM_DISTRIBUTION": "distribution",
+    "SLURM_EXPORT_ENV": None,
+    "SLURM_GPU_BIND": "gpu-bind",
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_MEM_BIND": "mem-bind",
+    "SLURM_MPI_TYPE": "mpi",
+    "SLURM_NETWORK": "network",
+    "SLURM_OVERCOMMIT": None,
+    "SLURM_THREADS_PER_CORE": "threads-per-core",
+    "SLURM_WAIT": "wait",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +114,14 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
     notes += [_note(name, env[name], why) for name, why in _DROPPED_NAMES.items() if name in env]
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
-    notes += [_note(name, env[name], f"--env {name}=... sets it in the job") for name in of_srun]
+    notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
     return FromEnvironment(request.model_copy(update=changed), tuple(notes))
+
+
+def _instead_of(name: str, value: str) -> str:
+    option = _OF_SRUN.get(name)
+    return f"--srun {option}={value} does the same" if option and value else f"--env {name}=... sets it in the job"
 
 
 def _mem(typed: set[str]) -> bool:
