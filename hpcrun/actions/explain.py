@@ -18,7 +18,7 @@ from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
-from hpcrun.runs.attempt import Attempt, last_attempt, rank_exits, ranks
+from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import batch_log
 from hpcrun.runs.logs import rank_log
 
@@ -134,7 +134,7 @@ def _gather(
         ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s) for end in rank_exits(attempt.folder)}
         logs = _rank_logs(reader, attempt, ends)
     for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
-        logs.append(_this_attempt(log) if attempt is not None and attempt.number else log)
+        logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
     facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
     return facts, tuple(reader.unread)
 
@@ -165,9 +165,8 @@ class _Reader:
 
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
         """Return the logs of a rank, stderr first."""
-        return [
-            log for stream in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, stream).path, rank)
-        ]
+        logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
+        return [_from_last(RESTART_BEGINS, log) for log in logs]
 
 
 def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> list[Log]:
@@ -197,10 +196,10 @@ def _signalled_s(attempt: Attempt) -> float | None:
     return min(filter(math.isfinite, heard), default=None)
 
 
-def _this_attempt(log: Log) -> Log:
-    """Leave out what the batch log says of attempts before."""
+def _from_last(beginning: str, log: Log) -> Log:
+    """Leave out what a log says of attempts, or of torchrun's starts, before the last one."""
     scan = log.scan
-    begins = [place for place, line in enumerate(scan.tail) if line.startswith(_ATTEMPT_BEGINS)]
+    begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
     if not begins or scan.first_tail_line is None:
         return log
     first = scan.first_tail_line + begins[-1]

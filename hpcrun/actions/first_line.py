@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.status import RunStatus, StatusResult
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
-from hpcrun.runs.attempt import last_attempt, rank_exits
+from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
 from hpcrun.runs.logs import rank_log, tail
 from hpcrun.runs.store import RunStore
 
@@ -91,9 +91,10 @@ def ending(item: RunStatus, rules: Rules, lines: int = 20) -> Ending:
         return Ending(_line(explanation))
     status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
     with suppress(OSError):
-        return Ending(
-            _line(explanation), rank, status, tail(rank_log(attempt.folder, rank, "err").path, lines).strip("\n")
-        )
+        text = tail(rank_log(attempt.folder, rank, "err").path, lines)
+        before, restart, last = text.rpartition(RESTART_BEGINS)
+        text = last.partition("\n")[2] if restart and before[-1:] in ("", "\n") else text
+        return Ending(_line(explanation), rank, status, text.strip("\n"))
     return Ending(_line(explanation), rank, status)
 
 

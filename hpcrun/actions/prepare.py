@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.launch_options import check_launch_options
 from hpcrun.actions.program import check_program, find_python, with_launcher
 from hpcrun.actions.snapshot import find_tree, place_in_snapshot, secret_notes
 from hpcrun.actions.surroundings import Surroundings
@@ -96,6 +97,7 @@ def prepare(
         python=python,
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
     )
+    check_launch_options(request, plan, surroundings)
     notes += [*launcher_notes, *plan.notes, *plan_notes(plan, for_gpu_type(profile, request), surroundings.env)]
     notes += check_job_env(request, loaded, plan.shape.gpu_type)
     plan = replace(plan, notes=tuple(notes), snapshot=snapshot)

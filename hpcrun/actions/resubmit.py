@@ -17,7 +17,7 @@ from hpcrun.runs.store import RunStore
 
 # What says one thing in several ways: to say it anew is to take back what was said otherwise.
 _INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
-_ADDED = ("env", "sbatch", "secrets", "snapshot_include")  # the last of a name counts
+_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  # the last of a name counts
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 

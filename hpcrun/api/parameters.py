@@ -15,11 +15,11 @@ _FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_pe
 """Parameter → field of the request, where a person writes it otherwise."""
 _SPELLED = {field: name for name, field in _FIELDS.items()}
 # what runs is the function, and one process for each task
-_NOT_ASKED = {"script", "args", "module", "launcher"}
+_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun"}
 _OWN = ("profile", "array_parallelism")
 # hpcrun submit reads these as text, with a unit or without
 _TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s"}
-_LISTS = {"sbatch", "no_sbatch", "load", "setup", "secrets", "snapshot_include"}
+_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include"}
 
 
 def names() -> list[str]:
@@ -87,7 +87,7 @@ def _as_typed(field: str, value: Any) -> Any:
         return str(value)
     if field == "env" and isinstance(value, Mapping):
         return [f"{name}={content}" for name, content in value.items()]
-    if field == "sbatch" and isinstance(value, Mapping):
+    if field in ("sbatch", "srun") and isinstance(value, Mapping):
         return [key if content in (None, True) else f"{key}={content}" for key, content in value.items()]
     if field in _LISTS and isinstance(value, str):
         return [value]

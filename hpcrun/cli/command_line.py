@@ -19,7 +19,7 @@ from hpcrun.job.quoting import quote_bash
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
 REPEATABLE = frozenset({"--after", "--env", "--load", "--no-sbatch", "--sbatch", "--secret", "--setup",
-                        "--snapshot-include", "--sweep"})  # fmt: skip
+                        "--snapshot-include", "--srun", "--sweep", "--torchrun"})  # fmt: skip
 """Options of which every value counts."""
 
 

@@ -105,6 +105,15 @@ class JobOptions:
             help="Leave out a directive the profile sets. Repeatable.",
         ),
     ] = None
+    segment: Annotated[
+        int | None,
+        _option(
+            "--segment",
+            metavar="N",
+            panel=_JOB,
+            help="Nodes that lie together in one block of the network (sbatch --segment; Slurm 23.11).",
+        ),
+    ] = None
     name: Annotated[str | None, _option("--name", "-J", help="Name; by default the script's.", panel=_JOB)] = None
 
     requeue: Annotated[
@@ -167,6 +176,24 @@ class JobOptions:
             help="How ranks start: torchrun; srun, one task per GPU (Lightning, MPI); python, one process per node; "
             "command, a program once per node that starts its own ranks (accelerate launch). "
             "By default torchrun, and python without GPUs.",
+        ),
+    ] = None
+    srun: Annotated[
+        list[str] | None,
+        _option(
+            "--srun",
+            metavar="KEY[=VALUE]",
+            panel=_SHELL,
+            help="Option of the srun that starts the ranks: --srun mpi=pmix --srun cpu-bind=cores. Repeatable.",
+        ),
+    ] = None
+    torchrun: Annotated[
+        list[str] | None,
+        _option(
+            "--torchrun",
+            metavar="KEY[=VALUE]",
+            panel=_SHELL,
+            help="Option of torchrun: --torchrun max-restarts=1 --torchrun numa-binding=node. Repeatable.",
         ),
     ] = None
     python: Annotated[

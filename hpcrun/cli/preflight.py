@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 
-@takes_job_options(without=("preflight", "module"))
+@takes_job_options(without=("preflight", "module", "srun", "torchrun"))
 def preflight(
     asked: dict[str, Any],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.")] = False,

@@ -22,6 +22,8 @@ _NO_MATTER = (
     "python",
     "load",
     "setup",
+    "srun",
+    "torchrun",
     "env",
     "secrets",
     "workdir",

@@ -56,6 +56,7 @@ OPTIONS: dict[str, str] = {
     "partition": "partition",
     "qos": "qos",
     "reservation": "reservation",
+    "segment": "segment",
     "time": "walltime_s",
 }
 

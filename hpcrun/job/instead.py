@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from hpcrun.errors import UsageError
+from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.launchers import Call, Launcher, find_calls
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import JobRequest
@@ -18,6 +20,7 @@ _SRUN_KEPT = {"-J": "--name", "--job-name": "--name", **{name: name for name in 
     "-c --cpus-per-task --cpus-per-gpu -G --gpus --gpus-per-node").split()}}  # fmt: skip
 
 
+_REPEATABLE = ("--srun", "--torchrun")
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
 # What hpcrun decides itself, where logs go among it, and --use-env, which torchrun always does.
 _TORCHRUN_OURS = re.compile(
@@ -106,6 +109,16 @@ def _started(call: Call) -> _Started | None:
     return None
 
 
+def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
+    """Return an option of srun or torchrun as hpcrun hands it on; nothing where it does not."""
+    value = next(iter(values), None)
+    try:
+        key = check_option(program, name, value, name) if name.startswith("--") else ""
+    except UsageError:
+        return ()
+    return (f"--{program}", key if value is None else f"{key}={value}") if key else ()
+
+
 def _by_torchrun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
     options, program = _parsed(argv, launcher)
     said = {_torch_name(name, launcher.values): values for name, *values in options}
@@ -113,8 +126,10 @@ def _by_torchrun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
     per_node = said.pop("--nproc-per-node", [])
     if {"-m", "--module"} & set(said):
         program = ("-m", *program)
-    left_out = tuple(" ".join((name, *values)) for name, values in said.items() if not _TORCHRUN_OURS.fullmatch(name))
-    return _Started(program, _number(nodes), _number(per_node), left_out=left_out)
+    more = {name: values for name, values in said.items() if not _TORCHRUN_OURS.fullmatch(name)}
+    kept = {name: _handed_on("torchrun", name, values) for name, values in more.items()}
+    left_out = tuple(" ".join((name, *values)) for name, values in more.items() if not kept[name])
+    return _Started(program, _number(nodes), _number(per_node), None, sum(kept.values(), ()), left_out)
 
 
 def _by_srun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
@@ -127,6 +142,8 @@ def _by_srun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
             sizes[{"-N": "--nodes", "-n": "--ntasks"}.get(name, name)] = _number(values)
         elif name in _SRUN_KEPT:
             kept += [_SRUN_KEPT[name], *values]
+        elif more := _handed_on("srun", name, values):
+            kept += more
         else:
             left_out.append("=".join((name, *values)) if name.startswith("--") else " ".join((name, *values)))
     outer = _Started(_bare(program), sizes.get("--nodes"), sizes.get("--ntasks-per-node"), sizes.get("--ntasks"),
@@ -222,7 +239,7 @@ def _program(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ..
 def _missing(more: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
     """Return the pairs of option and value of which the option is not there yet."""
     pairs = zip(more[::2], more[1::2], strict=True)
-    return tuple(word for name, value in pairs if name not in options for word in (name, value))
+    return tuple(word for name, value in pairs if name not in options or name in _REPEATABLE for word in (name, value))
 
 
 def _without(

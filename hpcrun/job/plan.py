@@ -10,6 +10,7 @@ from hpcrun.job import directives as sbatch
 from hpcrun.job.allocation import read_allocation
 from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.launch_options import Options, srun_options, step_words, torchrun_options, torchrun_words
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest, Preflight
@@ -24,7 +25,7 @@ from hpcrun.job.resources import (
     share_gpus,
 )
 from hpcrun.job.secrets import is_secret
-from hpcrun.job.shape import Shape, decide_shape
+from hpcrun.job.shape import Shape, decide_segment, decide_shape
 from hpcrun.job.snapshot import Snapshot
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
@@ -64,6 +65,7 @@ class Plan:
         notes: what a person should be told before it runs.
         preflight: whether nodes and GPUs are checked first, or nothing else is done.
         rates: what they are compared with: what the card and the network can do by the profile.
+        srun, torchrun: options of a person or a profile for the programs that start the ranks.
         snapshot: where in its copy of the code it starts; None where it runs the files themselves.
     """
 
@@ -88,6 +90,8 @@ class Plan:
     preflight: Preflight | None = None
     rates: tuple[tuple[str, float], ...] = ()
     snapshot: Snapshot | None = None
+    srun: Options = ()
+    torchrun: Options = ()
 
     @property
     def cpus_per_rank(self) -> int | None:
@@ -100,6 +104,16 @@ class Plan:
     def cpus_per_task(self) -> int | None:
         """CPUs of one Slurm task; None where the site decides."""
         return None if self.cpus_per_node is None else self.cpus_per_node // self.shape.tasks_per_node
+
+    @property
+    def step_words(self) -> tuple[str, ...]:
+        """Options of the ranks' srun besides its sizes."""
+        return step_words(self.srun)
+
+    @property
+    def torchrun_words(self) -> tuple[str, ...]:
+        """Options of torchrun besides its sizes."""
+        return torchrun_words(self.torchrun, self.shape.nodes)
 
     def directive(self, name: str) -> str | None:
         """Return a directive's value, or None where it is not set."""
@@ -130,9 +144,11 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     check_gpus(sweep, local_gpus)
     requeue = None if request.preflight == "only" else decide_requeue(request, profile)
     name = name_of(request)
+    segment, segment_note = decide_segment(request, profile, shape)
     directives: Directives = {}
     if profile.scheduler == "slurm":
         directives = {"job-name": name, **_profile_directives(profile, shape, share, memory_mb, walltime_s)}
+        directives |= {} if segment is None else {"segment": str(segment)}
         directives |= _requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
         _apply_request(directives, request)
@@ -161,9 +177,11 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         requeue=requeue,
         sweep=sweep,
         local_gpus=local_gpus,
-        notes=tuple(note for note in (gpu_note, *unknown) if note),
+        notes=tuple(note for note in (gpu_note, segment_note, *unknown) if note),
         preflight=request.preflight,
         rates=_rates(profile) if request.preflight else (),
+        srun=srun_options(request, profile, shape),
+        torchrun=torchrun_options(request, profile, shape),
     )
 
 
@@ -248,6 +266,8 @@ def _requeue_directives(requeue: Requeue | None) -> Directives:
     # Said either way: without, the cluster's JobRequeue would decide. Appending loses no line of an earlier attempt.
     again = requeue is not None and requeue.times > 0
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
+    if requeue is not None and requeue.expedite:
+        directives["requeue"] = "expedite"
     if requeue is not None:
         directives["signal"] = f"B:USR1@{requeue.warn_s}"
     return directives

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
+from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.metrics import check_metric_pattern
 from hpcrun.job.quoting import check_env_name, quote_directive
 from hpcrun.job.request import Launcher
@@ -59,6 +69,12 @@ def _directive_key(key: str) -> str:
         raise ValueError(f"{error.message} ({error.hint})") from None
 
 
+def _launch_value(value: Any) -> Any:
+    if value is not True and not isinstance(value, str):
+        raise ValueError("an option takes text, or true for a bare flag")
+    return value
+
+
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Walltime = Annotated[int, BeforeValidator(_time)]
 MemoryMb = Annotated[int, BeforeValidator(_memory)]
@@ -106,10 +122,12 @@ class RequeueSection(_Section):
     Attributes:
         times: further attempts after a time limit, a preemption or a node failure.
         warn: seconds between the warning and the time limit, once read.
+        expedite: Slurm is asked to start it again at once after a node failure, on nodes that it holds for it (25.11).
     """
 
     times: Count = Field(default=0, ge=0, le=1000)
     warn: Walltime = 120
+    expedite: Switch = False
 
 
 class TflopsSection(_Section):
@@ -217,6 +235,7 @@ class Profile(_Section):
     account: Text | None = None
     qos: Text | None = None
     constraint: Text | None = None
+    segment: Count | None = Field(default=None, ge=1)
     gpu: GpuSection = GpuSection()
     cpu: CpuSection = CpuSection()
     memory: MemorySection = MemorySection()
@@ -235,3 +254,16 @@ class Profile(_Section):
     sbatch: dict[
         Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]
     ] = {}
+    srun: dict[str, Annotated[Any, BeforeValidator(_launch_value)]] = {}
+    torchrun: dict[str, Annotated[Any, BeforeValidator(_launch_value)]] = {}
+
+    @field_validator("srun", "torchrun")
+    @classmethod
+    def _launch_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        program: Program = "srun" if info.field_name == "srun" else "torchrun"
+        for key, text in value.items():
+            try:
+                check_option(program, key, None if text is True else text, f"{program}.{key}")
+            except UsageError as error:
+                raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None
+        return value

@@ -72,8 +72,11 @@ class JobRequest(BaseModel):
     mail_type: str | None = None
     sbatch: tuple[str, ...] = ()
     no_sbatch: tuple[str, ...] = ()
+    segment: int | None = Field(default=None, ge=1, le=MOST)
 
     launcher: Launcher | None = None
+    srun: tuple[RawText, ...] = ()
+    torchrun: tuple[RawText, ...] = ()
     python: RawText | None = None
     load: tuple[str, ...] = ()
     setup: tuple[RawText, ...] = ()

@@ -23,12 +23,14 @@ class Requeue:
         grace_s: seconds that the ranks have for a checkpoint after the warning; the rest is for starting again.
         on_failure: a failure of the program itself is a reason too.
         exclude_bad_nodes: the node that failed is not used again.
+        expedite: after a node failure Slurm is to start it again before all other jobs.
     """
 
     times: int
     warn_s: int
     on_failure: bool = False
     exclude_bad_nodes: bool = False
+    expedite: bool = False
 
     @property
     def grace_s(self) -> int:
@@ -53,7 +55,8 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
         if request.warn_s is None:
             return None
     warn_s = request.warn_s or profile.requeue.warn
-    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes)
+    expedite = times > 0 and profile.requeue.expedite
+    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes, expedite)
 
 
 def check_warning(requeue: Requeue | None, walltime_s: int | None, asked_s: int | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import OPTIONS, OWNED, normalise_key
 from hpcrun.job.quoting import check_job_name
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import MOST, JobRequest
 from hpcrun.job.units import parse_memory, parse_time
 
 # "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and what the programs of 22.05, 24.11 and 26.05 know besides. Where no
@@ -61,10 +61,19 @@ _FLAGS = frozenset(
 )
 _NO_VALUE = _FLAGS - {"exclusive", "get-user-env", "no-kill"}
 # srun(1): these would change the step inside the job.
-_OF_SRUN = frozenset(
-    "SLURM_CPU_BIND SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPU_BIND SLURM_KILL_BAD_EXIT SLURM_MEM_BIND "
-    "SLURM_MPI_TYPE SLURM_NETWORK SLURM_OVERCOMMIT SLURM_THREADS_PER_CORE SLURM_WAIT".split()
-)
+_OF_SRUN = {
+    "SLURM_CPU_BIND": "cpu-bind",
+    "SLURM_DISTRIBUTION": "distribution",
+    "SLURM_EXPORT_ENV": None,
+    "SLURM_GPU_BIND": "gpu-bind",
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_MEM_BIND": "mem-bind",
+    "SLURM_MPI_TYPE": "mpi",
+    "SLURM_NETWORK": "network",
+    "SLURM_OVERCOMMIT": None,
+    "SLURM_THREADS_PER_CORE": "threads-per-core",
+    "SLURM_WAIT": "wait",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +114,14 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
     notes += [_note(name, env[name], why) for name, why in _DROPPED_NAMES.items() if name in env]
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
-    notes += [_note(name, env[name], f"--env {name}=... sets it in the job") for name in of_srun]
+    notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
     return FromEnvironment(request.model_copy(update=changed), tuple(notes))
+
+
+def _instead_of(name: str, value: str) -> str:
+    option = _OF_SRUN.get(name)
+    return f"--srun {option}={value} does the same" if option and value else f"--env {name}=... sets it in the job"
 
 
 def _mem(typed: set[str]) -> bool:
@@ -118,8 +132,16 @@ def _note(name: str, value: str, why: str) -> str:
     return f"{name}={value} of your shell is not used: {why}" if value else f"{name} is not used: {why}"
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MOST):
+        raise ValueError(f"{text!r} is not a number of nodes")
+    return int(text)
+
+
 def _read(name: str, field: str, value: str) -> Any:
-    read = {"walltime_s": parse_time, "memory_mb": parse_memory, "name": check_job_name}.get(field, str)
+    read = {"walltime_s": parse_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}.get(
+        field, str
+    )
     try:
         return read(value)
     except ValueError as error:

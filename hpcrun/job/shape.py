@@ -171,3 +171,24 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
             hint=f"ask for --gpus-per-node {asked}",
         )
     return asked or gpus_per_node
+
+
+def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple[int | None, str | None]:
+    """Return how many nodes of a job lie together in one block of the network, and what to say of the profile's number.
+
+    Raises:
+        UsageError: the job's nodes cannot be divided so, or its nodes are processes of this machine.
+    """
+    asked = request.segment
+    if profile.scheduler != "slurm":
+        if asked is not None:
+            raise UsageError(f"--segment {asked}: profile {profile.name!r} runs on this machine alone")
+        return None, None
+    number = asked or profile.segment
+    if number is None or shape.nodes % number == 0:
+        return number, None
+    message = f"segments of {number} nodes do not divide {shape.nodes} node{'s' if shape.nodes > 1 else ''}"
+    if asked is None:  # it is meant for large jobs
+        return None, f"{message}: the profile's segment is not used"
+    fewer, more = shape.nodes - shape.nodes % asked, shape.nodes + asked - shape.nodes % asked
+    raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")

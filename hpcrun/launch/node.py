@@ -28,25 +28,31 @@ def main(arguments: list[str]) -> int:
         env = os.environ
         env["NODE_RANK"], env["MASTER_ADDR"] = env["HPCRUN_NODE_RANK"], env["HPCRUN_HEAD_ADDR"]
         env["MASTER_PORT"] = env["HPCRUN_PORT"]
-    elif "--standalone" not in command:  # alone on its node it needs no port of this job's
-        if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
-            return 1
-        _meet_the_others()
+    else:
+        own = command[: command.index("--no-python")] if "--no-python" in command else command
+        if "--standalone" not in own:  # alone on its node it needs no port of this job's
+            if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+                return 1
+            command = _meet_the_others(own) + command[len(own) :]
     return Node().run(command)
 
 
-def _meet_the_others() -> None:
+def _meet_the_others(torchrun: list[str]) -> list[str]:
     """Give torchrun what is this node's own; options of its command line, and variables that are set, come first.
 
-    is_host is said outright: guessing it from host names fails where a node has several. The local address: rank 0's
-    address is the name that Slurm knows, not one that only the node resolves.
+    is_host is said outright: guessing it from host names fails where a node has several. At an endpoint that somebody
+    else has named torch has to guess. The local address: rank 0's address is the name that Slurm knows, not one that
+    only the node resolves.
     """
     env = os.environ
-    is_host = int(env["HPCRUN_NODE"] == env["HPCRUN_HEAD"])
-    env.setdefault("PET_RDZV_ENDPOINT", f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}")
     env.setdefault("PET_RDZV_ID", f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}")
-    env.setdefault("PET_RDZV_CONF", f"is_host={is_host}")
     env.setdefault("PET_LOCAL_ADDR", env["HPCRUN_NODE_ADDR"])
+    if "PET_RDZV_ENDPOINT" in env or any(word.startswith("--rdzv-endpoint=") for word in torchrun):
+        return torchrun
+    env["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
+    is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
+    env.setdefault("PET_RDZV_CONF", is_host)
+    return [f"{word},{is_host}" if word.startswith("--rdzv-conf=") else word for word in torchrun]
 
 
 def _resolves(head: str) -> bool:

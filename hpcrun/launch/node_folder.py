@@ -65,10 +65,12 @@ class NodeFolder:
                     continue
         return found
 
-    def remove(self, *names: str) -> None:
-        """Remove files, and the folder itself where no rank is left in it."""
+    def remove(self, *names: str, stays: bool = False) -> None:
+        """Remove files, and unless it stays the folder itself where no rank is left in it."""
         for name in names:
             self._unlink(name)
+        if stays:
+            return
         left = self._names()
         if not any(name.startswith("rank-") for name in left):
             for name in left:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import count
 
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
@@ -51,6 +52,7 @@ class Rank:
     def __init__(self, rank: int, *, is_task: bool) -> None:
         self._rank, self._is_task = rank, is_task
         self._told, self._insist_at = "", float("inf")
+        self._below_node = FOLDER in os.environ
         self._folder = NodeFolder(os.environ.get(FOLDER, ""))
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
@@ -60,6 +62,9 @@ class Rank:
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and write down how it ended."""
+        if (status := self._start_again()) is not None:
+            self._canary.end()
+            return status
         self._write_node_start()
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         self._pid, status = try_start(program, os.environ, out=log + ".out", err=log + ".err", own_group=True)
@@ -73,10 +78,34 @@ class Rank:
             heard = (self._told == "TERM" or self._folder.is_stopping()) and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
         self._canary.end()
-        self._folder.remove(f"rank-{self._rank}")
+        self._folder.remove(f"rank-{self._rank}", stays=self._below_node)  # torchrun may start it again
         if self._pid:
             reap(self._pid)
         return status
+
+    def _start_again(self) -> int | None:
+        """Put aside the record that an earlier start of this rank left: it is no failure of the one that begins.
+
+        TORCHELASTIC_RESTART_COUNT does not tell: it counts only the failures of this node.
+
+        Returns:
+            The status to end with where the ranks are to stop: torchrun takes what stops for a failure.
+        """
+        path = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
+        before = records.read(f"rank-{self._rank}.exit")
+        if before is None:
+            return None
+        if self._folder.is_stopping():
+            return int(before.get("status", records.TERM_STATUS))
+        number = next(number for number in count(1) if not os.path.exists(f"{path}.exit.{number}"))
+        os.rename(f"{path}.exit", f"{path}.exit.{number}")
+        line = f"hpcrun: torchrun restart {number}\n"
+        for name in ("out", "err"):
+            with open(f"{path}.{name}", "a", encoding="utf-8") as log:
+                log.write(line)
+        if self._first:
+            records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}")
+        return None
 
     def _on_signal(self, info: Any) -> None:
         if info.si_pid == os.getppid() and not self._is_task:

@@ -14,6 +14,8 @@ from hpcrun.runs.record import JOB_ID
 
 REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
 """Why an attempt ended, in the script's words: templates/requeue."""
+RESTART_BEGINS = "hpcrun: torchrun restart "
+"""What a rank's logs say where torchrun starts the rank again (launch/rank.py)."""
 _RANK_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.(out|err|exit)", re.ASCII)
 _ATTEMPT_FOLDER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _MOST_HOSTS = 8 << 20

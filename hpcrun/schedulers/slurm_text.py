@@ -43,6 +43,14 @@ _REFUSALS = (
         r"Invalid account or account/partition",
         "`sacctmgr show assoc user=$USER` lists your accounts; --account names one",
     ),
+    (
+        r"unrecognized option '--segment",
+        "segments need Slurm 23.11 and a block topology: leave out --segment, or --no-sbatch segment for the profile's",
+    ),
+    (
+        r"option '--requeue' doesn't allow an argument",
+        "expedited requeue needs Slurm 25.11: take requeue.expedite out of the profile",
+    ),
     (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; --qos names one"),
     (
         r"violates accounting/QOS policy",

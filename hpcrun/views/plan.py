@@ -10,6 +10,7 @@ from typing import Any
 from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared
 from hpcrun.actions.submit import SubmitResult
+from hpcrun.job.launch_options import Options, option_words
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.plan_notes import threads_of
@@ -46,6 +47,7 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
         rows.append(("code", "a copy of it as it is now" + _below(plan.snapshot.folder)))
     if plan.requeue:
         rows.append(("stop", _stop(plan.requeue)))
+    rows += [(program, " ".join(option_words(options))) for program, options in _launch_options(plan) if options]
     if plan.preflight == "first":
         rows.append(("preflight", "before the ranks start, half a minute at most"))
     if plan.modules:
@@ -98,10 +100,15 @@ def _below(folder: str) -> str:
     return "" if folder == "." else f", starting in {folder}"
 
 
+def _launch_options(plan: Plan) -> tuple[tuple[str, Options], ...]:
+    return ("srun", plan.srun), ("torchrun", plan.torchrun)
+
+
 def _stop(requeue: Requeue) -> str:
     times = f", then started again up to {count(requeue.times, 'time')}" if requeue.times else ""
+    expedited = ", expedited after a node failure" if requeue.expedite else ""
     failures = ", also after a failure" if requeue.on_failure else ""
-    return f"warned {requeue.warn_s} s before the time limit{times}{failures}"
+    return f"warned {requeue.warn_s} s before the time limit{times}{failures}{expedited}"
 
 
 def sweep_text(sweep: Sweep) -> str:

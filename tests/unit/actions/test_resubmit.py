@@ -39,6 +39,9 @@ def test_nothing_is_changed_that_was_not_said() -> None:
 @pytest.mark.parametrize(
     ("before", "asked", "after"),
     [
+        ({"srun": ["mpi=pmix"]}, {"srun": ["mpi=none"]}, {"srun": ("mpi=pmix", "mpi=none")}),
+        ({"torchrun": ["max-restarts=1"]}, {}, {"torchrun": ("max-restarts=1",)}),
+        ({"segment": 4}, {"segment": 2}, {"segment": 2}),
         ({"gpus_per_node": {"count": 2}}, {"gpus": "8"}, {"gpus": {"count": 8}}),
         ({"gpus": {"count": 2}}, {"gpus_per_node": "4"}, {"gpus_per_node": {"count": 4}}),
         ({"cpus": 4}, {"cpus_per_gpu": 2}, {"cpus_per_gpu": 2}),

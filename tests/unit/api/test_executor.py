@@ -47,12 +47,18 @@ def directives(**said: Any) -> set[str]:
         ({"sbatch": {"comment": "a word", "exclusive": None}}, "--exclusive"),
         ({"sbatch": ["nice=5"]}, "--nice=5"),
         ({"requeue": 3}, "--requeue"),
+        ({"segment": 1}, "--segment=1"),
         ({"name": "mine"}, "--job-name=mine"),
     ],
     ids=str,
 )
 def test_parameters_are_the_options_of_submit(said: dict[str, Any], directive: str) -> None:
     assert directive in directives(**said)
+
+
+def test_options_of_srun_stand_on_the_line_that_starts_the_tasks() -> None:
+    text = hpcrun.Executor("a100", gpus=2, srun={"cpu-bind": "none", "overlap": True}).script()
+    assert "--kill-on-bad-exit=1 --cpu-bind=none --overlap \\\n" in text
 
 
 def test_environment_and_set_up_stand_in_the_script() -> None:
@@ -91,6 +97,7 @@ def test_update_parameters_changes_what_was_said_and_nothing_else() -> None:
         ({"node": 2}, "no parameter 'node'", "did you mean 'nodes'?"),
         ({"walltime_s": 5}, "no parameter 'walltime_s'", None),
         ({"launcher": "torchrun"}, "no parameter 'launcher'", None),
+        ({"torchrun": ["max-restarts=1"]}, "no parameter 'torchrun'", None),
         ({"time": "soon"}, "time='soon': ", None),
         ({"gpus": True}, "gpus=True: ", None),
         ({"gpus": 1.5}, "gpus=1.5: ", None),

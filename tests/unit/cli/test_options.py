@@ -31,6 +31,9 @@ def parse(*args: str) -> dict[str, Any]:
     ("args", "field", "value"),
     [
         (["-N", "2"], "nodes", 2),
+        (["--segment", "2"], "segment", 2),
+        (["--srun", "mpi=pmix", "--srun", "overlap"], "srun", ["mpi=pmix", "overlap"]),
+        (["--torchrun", "max-restarts=1"], "torchrun", ["max-restarts=1"]),
         (["--nodes", "2"], "nodes", 2),
         (["-G", "4"], "gpus", "4"),
         (["--gpus=a100:4"], "gpus", "a100:4"),

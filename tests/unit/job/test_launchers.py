@@ -76,8 +76,23 @@ def test_what_hpcrun_does_itself_is_refused_with_the_line_to_type(line: str, typ
 
 
 def test_options_that_hpcrun_does_without_are_named() -> None:
-    assert refusal("torchrun --max-restarts=3 --tee 3 train.py").message.endswith("leaves out --max-restarts 3")
-    assert refusal("srun --mpi=pmix ./a.out").message.endswith("leaves out --mpi=pmix")
+    assert refusal("torchrun --signals-to-handle=SIGTERM --tee 3 train.py").message.endswith(
+        "leaves out --signals-to-handle SIGTERM"
+    )
+    assert refusal("srun --output=log --mpi=pmix ./a.out").message.endswith("leaves out --output=log")
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("torchrun --max-restarts=3 --numa_binding node train.py",
+         "--gpus 2 --torchrun max-restarts=3 --torchrun numa-binding=node train.py"),
+        ("srun --mpi=pmix --overlap --cpu-bind cores ./a.out",
+         "--gpus 2 --srun mpi=pmix --srun overlap --srun cpu-bind=cores --launcher srun ./a.out"),
+    ],
+)  # fmt: skip
+def test_options_that_hpcrun_hands_on_are_kept(line: str, instead: str) -> None:
+    assert refusal(line, "--gpus 2").hint == f"hpcrun submit {instead}"
 
 
 @pytest.mark.parametrize("line", ["sbatch job.sbatch 'a b'", "salloc -N1", "hpcrun submit --gpus 1 x.py"])

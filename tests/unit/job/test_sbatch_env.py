@@ -70,7 +70,8 @@ def test_one_for_a_directive_of_the_person_s_own_becomes_that(
         ({"SBATCH_ARRAY_INX": "0-3"}, "use --sweep"),
         ({"SLURM_CLUSTERS": "c2"}, "hpcrun submits to this cluster alone"),
         ({"SLURM_UMASK": "077"}, "SLURM_UMASK=077"),
-        ({"SLURM_MPI_TYPE": "pmix"}, "--env SLURM_MPI_TYPE=... sets it in the job"),
+        ({"SLURM_MPI_TYPE": "pmix"}, "--srun mpi=pmix does the same"),
+        ({"SLURM_EXPORT_ENV": "NONE"}, "--env SLURM_EXPORT_ENV=... sets it in the job"),
         ({"SRUN_CPUS_PER_TASK": "3"}, "--env SRUN_CPUS_PER_TASK=... sets it in the job"),
     ],
 )

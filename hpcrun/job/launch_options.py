@@ -1,0 +1,171 @@
+"""Options of the srun and the torchrun that start the ranks: which a person or a profile may set. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.directives import KNOWN, normalise_key
+
+if TYPE_CHECKING:  # both check their own values with this
+    from hpcrun.job.profile import Profile
+    from hpcrun.job.request import JobRequest
+    from hpcrun.job.shape import Shape
+
+Program = Literal["srun", "torchrun"]
+Options = tuple[tuple[str, str | None], ...]
+"""Name → value, None for a bare flag; names without dashes in front."""
+
+_SIZE = "the ranks are as many as --gpus, --nodes and --nproc-per-node say"
+_GPUS = "use --gpus; a step without options has all GPUs of the job"
+_OF_JOB = "the step runs in the job's allocation: use hpcrun's own option, or --sbatch"
+_LOGS = "every rank has a log of its own: hpcrun logs shows it"
+_ALONE = "srun would not start the ranks"
+_PER_NODE = "hpcrun sets it on each node"
+# What hpcrun decides itself, and what a person uses instead. --wait and --kill-on-bad-exit may be set: a training that
+# lives on with fewer ranks wants neither.
+_OWNED: dict[Program, dict[str, str]] = {
+    "srun": {
+        **dict.fromkeys(("nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node"), _SIZE),
+        **dict.fromkeys(("ntasks-per-socket", "ntasks-per-tres", "relative", "overcommit", "het-group"), _SIZE),
+        **dict.fromkeys(("cpus-per-task", "cpus-per-gpu"), "use --cpus-per-task; OMP_NUM_THREADS agrees with it"),
+        **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "tres-per-task"), _GPUS),
+        **dict.fromkeys(("account", "begin", "clusters", "constraint", "deadline", "dependency", "hold"), _OF_JOB),
+        **dict.fromkeys(("jobid", "no-allocate", "partition", "qos", "reservation", "test-only", "time"), _OF_JOB),
+        **dict.fromkeys(("exclude", "nodelist", "nodefile"), "use --exclude or --nodelist: the ranks need every node"),
+        **dict.fromkeys(("export", "export-file", "preserve-env"), "use --env NAME=VALUE; all else is handed on"),
+        **dict.fromkeys(("output", "error"), _LOGS),
+        **dict.fromkeys(("help", "usage", "version", "multi-prog", "pty", "bcast"), _ALONE),
+        "chdir": "use --workdir",
+        "input": "give the file to the script as an argument",
+        "signal": "use --warn",
+    },
+    "torchrun": {
+        "nnodes": "use --nodes",
+        "nproc-per-node": "use --gpus or --nproc-per-node",
+        "standalone": "hpcrun gives it to a job on one node",
+        **dict.fromkeys(("no-python", "run-path"), "hpcrun starts the program of each rank itself"),
+        "module": "use --module",
+        **dict.fromkeys(("node-rank", "local-addr"), _PER_NODE),
+        **dict.fromkeys(("master-addr", "master-port"), "use rdzv-endpoint=HOST:PORT; MASTER_ADDR is the first node"),
+        **dict.fromkeys(("redirects", "tee", "local-ranks-filter"), _LOGS),
+        **dict.fromkeys(("duplicate-stdout-filters", "duplicate-stderr-filters"), _LOGS),
+        "signals-to-handle": "hpcrun hands signals on to the ranks",
+        "virtual-local-rank": "hpcrun tells the ranks of a node apart by LOCAL_RANK",
+        "help": "torchrun would not start the ranks",
+    },
+}
+_KNOWN: dict[Program, tuple[str, ...]] = {
+    "srun": (*KNOWN, *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
+             "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads unbuffered wait".split()),
+    "torchrun": ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval",
+                 "start-method", "event-log-handler", "role", "log-dir", "logs-specs", "numa-binding",
+                 "shutdown-timeout"),
+}  # fmt: skip
+_LEAST_SHUTDOWN_S = 30
+"""hpcrun gives a rank that is cleared away 25 s before SIGKILL, and notes its end after that."""
+
+
+def check_option(program: Program, key: str, value: str | None, where: str) -> str:
+    """Return the normalised name of an option that a person or a profile may set.
+
+    Args:
+        where: the option or the profile's key, for the message.
+
+    Raises:
+        UsageError: hpcrun sets it itself, or it would break the job.
+    """
+    name = normalise_key(key)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", name):
+        raise UsageError(f"{where}: {key!r} cannot be an option of {program}",
+                         hint="write KEY=VALUE or KEY, with the long name: cpu-bind=cores")  # fmt: skip
+    owned = _OWNED[program]
+    if name in owned:
+        raise UsageError(f"{where}: hpcrun sets {program}'s --{name} itself", hint=owned[name])
+    # both programs take the beginning of a name for the whole
+    if longer := next((long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None):
+        raise UsageError(f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets", hint=owned[longer])
+    if value is not None and "\0" in value:
+        raise UsageError(f"{where}: a NUL character cannot stand in a script")
+    if program == "srun" and value in ("help", "list"):
+        raise UsageError(f"{where}: srun prints a list and ends", hint=f"srun --{name}={value} shows it here")
+    if name == "rdzv-backend" and value == "static":
+        raise UsageError(f"{where}: a static rendezvous has no place for hpcrun's nodes", hint="leave it out: c10d")
+    if name == "shutdown-timeout" and re.fullmatch(r"\d+", value or "", re.ASCII) and int(value or 0) < 30:
+        raise UsageError(f"{where}: hpcrun gives a rank 25 s to end, and then writes down how it did",
+                         hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more")  # fmt: skip
+    return name
+
+
+def similar_option(program: Program, name: str) -> str | None:
+    """Return the known option that a misspelt one may mean."""
+    return nearest(name, list(_KNOWN[program]))
+
+
+def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
+    """Return the options of the srun that starts the ranks: the profile's, and over them the request's.
+
+    Raises:
+        UsageError: the local scheduler has no srun, or ranks would not see their GPUs.
+    """
+    if profile.scheduler != "slurm":
+        if request.srun:
+            raise UsageError(f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without srun",
+                             hint="leave it out, or choose a profile of a cluster with --profile")  # fmt: skip
+        return ()
+    options = _laid_over("srun", profile.srun, request.srun)
+    for key in ("gpu-bind", "tres-bind"):
+        value = options.get(key) or "none"
+        if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
+            raise UsageError(
+                f"srun --{key}={value} would show each of the {shape.tasks_per_node} ranks of a node only some of its "
+                "GPUs",
+                hint=f"leave it out, or --srun {key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
+            )
+    return tuple(options.items())
+
+
+def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
+    """Return torchrun's options: the profile's, and over them the request's; none where torchrun starts no ranks.
+
+    Raises:
+        UsageError: the request has options, and another launcher.
+    """
+    if shape.launcher == "torchrun":
+        return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
+    if request.torchrun:
+        raise UsageError(f"--torchrun {request.torchrun[0]} says nothing with --launcher {shape.launcher}",
+                         hint="leave it out, or add --launcher torchrun")  # fmt: skip
+    return ()
+
+
+def step_words(options: Options) -> tuple[str, ...]:
+    """Return what the ranks' srun gets besides its sizes: hpcrun's own options, and others over them."""
+    return _words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(options)})
+
+
+def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
+    """Return what torchrun gets besides its sizes. A job on one node needs no port, unless it is to meet elsewhere."""
+    meets = nodes > 1 or any(name.startswith("rdzv-") for name, _ in options)
+    own: dict[str, str | None] = {"rdzv-backend": "c10d"} if meets else {"standalone": None}
+    return _words({**own, "max-restarts": "0", **dict(options)})
+
+
+def option_words(options: Options) -> tuple[str, ...]:
+    """Return options as they stand on a command line."""
+    return _words(dict(options))
+
+
+def _words(options: Mapping[str, str | None]) -> tuple[str, ...]:
+    return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items())
+
+
+def _laid_over(program: Program, theirs: Mapping[str, str | bool], asked: tuple[str, ...]) -> dict[str, str | None]:
+    options = {normalise_key(key): None if value is True else str(value) for key, value in theirs.items()}
+    for item in asked:
+        key, equals, text = item.partition("=")
+        value = text if equals else None
+        options[check_option(program, key, value, f"--{program} {item}")] = value
+    return options

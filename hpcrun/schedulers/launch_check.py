@@ -1,0 +1,88 @@
+"""Asking srun and the job's torchrun whether they know the options that a person gave them; nothing is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import Completed, run_command
+
+_SRUN_WITHIN_S = 3.0
+"""Without a configuration srun looks for one for a minute."""
+_TORCH_WITHIN_S = 20.0
+_GOOD = "No command given"
+"""srun reads its options, finds no program behind them, and ends: before it asks the controller for anything."""
+# torch is imported by this, which takes seconds; an option that argparse does not know ends it with status 2.
+_PROBE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]  # a folder called torch here is not the job's
+from torch.distributed.run import get_args_parser
+parser = get_args_parser()
+parser.prog = "torchrun"
+parser.parse_args(sys.argv[1:] + ["program"])
+"""
+
+
+def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return what srun says against some options, None where it takes them or cannot be asked.
+
+    A kind of MPI it would look for only when the step starts: it is asked which there are.
+    """
+    where = tuple(sorted(clean_env(env).items()))
+    if said := _ask_srun(tuple(words), where):
+        return said
+    kind = next((word.partition("=")[2] for word in words if word.startswith("--mpi=")), None)
+    kinds = _mpi_kinds(where) if kind else ()
+    return f"--mpi={kind} is none of {', '.join(kinds)}" if kinds and kind not in kinds else None
+
+
+@cache
+def _mpi_kinds(env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    answer = _srun(("--mpi=list",), env)
+    return parse_mpi_list(answer.stdout + answer.stderr) if answer.ok else ()
+
+
+def parse_mpi_list(text: str) -> tuple[str, ...]:
+    """Read the answer to ``srun --mpi=list``: names on lines of their own, and the versions of pmix."""
+    names = re.findall(r"^(?:srun:)?\s+(\w+)$", text, re.MULTILINE)
+    versions = re.findall(r"versions available: (.*)$", text, re.MULTILINE)
+    if not names:
+        return ()
+    # openmpi is another name for none, which the list does not have
+    return (*names, *(name for line in versions for name in re.split(r"[,\s]+", line) if name), "openmpi")
+
+
+@cache
+def _ask_srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str | None:
+    answer = _srun(words, env)
+    if answer.status is None or _GOOD in answer.stderr:
+        return None
+    if words and _ask_srun((), env) is not None:  # not even without them: it is srun that fails
+        return None
+    lines = (re.sub(r"^srun: (error: |fatal: )?", "", line) for line in answer.stderr.strip().splitlines())
+    if answer.status == 0:
+        return "it would print something and end"
+    return "; ".join(line for line in lines if not line.startswith("Try ")) or f"exit status {answer.status}"
+
+
+def _srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Completed:
+    return run_command(["srun", *words], timeout_s=_SRUN_WITHIN_S, env={**dict(env), "LC_ALL": "C"})
+
+
+def torchrun_refusal(
+    executable: str, words: Sequence[str], env: Mapping[str, str], *, prefix: str | None, variable: str
+) -> str | None:
+    """Return what the torchrun of an interpreter says against some options, None where it cannot be asked.
+
+    Args:
+        prefix: its environment's folder, put on PATH as the script does.
+        variable: the one that names an environment of this kind.
+    """
+    env = clean_env(env)
+    if prefix:
+        env |= {variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"}
+    answer = run_command([executable, "-c", _PROBE, *words], timeout_s=_TORCH_WITHIN_S, env=env)
+    found = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE) if answer.status == 2 else []
+    return str(found[-1]) if found else None

@@ -1,0 +1,57 @@
+"""torchrun that starts its ranks again in place: their records, their logs, and when it must not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.harness import Hpcrun, wait_for
+from tests.local.test_requeue import warn
+
+TWO_RANKS = ("submit", "-P", "local", "--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "2", "--json")
+FAILS_TWICE = """
+import os, sys, time
+first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+print("start", flush=True)
+if os.environ["RANK"] == "1":
+    if first:
+        raise ValueError("of the first start")
+    sys.exit(3)
+time.sleep(60)
+"""
+STOPS_WITH_1 = """
+import sys, time
+from hpcrun_runtime import attempt, should_stop
+print("start", flush=True)
+while not attempt():
+    if should_stop():
+        sys.exit(1)
+    time.sleep(0.1)
+"""
+
+
+def submit(hpcrun: Hpcrun, script: str, *options: str) -> Path:
+    (hpcrun.folder / "train.py").write_text(script)
+    done = hpcrun(*TWO_RANKS, "--torchrun", "max-restarts=1", *options, "train.py")
+    assert done.stdout, done.stderr
+    return Path(json.loads(done.stdout)["folder"])
+
+
+def test_a_failure_after_a_restart_is_told_of_by_what_the_last_start_said(hpcrun: Hpcrun) -> None:
+    attempt = submit(hpcrun, FAILS_TWICE, "--wait") / "elements/0/attempts/0"
+    statuses = [json.loads((attempt / name).read_text())["status"] for name in ("rank-1.exit.1", "rank-1.exit")]
+    assert statuses == [1, 3]
+    assert (attempt / "rank-1.out").read_text() == "start\nhpcrun: torchrun restart 1\nstart\n"
+    explained = hpcrun("explain", "last").stdout
+    assert "rank 1 on local-0 failed first with exit status 3" in explained
+    assert "of the first start" not in explained
+
+
+def test_ranks_that_were_asked_to_stop_are_not_started_again_by_torchrun(hpcrun: Hpcrun) -> None:
+    folder = submit(hpcrun, STOPS_WITH_1, "--warn", "30s", "--requeue", "1")
+    warn(folder, 0)
+    attempts = folder / "elements/0/attempts"
+    wait_for((attempts / "1/exit").exists, 60, "the second attempt to end")
+    assert [(attempts / f"0/rank-{rank}.out").read_text() for rank in (0, 1)] == ["start\n", "start\n"]
+    assert json.loads((attempts / "0/exit").read_text())["reason"] == "time_limit"
+    assert json.loads((attempts / "1/exit").read_text())["status"] == 0

@@ -1,0 +1,175 @@
+"""Options of srun and torchrun: which may be set, what lies over what, and how they stand in the script."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hpcrun.errors import HpcrunError, UsageError
+from hpcrun.job.launch_options import _OWNED, check_option, option_words
+from tests.unit.given import cluster, laptop, plan, script
+
+
+def line(program: str, **asked: Any) -> list[str]:
+    """The words of the script's line with the ranks' srun or torchrun, up to the next program."""
+    text = script(plan(asked.pop("profile", None), **asked)).text
+    (found,) = [each for each in text.splitlines() if each.strip().startswith(("srun ", "/opt/venv/bin/python -m"))
+                and program in each]  # fmt: skip
+    return shlex.split(found.removesuffix("\\"))
+
+
+TWO_NODES = {"gpus": "8", "nodes": 2}
+
+
+def test_srun_gets_the_profile_s_options_and_over_them_the_request_s() -> None:
+    profile = cluster(srun={"mpi": "pmix", "overlap": True, "cpu_bind": "cores"})
+    words = line("srun", profile=profile, srun=["mpi=none", "network=sn_all=2"], **TWO_NODES)
+    assert words[-5:] == ["--kill-on-bad-exit=1", "--mpi=none", "--overlap", "--cpu-bind=cores", "--network=sn_all=2"]
+
+
+def test_a_training_that_lives_on_with_fewer_ranks_may_keep_its_step() -> None:
+    words = line("srun", srun=["kill-on-bad-exit=0", "wait=60"], **TWO_NODES)
+    assert words[-3:] == ["--wait=60", "--export=ALL", "--kill-on-bad-exit=0"]
+
+
+def test_the_preflight_s_step_has_none_of_them() -> None:
+    text = script(plan(srun=["mpi=pmix"], preflight=True, **TWO_NODES)).text
+    assert text.count("--mpi=pmix") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"gpus": "4"}, ["--standalone", "--max-restarts=0"]),
+        ({"gpus": "4", "torchrun": ["max-restarts=3"]}, ["--standalone", "--max-restarts=3"]),
+        (
+            {"gpus": "4", "torchrun": ["rdzv_endpoint=login1:29400"]},
+            ["--rdzv-backend=c10d", "--max-restarts=0", "--rdzv-endpoint=login1:29400"],
+        ),
+        (
+            {**TWO_NODES, "torchrun": ["rdzv-backend=etcd-v2", "numa-binding=node"]},
+            ["--rdzv-backend=etcd-v2", "--max-restarts=0", "--numa-binding=node"],
+        ),
+    ],
+)
+def test_torchrun_gets_its_options_before_the_program(asked: dict[str, Any], words: list[str]) -> None:
+    assert line("torch.distributed.run", **asked)[5:] == [*words, "--no-python"]
+
+
+def test_a_profile_s_torchrun_section_is_for_jobs_with_torchrun() -> None:
+    profile = cluster(torchrun={"max-restarts": "1"})
+    assert plan(profile, gpus="4").torchrun == (("max-restarts", "1"),)
+    assert plan(profile, gpus="4", launcher="srun").torchrun == ()
+
+
+def test_a_local_profile_passes_over_srun_of_what_it_extends() -> None:
+    assert plan(laptop(srun={"mpi": "pmix"}), gpus="0").srun == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message", "hint"),
+    [
+        ({"srun": ["nodes=3"]}, "--srun nodes=3: hpcrun sets srun's --nodes itself", "--nodes"),
+        ({"srun": ["export=NONE"]}, "hpcrun sets srun's --export itself", "--env NAME=VALUE"),
+        ({"srun": ["chdi=/x"]}, "srun takes --chdi for --chdir, which hpcrun sets", "--workdir"),
+        ({"srun": ["K"]}, "'K' cannot be an option of srun", "cpu-bind=cores"),
+        ({"srun": ["--mpi pmix=1"]}, "'--mpi pmix' cannot be an option of srun", "KEY=VALUE"),
+        ({"srun": ["mpi=list"]}, "srun prints a list and ends", "srun --mpi=list"),
+        ({"srun": ["mpi=a\0b"]}, "a NUL character cannot stand in a script", None),
+        ({"srun": ["gpu-bind=single:1"], "launcher": "srun"}, "only some of its GPUs", "--srun gpu-bind=none"),
+        ({"torchrun": ["nnodes=1:2"]}, "hpcrun sets torchrun's --nnodes itself", "--nodes"),
+        ({"torchrun": ["nproc_per_node=2"]}, "--nproc-per-node itself", "--gpus"),
+        ({"torchrun": ["nproc=2"]}, "torchrun takes --nproc for --nproc-per-node", "--gpus"),
+        ({"torchrun": ["no-python"]}, "--no-python itself", "starts the program of each rank"),
+        ({"torchrun": ["node-rank=0"]}, "--node-rank itself", "on each node"),
+        ({"torchrun": ["tee=3"]}, "--tee itself", "hpcrun logs"),
+        ({"torchrun": ["rdzv-backend=static"]}, "static", "c10d"),
+        ({"torchrun": ["shutdown-timeout=5"]}, "25 s to end", "shutdown-timeout=30"),
+        ({"torchrun": ["max-restarts=1"], "launcher": "srun"}, "says nothing with --launcher srun", "torchrun"),
+    ],
+)
+def test_what_would_break_the_job_is_refused(asked: dict[str, Any], message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        plan(**TWO_NODES, **asked)
+    assert hint is None or hint in (error.value.hint or "")
+
+
+def test_a_local_profile_has_no_srun() -> None:
+    with pytest.raises(UsageError, match="runs on this machine, without srun"):
+        plan(laptop(), gpus="0", srun=["mpi=none"])
+
+
+def test_gpu_bind_none_and_one_rank_on_a_node_hide_nothing() -> None:
+    assert plan(**TWO_NODES, launcher="srun", srun=["gpu-bind=none"]).srun == (("gpu-bind", "none"),)
+    assert plan(**TWO_NODES, srun=["gpu-bind=closest"]).srun == (("gpu-bind", "closest"),)
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "message"),
+    [
+        ("srun", {"nodes": "2"}, "srun.nodes: hpcrun sets srun's --nodes itself"),
+        ("srun", {"mpi": False}, "an option takes text, or true for a bare flag"),
+        ("srun", {"mpi": "a\0b"}, "NUL"),
+        ("torchrun", {"standalone": True}, "torchrun.standalone: hpcrun sets torchrun's --standalone itself"),
+    ],
+)
+def test_a_profile_s_mistakes_are_found_when_it_is_read(section: str, value: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        cluster(**{section: value})
+
+
+@pytest.mark.parametrize(("program", "owned"), _OWNED.items())
+def test_no_known_option_is_taken_for_the_beginning_of_one_that_hpcrun_sets(
+    program: Any, owned: dict[str, str]
+) -> None:
+    for name in ("mpi", "mem", "exclusive", "wait", "role", "rdzv-id", "log-dir"):
+        assert name in owned or check_option(program, name, "x", "here") == name
+
+
+@given(st.text(st.characters(exclude_characters="\0")))
+def test_any_value_reaches_the_program_as_it_was_typed(value: str) -> None:
+    try:
+        made = plan(**TWO_NODES, srun=[f"network={value}"], torchrun=[f"role={value}"])
+    except HpcrunError:
+        assert value in ("help", "list")
+        return
+    text = script(made).text
+    assert text.isascii()
+    assert option_words(made.srun) == (f"--network={value}",)
+    assert "\n" not in "".join(each for each in text.splitlines() if "--network=" in each)
+
+
+@pytest.mark.parametrize(
+    ("profile", "asked", "directive", "note"),
+    [
+        (cluster(segment=2), {"nodes": 4}, "2", None),
+        (cluster(segment=16), {"nodes": 4}, None, "segments of 16 nodes do not divide 4 nodes"),
+        (cluster(segment=16), {"nodes": 4, "segment": 4}, "4", None),
+        (cluster(), {"nodes": 4, "sbatch": ["segment=2"]}, "2", None),
+        (cluster(), {"nodes": 4}, None, None),
+    ],
+)
+def test_segments(profile: Any, asked: dict[str, Any], directive: str | None, note: str | None) -> None:
+    made = plan(profile, gpus="8", **asked)
+    assert made.directive("segment") == directive
+    assert (note is None) == (made.notes == ())
+    assert note is None or note in made.notes[0]
+
+
+def test_a_segment_that_does_not_divide_the_nodes_is_refused() -> None:
+    with pytest.raises(UsageError, match="segments of 3 nodes do not divide 4 nodes") as error:
+        plan(gpus="8", nodes=4, segment=3)
+    assert error.value.hint == "--nodes 3 or 6"
+
+
+def test_expedited_requeue_is_asked_for_only_by_a_profile_and_only_with_requeue() -> None:
+    profile = cluster(requeue={"times": 3, "expedite": True})
+    assert "#SBATCH --requeue=expedite\n" in script(plan(profile, gpus="4")).text
+    assert "#SBATCH --no-requeue\n" in script(plan(profile, gpus="4", requeue=0)).text
+    assert "#SBATCH --requeue\n" in script(plan(gpus="4", requeue=1)).text

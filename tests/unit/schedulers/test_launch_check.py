@@ -1,0 +1,66 @@
+"""Asking srun and torchrun about options: programs of a test's own in their places."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hpcrun.schedulers.launch_check import parse_mpi_list, srun_refusal, torchrun_refusal
+
+SRUN = """#!/bin/sh
+echo asked >>{folder}/asked
+for word; do case $word in
+  --mpi=list) echo 'MPI plugin types are...'; printf '\\tpmix\\n\\tnone\\n'
+    echo 'specific pmix plugin versions available: pmix_v4'; exit;;
+  --foo*) echo "srun: unrecognized option '$word'" >&2; echo 'Try "srun --help" for more information' >&2; exit 255;;
+  --vers*) echo 22.05; exit;;
+esac; done
+{before}
+echo 'srun: fatal: No command given to execute.' >&2; exit 1
+"""
+
+
+def env(folder: Path, before: str = "") -> dict[str, str]:
+    program = folder / "srun"
+    program.write_text(SRUN.format(folder=folder, before=before))
+    program.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def test_what_srun_knows_is_taken_and_what_not_is_refused_in_its_words(tmp_path: Path) -> None:
+    around = env(tmp_path)
+    assert srun_refusal(["--mpi=pmix_v4", "--overlap"], around) is None
+    assert srun_refusal(["--foo=1"], around) == "unrecognized option '--foo=1'"
+    assert srun_refusal(["--vers"], around) == "it would print something and end"
+    assert srun_refusal(["--mpi=mvapich"], around) == "--mpi=mvapich is none of pmix, none, pmix_v4, openmpi"
+
+
+def test_srun_is_asked_once(tmp_path: Path) -> None:
+    around = env(tmp_path)
+    for _ in range(3):
+        assert srun_refusal(["--overlap"], around) is None
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
+def test_an_srun_that_fails_by_itself_refuses_nothing(tmp_path: Path) -> None:
+    assert srun_refusal(["--overlap"], env(tmp_path, "echo 'srun: fatal: no configuration' >&2; exit 1")) is None
+
+
+def test_where_there_is_no_srun_nothing_is_checked(tmp_path: Path) -> None:
+    assert srun_refusal(["--foo"], {"PATH": str(tmp_path)}) is None
+
+
+def test_lists_of_mpi_kinds() -> None:
+    assert parse_mpi_list("srun: MPI types are...\nsrun: none\nsrun: pmi2\n") == ("none", "pmi2", "openmpi")
+    assert parse_mpi_list("something else") == ()
+
+
+def test_torchrun_is_asked_by_its_own_parser(tmp_path: Path) -> None:
+    def refusal(*words: str, python: str = sys.executable) -> str | None:
+        return torchrun_refusal(python, words, {"PATH": "/usr/bin:/bin"}, prefix=None, variable="VIRTUAL_ENV")
+
+    assert refusal("--max-restarts=1", "--rdzv-conf=timeout=900") is None
+    said = refusal("--max-restarts=one")
+    assert said is not None
+    assert "invalid int value: 'one'" in said
+    assert refusal("--max-restartz=1", python=str(tmp_path / "python")) is None
