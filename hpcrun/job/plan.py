@@ -132,7 +132,8 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     name = name_of(request)
     directives: Directives = {}
     if profile.scheduler == "slurm":
-        directives = {"job-name": name, **_profile_directives(profile, shape, share, memory_mb, walltime_s)}
+        nodes = shape.nodes + (requeue.spares if requeue else 0)
+        directives = {"job-name": name, **_profile_directives(profile, shape, nodes, share, memory_mb, walltime_s)}
         directives |= _requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
         _apply_request(directives, request)
@@ -211,18 +212,22 @@ def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ..
 
 
 def _profile_directives(
-    profile: Profile, shape: Shape, cpus: int, memory_mb: int | None, walltime_s: int | None
+    profile: Profile, shape: Shape, nodes: int, cpus: int, memory_mb: int | None, walltime_s: int | None
 ) -> Directives:
-    """Return the directives that the profile and the job's size make."""
+    """Return the directives that the profile and the job's size make.
+
+    Args:
+        nodes: those of the job, and the spare ones.
+    """
     wanted = {
         "partition": profile.partition,
         "account": profile.account,
         "qos": profile.qos,
         "constraint": profile.constraint,
-        "nodes": str(shape.nodes),
+        "nodes": str(nodes),
         "ntasks-per-node": str(shape.tasks_per_node),
         "cpus-per-task": str(cpus // shape.tasks_per_node),
-        **(_gpu_directives(profile, shape) if shape.gpus_per_node else {}),
+        **(_gpu_directives(profile, shape, nodes) if shape.gpus_per_node else {}),
         "mem": None if memory_mb is None else format_memory(memory_mb),
         "time": None if walltime_s is None else format_time(walltime_s),
     }
@@ -232,7 +237,7 @@ def _profile_directives(
     return directives
 
 
-def _gpu_directives(profile: Profile, shape: Shape) -> Directives:
+def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     """Return what asks for the GPUs, in the form that the site wants."""
     prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
     each = f"{prefix}{shape.gpus_per_node}"
@@ -241,13 +246,15 @@ def _gpu_directives(profile: Profile, shape: Shape) -> Directives:
     if profile.gpu.directive == "gpus-per-node":
         return {"gpus-per-node": each}
     # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
-    return {"gpus": f"{prefix}{shape.gpus}", **({"gpus-per-node": each} if shape.nodes > 1 else {})}
+    return {"gpus": f"{prefix}{nodes * shape.gpus_per_node}", **({"gpus-per-node": each} if nodes > 1 else {})}
 
 
 def _requeue_directives(requeue: Requeue | None) -> Directives:
     # Said either way: without, the cluster's JobRequeue would decide. Appending loses no line of an earlier attempt.
     again = requeue is not None and requeue.times > 0
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
+    if requeue is not None and requeue.spares:
+        directives["no-kill"] = None  # the allocation outlives a node
     if requeue is not None:
         directives["signal"] = f"B:USR1@{requeue.warn_s}"
     return directives

@@ -106,9 +106,13 @@ class RequeueSection(_Section):
     Attributes:
         times: further attempts after a time limit, a preemption or a node failure.
         warn: seconds between the warning and the time limit, once read.
+        restarts: further attempts in the same allocation after a node failure.
+        spares: nodes more that a job with restarts asks for.
     """
 
     times: Count = Field(default=0, ge=0, le=1000)
+    restarts: Count = Field(default=0, ge=0, le=1000)
+    spares: Count = Field(default=0, ge=0, le=1000)
     warn: Walltime = 120
 
 
