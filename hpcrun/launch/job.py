@@ -18,8 +18,10 @@ through the queue. Each start of the step is an attempt with a folder of its own
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
@@ -30,6 +32,7 @@ from .decide import (
     NODE_FAILURE,
     OVER,
     OWN_END,
+    REQUEUE,
     RESTART,
     Ended,
     Rules,
@@ -116,6 +119,7 @@ class Job:
                 return self._refuse(message)
             if not command or self._signalled:
                 return self._end(records.TERM_STATUS if self._signalled else 0)[0]
+        self._set_guard()
         while True:
             status, again = self._end(self._wait(self._start(command)))
             if not again:
@@ -123,6 +127,7 @@ class Job:
             if not self._begin():
                 return self._refuse("its next attempt has been started elsewhere")
             self._meet()
+            self._set_guard()
 
     def _begin(self) -> bool:
         """Begin the next attempt, with a folder and a start record; returns whether it is this job's to begin."""
@@ -182,6 +187,21 @@ class Job:
             file.write("\n".join(self._hosts) + "\n")
         watched = self._hosts if (self._rules.times or self._rules.restarts) and not self._local else []
         self._silence = Silence(watched)
+
+    def _set_guard(self) -> None:
+        """Have another node see to it that the job does not outlive this one without an end: see guard.py."""
+        others = [host for host in self._usable() if host != self._allotted[0]]
+        if not self._spares or not others:
+            return
+        how = REQUEUE if self._requeues < self._rules.times else OVER
+        size = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
+        env = {name: value for name, value in os.environ.items() if not size.fullmatch(name)}
+        if self._options.exclude_bad_nodes:
+            env["HPCRUN_EXCLUDE_BAD"] = "1"
+        launch = [sys.executable, "-ISB", os.path.dirname(os.path.abspath(__file__)), "guard", self._allotted[0], how]
+        step = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={others[-1]}", "--overlap", "--gres=none"]
+        log = os.path.join(records.attempt_dir(), "guard.log")
+        try_start([*step, "--job-name=guard", "--export=ALL", *launch], env, out=log, err=log)
 
     def _usable(self) -> list[str]:
         return [host for host in self._allotted if host not in self._left_out]

@@ -38,6 +38,15 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
     return True
 
 
+def read_text(name: str) -> str:
+    """Return what a file of this attempt says, nothing where there is none."""
+    try:
+        with open(os.path.join(attempt_dir(), name), encoding="utf-8") as file:
+            return file.read(1 << 20)
+    except (OSError, ValueError):
+        return ""
+
+
 def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     """Return a record of this attempt, None where there is none or it is no record."""
     try:

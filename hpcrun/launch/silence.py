@@ -67,12 +67,12 @@ class Silence:
             if self._seen.get(node, (None,))[0] != changed:
                 self._seen[node] = (changed, now)
                 if node not in self._answered and self._can_tell:
-                    self._can_tell = _answers(node)  # a firewall drops what it does not know
+                    self._can_tell = answers(node)  # a firewall drops what it does not know
                     self._answered |= {node} if self._can_tell else set()
 
     def _is_gone(self, node: str) -> bool:
         """Whether a node that has answered before does not answer, twice."""
-        return node in self._answered and self._can_tell and not _answers(node) and not _answers(node)
+        return node in self._answered and self._can_tell and not answers(node) and not answers(node)
 
 
 def silent_nodes(ages: dict[str, float]) -> list[str]:
@@ -81,7 +81,8 @@ def silent_nodes(ages: dict[str, float]) -> list[str]:
     return silent if any(age_s <= FRESH_S for age_s in ages.values()) else []
 
 
-def _answers(node: str) -> bool:
+def answers(node: str) -> bool:
+    """Whether a host makes or refuses a connection, soon."""
     try:
         socket.create_connection((node, FIRST - 1), ANSWER_S).close()
     except ConnectionRefusedError:
