@@ -99,6 +99,7 @@ class Job:
         self._kill_at = float("inf")
         self._beat_at = time.monotonic() + HEARTBEAT_S
         self._silence = Silence([])
+        self._found_dead: list[str] | None = None
 
     # --- before the ranks start -----------------------------------------------------------------------------------
 
@@ -186,7 +187,7 @@ class Job:
         with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
             file.write("\n".join(self._hosts) + "\n")
         watched = self._hosts if (self._rules.times or self._rules.restarts) and not self._local else []
-        self._silence = Silence(watched)
+        self._silence, self._found_dead = Silence(watched), None
 
     def _set_guard(self) -> None:
         """Have another node see to it that the job does not outlive this one without an end: see guard.py."""
@@ -355,7 +356,9 @@ class Job:
         return why_it_ended(ended, slurm.job, self._dead)
 
     def _dead(self) -> list[str]:
-        return sorted({*slurm.dead_nodes(self._hosts), *self._silence.look_closer()})
+        if self._found_dead is None:
+            self._found_dead = self._silence.look_closer(self._hosts)
+        return self._found_dead
 
     def _requeue(self, bad: list[str]) -> bool:
         """Have Slurm start the job again; returns whether it will."""

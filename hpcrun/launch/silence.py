@@ -45,14 +45,17 @@ class Silence:
         if not silent or now < self._ask_at:
             return []
         self._ask_at = now + ASK_AGAIN_S
-        self.dead = sorted({*slurm.dead_nodes(silent), *filter(self._is_gone, silent)})
+        self.dead = self._dead(silent, silent)
         return self.dead
 
-    def look_closer(self) -> list[str]:
-        """Return the nodes that are known to be dead, or do not answer after a step has failed."""
-        now = time.monotonic()
-        late = [node for node, age_s in self._ages(now).items() if age_s > FRESH_S and node not in self.dead]
-        return [*self.dead, *filter(self._is_gone, late)]
+    def look_closer(self, nodes: list[str]) -> list[str]:
+        """Return which of all nodes are dead now that the step has ended, in which some are late with their signs."""
+        late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
+        return sorted({*self.dead, *self._dead(nodes, late)})
+
+    def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
+        said = slurm.nodes_dead(nodes)  # nothing where it is this node that was cut off
+        return [node for node, dead in said.items() if dead or (node in late and self._is_gone(node))]
 
     def _ages(self, now: float) -> dict[str, float]:
         return {node: now - changed for node, (_, changed) in self._seen.items()}

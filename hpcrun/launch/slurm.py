@@ -59,11 +59,11 @@ def parse_job(text: str) -> JobSays:
     )
 
 
-def dead_nodes(hosts: list[str]) -> list[str]:
-    """Return those of some nodes of which Slurm says that they are down, or do not answer."""
-    _, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
-    split = (line.split() for line in text.splitlines())
-    return sorted({words[0] for words in split if len(words) == 2 and _DEAD.fullmatch(words[1])})
+def nodes_dead(hosts: list[str]) -> dict[str, bool]:
+    """Return of nodes whether Slurm says that they are down, or do not answer; nothing where Slurm is away."""
+    status, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
+    split = (line.split() for line in text.splitlines()) if status == 0 else ()
+    return {words[0]: bool(_DEAD.fullmatch(words[1])) for words in split if len(words) == 2}
 
 
 def requeue(exclude: list[str]) -> str:
