@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.explain_words import answer, evidence_of, next_command
+from hpcrun.actions.judge import ended_text
 from hpcrun.actions.status import RunStatus, element_row
 from hpcrun.actions.sweep_status import ElementStatus
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, Ended, Speech, first_leaver
@@ -18,12 +20,13 @@ from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
-from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, last_attempt, rank_exits, ranks
+from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, attempts, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import batch_log
 from hpcrun.runs.logs import rank_log
 
 _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
 """Of how many ranks a quick explanation reads the logs; so many more where the first only speak of other ranks."""
+_MOST_ATTEMPTS = 5
 _LONGEST_STOP = 4096
 """Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
@@ -82,11 +85,12 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         item = element_row(item, min(item.elements, key=_likeliness))
     run, status = item.run, item.status
     word = run.job_id or run.run_id
+    before = _attempts_before(item)
     if not status.final:
-        return Explanation(item, _unfinished(item), next=f"hpcrun status -v {word}" if status.state != state.RUNNING
-                           else f"hpcrun logs -f {word}")  # fmt: skip
+        return Explanation(item, _unfinished(item), evidence=before, next=f"hpcrun status -v {word}"
+                           if status.state != state.RUNNING else f"hpcrun logs -f {word}")  # fmt: skip
     if status.state == state.COMPLETED:
-        return Explanation(item, "nothing failed: the job completed", next=f"hpcrun logs {word}")
+        return Explanation(item, "nothing failed: the job completed", evidence=before, next=f"hpcrun logs {word}")
     attempt = last_attempt(item.folder, item.element or 0)
     facts, unread = _gather(item, attempt, rules, quick=quick)
     found = diagnose(facts, rules)
@@ -101,10 +105,26 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         source=cause.rule.source if cause else "",
         rank=found.first,
         node=end.node if end else None,
-        evidence=tuple(Evidence(*parts) for parts in evidence_of(item, facts, found, attempt)),
+        evidence=(*(Evidence(*parts) for parts in evidence_of(item, facts, found, attempt)), *before),
         next=next_command(item, facts, found),
         unread=unread,
     )
+
+
+def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
+    """Return what ended the attempts that were followed by another, and how it went on: the last few of them."""
+    newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
+    begun = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)]
+    lines = [f"attempt {one.number + 1}: {_what_made_the_next(one)}" for one in reversed(begun)]
+    where = str(begun[-1].folder.parent.relative_to(item.folder)) if begun else None
+    return (Evidence("attempts", where, tuple(lines)),) if lines else ()
+
+
+def _what_made_the_next(attempt: Attempt) -> str:
+    exit_ = attempt.exit
+    nodes = f" ({', '.join(exit_.nodes)})" if exit_ and exit_.nodes else ""
+    text, place, _ = ended_text(attempt).partition(", restarted in place")
+    return f"{text}{nodes}{place or ', requeued'}"
 
 
 def _likeliness(element: ElementStatus) -> tuple[bool, bool]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, is_terminal
-from hpcrun.runs.attempt import Attempt, ExitRecord, hosts
+from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord, hosts
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.submitter import Sending
 
@@ -137,6 +137,8 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         told, text = _ENDED_BY.get(exit_.reason, (word, ""))
         if word in (state.FAILED, state.COMPLETED) and told not in (state.UNKNOWN, state.FAILED):
             word, reason = told, text
+        if word == state.CANCELLED and told == state.NODE_FAIL:  # launch/guard.py has ended it, whose script was lost
+            word, reason = told, text
         if exit_.reason == "failure" and not exit_.message:
             text = ""  # the state says so
         reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
@@ -202,12 +204,20 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
         return status
     here = newest[0]
     if not status.final and here.exit is not None and here.exit.again:
-        return replace(status, attempt=here.number + 1, before=_ended(here))
-    return replace(status, attempt=here.number, before=_ended(newest[1]) if len(newest) > 1 else None)
+        return replace(status, attempt=here.number + 1, before=ended_text(here))
+    return replace(status, attempt=here.number, before=ended_text(newest[1]) if len(newest) > 1 else None)
+
+
+def ended_text(attempt: Attempt) -> str:
+    """Say why an attempt ended, and whether the next one began in the same allocation.
+
+    One that left no word was on a node that died, or was killed with its script.
+    """
+    restarted = attempt.exit is not None and attempt.exit.how == RESTART
+    return _ended(attempt) + (", restarted in place" if restarted else "")
 
 
 def _ended(attempt: Attempt) -> str:
-    """Say why an attempt ended. One that left no word was on a node that died, or was killed with its script."""
     if attempt.exit is None:
         return f"no word from {attempt.host}: a node failed"
     reason, status = attempt.exit.reason, attempt.exit.status

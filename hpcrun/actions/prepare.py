@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.failed_nodes import leave_out
 from hpcrun.actions.launch_options import check_launch_options
 from hpcrun.actions.program import check_program, find_python, with_launcher
 from hpcrun.actions.snapshot import find_tree, place_in_snapshot, secret_notes
@@ -91,14 +92,21 @@ def prepare(
         notes += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
     elif request.snapshot_include:
         raise UsageError("--snapshot-include says nothing without --snapshot")
+    left_out = leave_out(request, profile, surroundings)
+    excluded = ",".join(filter(None, (request.exclude, *left_out.nodes))) or None
     plan = build_plan(
-        request,
+        request.model_copy(update={"exclude": excluded}),
         profile,
         python=python,
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
     )
     check_launch_options(request, plan, surroundings)
-    notes += [*launcher_notes, *plan.notes, *plan_notes(plan, for_gpu_type(profile, request), surroundings.env)]
+    notes += [
+        *left_out.notes,
+        *launcher_notes,
+        *plan.notes,
+        *plan_notes(plan, for_gpu_type(profile, request), surroundings.env),
+    ]
     notes += check_job_env(request, loaded, plan.shape.gpu_type)
     plan = replace(plan, notes=tuple(notes), snapshot=snapshot)
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.damaged import damage_words
+from hpcrun.actions.failed_nodes import failures_of
 from hpcrun.actions.judge import judge, with_attempts
 from hpcrun.actions.lost import is_lost, keep_since
 from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, known_elements, open_sweep
@@ -18,7 +19,7 @@ from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
-from hpcrun.runs.attempt import attempts, last_attempt
+from hpcrun.runs.attempt import Attempt, attempts, last_attempt
 from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import SBATCH_ERR, DamagedRunError, RunStore
@@ -242,7 +243,10 @@ def _ask(
             live = any(element.live for element in elements)
         else:
             run = _adopt(run, answers.get(folder) if answers else None, folder, store)
-            status = _judge(run, folder, answers, last, sending.get(run.run_id), now_s)
+            newest = list(islice(attempts(folder), 2))
+            if store.failed_nodes:
+                store.failed_nodes.note(failures_of(run, newest), now_s)
+            status = _judge(run, folder, newest, answers, last, sending.get(run.run_id), now_s)
             live = is_live(answers.get(folder) if answers else None)
         status = keep_since(_with_refusal(status, folder), last)
         if answers is not None and not _says_the_same(status, last):
@@ -256,12 +260,12 @@ def _ask(
 def _judge(
     run: Run,
     folder: Path,
+    newest: Sequence[Attempt],
     answers: dict[Path, JobInfo] | None,
     last: LastStatus | None,
     sending: Sending | None,
     now_s: float,
 ) -> LastStatus:
-    newest = list(islice(attempts(folder), 2))
     status = judge(
         run,
         answers.get(folder) if answers is not None else None,

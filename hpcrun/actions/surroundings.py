@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
+from hpcrun.runs.failed_nodes import FailedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Surroundings:
         own_python: hpcrun's own interpreter where it has torch, else None.
         warnings: configuration that is not used, for a caller that is not told of it by the command line.
         typed: the command line, where there was one.
+        failed_nodes: returns the nodes that failed of late; None where nobody looks for them.
+        cluster: returns the name of the Slurm cluster, which is asked for it.
     """
 
     env: Mapping[str, str]
@@ -43,3 +46,5 @@ class Surroundings:
     own_python: str | None = None
     warnings: tuple[str, ...] = ()
     typed: Typed = field(default_factory=Typed)
+    failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
+    cluster: Callable[[], str | None] | None = None

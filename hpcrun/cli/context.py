@@ -22,6 +22,7 @@ from hpcrun.profiles.folder import Folder
 from hpcrun.profiles.layers import Layer, own_layer, project_layer
 from hpcrun.profiles.shipped import shipped
 from hpcrun.profiles.trust import TrustStore
+from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
 
@@ -109,7 +110,16 @@ class Context:
             own_python=sys.executable if find_spec("torch") else None,
             warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
             typed=self.typed,
+            failed_nodes=lambda: self.failed_nodes.known(self.now_s()),
+            cluster=lambda: self.scheduler("slurm").cluster(),
         )
+
+    @cached_property
+    def failed_nodes(self) -> FailedNodes:
+        """The nodes on which runs failed of late."""
+        import platformdirs
+
+        return FailedNodes(platformdirs.user_state_path("hpcrun") / "failed-nodes.json")
 
     @cached_property
     def host(self) -> str:
@@ -123,7 +133,7 @@ class Context:
 
         said = self.env.get("HPCRUN_RUNS")
         root = Path(said).expanduser() if said else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
-        return RunStore(self.cwd / root)
+        return RunStore(self.cwd / root, self.failed_nodes)
 
     @cached_property
     def studies(self) -> StudyStore:

@@ -35,6 +35,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "resubmit": ("hpcrun.cli.resubmit", {}),
     "doctor": ("hpcrun.cli.doctor", {}),
     "preflight": ("hpcrun.cli.preflight", {}),
+    "nodes": ("hpcrun.cli.nodes", {}),
     "clean": ("hpcrun.cli.clean", {}),
     "trust": ("hpcrun.cli.trust", {}),
 }

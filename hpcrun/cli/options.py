@@ -125,6 +125,24 @@ class JobOptions:
             help="Start it up to N more times after a time limit, a preemption or a node failure.",
         ),
     ] = None
+    restarts: Annotated[
+        int | None,
+        _option(
+            "--restarts",
+            metavar="N",
+            panel=_AGAIN,
+            help="Restart it up to N times in the same allocation, without the queue, after a node failure.",
+        ),
+    ] = None
+    spares: Annotated[
+        int | None,
+        _option(
+            "--spares",
+            metavar="N",
+            panel=_AGAIN,
+            help="Allocate N more nodes for --restarts: they replace nodes that fail.",
+        ),
+    ] = None
     warn_s: Annotated[
         str | None,
         _option(

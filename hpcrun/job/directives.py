@@ -29,6 +29,7 @@ OWNED: dict[str, str] = {
     "job-name": "use --name",
     "nodelist": "use --nodelist",
     "nodes": "use --nodes",
+    "no-kill": "use --restarts N --spares K: a job that lost the node of its script would idle to its time limit",
     "no-requeue": "leave it out: a job without --requeue has it",
     "ntasks": "use --gpus or --nproc-per-node",
     "ntasks-per-gpu": "use --gpus or --nproc-per-node",

@@ -147,7 +147,8 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     segment, segment_note = decide_segment(request, profile, shape)
     directives: Directives = {}
     if profile.scheduler == "slurm":
-        directives = {"job-name": name, **_profile_directives(profile, shape, share, memory_mb, walltime_s)}
+        nodes = shape.nodes + (requeue.spares if requeue else 0)
+        directives = {"job-name": name, **_profile_directives(profile, shape, nodes, share, memory_mb, walltime_s)}
         directives |= {} if segment is None else {"segment": str(segment)}
         directives |= _requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
@@ -229,18 +230,22 @@ def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ..
 
 
 def _profile_directives(
-    profile: Profile, shape: Shape, cpus: int, memory_mb: int | None, walltime_s: int | None
+    profile: Profile, shape: Shape, nodes: int, cpus: int, memory_mb: int | None, walltime_s: int | None
 ) -> Directives:
-    """Return the directives that the profile and the job's size make."""
+    """Return the directives that the profile and the job's size make.
+
+    Args:
+        nodes: those of the job, and the spare ones.
+    """
     wanted = {
         "partition": profile.partition,
         "account": profile.account,
         "qos": profile.qos,
         "constraint": profile.constraint,
-        "nodes": str(shape.nodes),
+        "nodes": str(nodes),
         "ntasks-per-node": str(shape.tasks_per_node),
         "cpus-per-task": str(cpus // shape.tasks_per_node),
-        **(_gpu_directives(profile, shape) if shape.gpus_per_node else {}),
+        **(_gpu_directives(profile, shape, nodes) if shape.gpus_per_node else {}),
         "mem": None if memory_mb is None else format_memory(memory_mb),
         "time": None if walltime_s is None else format_time(walltime_s),
     }
@@ -250,7 +255,7 @@ def _profile_directives(
     return directives
 
 
-def _gpu_directives(profile: Profile, shape: Shape) -> Directives:
+def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     """Return what asks for the GPUs, in the form that the site wants."""
     prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
     each = f"{prefix}{shape.gpus_per_node}"
@@ -259,7 +264,7 @@ def _gpu_directives(profile: Profile, shape: Shape) -> Directives:
     if profile.gpu.directive == "gpus-per-node":
         return {"gpus-per-node": each}
     # alone, --gpus=6 on two nodes gave 5 and 1 (22.05)
-    return {"gpus": f"{prefix}{shape.gpus}", **({"gpus-per-node": each} if shape.nodes > 1 else {})}
+    return {"gpus": f"{prefix}{nodes * shape.gpus_per_node}", **({"gpus-per-node": each} if nodes > 1 else {})}
 
 
 def _requeue_directives(requeue: Requeue | None) -> Directives:
@@ -268,6 +273,8 @@ def _requeue_directives(requeue: Requeue | None) -> Directives:
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
     if requeue is not None and requeue.expedite:
         directives["requeue"] = "expedite"
+    if requeue is not None and requeue.spares:
+        directives["no-kill"] = None  # the allocation outlives a node
     if requeue is not None:
         directives["signal"] = f"B:USR1@{requeue.warn_s}"
     return directives

@@ -123,9 +123,13 @@ class RequeueSection(_Section):
         times: further attempts after a time limit, a preemption or a node failure.
         warn: seconds between the warning and the time limit, once read.
         expedite: Slurm is asked to start it again at once after a node failure, on nodes that it holds for it (25.11).
+        restarts: further attempts in the same allocation after a node failure.
+        spares: nodes more that a job with restarts asks for.
     """
 
     times: Count = Field(default=0, ge=0, le=1000)
+    restarts: Count = Field(default=0, ge=0, le=1000)
+    spares: Count = Field(default=0, ge=0, le=1000)
     warn: Walltime = 120
     expedite: Switch = False
 

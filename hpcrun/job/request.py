@@ -92,6 +92,8 @@ class JobRequest(BaseModel):
         return {True: "first", False: None}.get(value, value)
 
     requeue: int | None = Field(default=None, ge=0, le=1000)
+    restarts: int | None = Field(default=None, ge=0, le=1000)
+    spares: int | None = Field(default=None, ge=0, le=1000)
     warn_s: int | None = None
     retry_on_failure: bool = False
     exclude_bad_nodes: bool = False

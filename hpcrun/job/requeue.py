@@ -24,6 +24,8 @@ class Requeue:
         on_failure: a failure of the program itself is a reason too.
         exclude_bad_nodes: the node that failed is not used again.
         expedite: after a node failure Slurm is to start it again before all other jobs.
+        restarts: how often it may be started again in its allocation, without the queue.
+        spares: nodes more that it asks for, and that are used where one has failed.
     """
 
     times: int
@@ -31,6 +33,8 @@ class Requeue:
     on_failure: bool = False
     exclude_bad_nodes: bool = False
     expedite: bool = False
+    restarts: int = 0
+    spares: int = 0
 
     @property
     def grace_s(self) -> int:
@@ -45,18 +49,35 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
         UsageError: an option needs --requeue.
     """
     times = profile.requeue.times if request.requeue is None else request.requeue
-    if times == 0:
+    restarts = profile.requeue.restarts if request.restarts is None else request.restarts
+    spares = _spares(request, profile, restarts)
+    if times == 0 and restarts == 0:
         for option, said in (
             ("--retry-on-failure", request.retry_on_failure),
             ("--exclude-bad-nodes", request.exclude_bad_nodes),
         ):
             if said:
-                raise UsageError(f"{option} says nothing without --requeue", hint="add --requeue N: N further attempts")
+                raise UsageError(
+                    f"{option} says nothing without --requeue or --restarts", hint="add --requeue N: N further attempts"
+                )
         if request.warn_s is None:
             return None
     warn_s = request.warn_s or profile.requeue.warn
     expedite = times > 0 and profile.requeue.expedite
-    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes, expedite)
+    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes, expedite, restarts, spares)
+
+
+def _spares(request: JobRequest, profile: Profile, restarts: int) -> int:
+    spares = request.spares
+    if spares is None:
+        return profile.requeue.spares if restarts and profile.scheduler == "slurm" else 0
+    if spares and profile.scheduler != "slurm":
+        raise UsageError("--spares needs Slurm: this machine has no other nodes", hint="leave it out")
+    if spares and not restarts:
+        raise UsageError(
+            "--spares says nothing without --restarts", hint="add --restarts N: N restarts in the same allocation"
+        )
+    return spares
 
 
 def check_warning(requeue: Requeue | None, walltime_s: int | None, asked_s: int | None = None) -> None:

@@ -15,6 +15,8 @@ STOPPED_STATUS = 124
 """Stopped, and not done: not the good end that status 0 would mean. 124 is that of timeout(1)."""
 OWN_END, CANCELLED, TOLD = "", "cancelled", "terminated"
 FAILURE, NODE_FAILURE, PREEMPTION, REQUEUED = "failure", "node_failure", "preemption", "requeued"
+OVER, RESTART, REQUEUE = "", "restart", "requeue"
+"""How it goes on behind an attempt: not, in this allocation, or through the queue."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Ended:
         cancelled: hpcrun cancel has left a mark.
         was_preempted: a node has asked Slurm in time.
         given_up: ranks went on after the grace time of a warning.
-        restarts: how often Slurm had started the job again when this attempt began.
+        requeues: how often Slurm had started the job again when this attempt began.
+        silent: this process has ended the step for the sake of nodes that give no sign of life.
     """
 
     status: int
@@ -39,7 +42,8 @@ class Ended:
     cancelled: bool = False
     was_preempted: bool = False
     given_up: bool = False
-    restarts: int = 0
+    requeues: int = 0
+    silent: bool = False
 
     @property
     def warned(self) -> bool:
@@ -58,10 +62,12 @@ class Rules:
 
     Attributes:
         times: how often the job may be started again through the queue.
+        restarts: how often it may be started again in its allocation, in all.
         on_failure: a failure of the program is a reason too.
     """
 
     times: int = 0
+    restarts: int = 0
     on_failure: bool = False
 
 
@@ -72,6 +78,8 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
         ask: what Slurm says of the job; asked only where it matters.
         dead: the nodes that do not answer; the same.
     """
+    if ended.silent and not ended.signalled:
+        return NODE_FAILURE
     if ended.signalled or TERMINATED in ended.stop:
         return _why_told(ended, ask, dead)
     if ended.warned:
@@ -90,7 +98,7 @@ def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[
     if ended.cancelled:
         return CANCELLED
     said = ask()
-    moved_on = said.restarts not in (None, ended.restarts)
+    moved_on = said.restarts not in (None, ended.requeues)
     if not said.state:
         return TOLD  # Slurm is away, and can start nothing
     if said.state == "RUNNING":
@@ -120,6 +128,28 @@ def _first(*choices: tuple[str, bool]) -> str:
 def is_passing(why: str, rules: Rules) -> bool:
     """Whether what ended an attempt is a reason to start it again."""
     return why not in (OWN_END, CANCELLED, TOLD) and (why != FAILURE or rules.on_failure)
+
+
+def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: bool) -> str:
+    """Return how the job goes on: ``RESTART``, ``REQUEUE``, or ``OVER``.
+
+    Args:
+        requeues, restarts: how often it went on that way before.
+        enough: the allocation has as many nodes left as the job needs.
+    """
+    if not is_passing(why, rules):
+        return OVER
+    if why in (FAILURE, NODE_FAILURE) and restarts < rules.restarts and enough:
+        return RESTART
+    return REQUEUE if requeues < rules.times else OVER
+
+
+def used_up(why: str, rules: Rules, *, enough: bool) -> str:
+    """Return why a job that was interrupted does not go on; empty where nobody asked that it should."""
+    said = [f"--requeue {rules.times} is used up"] if rules.times else []
+    if rules.restarts and why in (FAILURE, NODE_FAILURE):
+        said.insert(0, f"--restarts {rules.restarts} is used up" if enough else "too few nodes are left to restart on")
+    return f"not started again: {', '.join(said)}" if said and is_passing(why, rules) else ""
 
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:

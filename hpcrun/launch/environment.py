@@ -36,17 +36,26 @@ def prepare(came: int | None) -> None:
     runtime = os.path.join(env["HPCRUN_RUN_DIR"], "runtime")
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
         env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
-    flight = os.path.join(records.attempt_dir(), "flight")
-    for folder in (flight, os.path.join(records.attempt_dir(), records.STOP)):
-        os.makedirs(folder, exist_ok=True)
+    renew(env["HPCRUN_ATTEMPT_DIR"])
     env["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1"
     env["TORCH_FR_BUFFER_SIZE"] = "2000"
     if _has_old_torch():
         env["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
-    env["TORCH_FR_DUMP_TEMP_FILE"] = env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = os.path.join(flight, "rank_")
     if came is not None:
         with open(came, "rb") as file:
             env.update(changes(_parse(file.read()), env))
+
+
+def renew(folder: str) -> None:
+    """Make the folders of an attempt, and point at them."""
+    env, flight = os.environ, os.path.join(folder, "flight")
+    for path in (flight, os.path.join(folder, records.STOP)):
+        os.makedirs(path, exist_ok=True)
+    env["HPCRUN_ATTEMPT_DIR"] = folder
+    for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+        env[name] = os.path.join(flight, "rank_")
+        if PUT + name in env:
+            env[PUT + name] = env[name]
 
 
 def _has_old_torch() -> bool:

@@ -1,13 +1,16 @@
 """``launch job [OPTIONS] -- [CHECK ... && JUDGE ... &&] STEP ...``: the job, in the batch script's place.
 
 It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), hears Slurm's warnings, and when
-the ranks have ended writes down how and why, and decides whether the job is started again.
+the ranks have ended writes down how and why, and decides whether the job is started again: in this allocation, or
+through the queue. Each start of the step is an attempt with a folder of its own.
 
 --nodes N        no Slurm: the command is started N times on this machine, as N nodes
 --gpus A,B;C,D   the GPUs of each of those
 --came FD        the environment as the script got it is read there
 --warn S         ranks that go on for S seconds after the warning are given up
 --requeue N      Slurm may start the job again N times
+--restarts N     the step may be started again N times in its allocation
+--spares N       nodes of the allocation that are kept for others that fail
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE says whether STEP is worth starting
 """
@@ -15,6 +18,7 @@ the ranks have ended writes down how and why, and decides whether the job is sta
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,13 +27,30 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from . import environment, records, slurm
-from .decide import FAILURE, NODE_FAILURE, OWN_END, Ended, Rules, final_status, is_passing, why_it_ended
+from .decide import (
+    FAILURE,
+    NODE_FAILURE,
+    OVER,
+    OWN_END,
+    REQUEUE,
+    RESTART,
+    Ended,
+    Rules,
+    final_status,
+    used_up,
+    what_next,
+    why_it_ended,
+)
 from .processes import hear, reap, send, try_start, wait
 from .rendezvous import free_port
+from .silence import Silence
 
 HEARTBEAT_S = 30.0
 REQUEUE_TRIES = 5
 PREFLIGHT_S = 24
+KILL_S = 2.0
+"""How long srun has to end a step of which a node does not answer. It has ended those that do by then."""
+PORT_STEP = 1777
 
 
 def main(arguments: list[str]) -> int:
@@ -40,8 +61,10 @@ def main(arguments: list[str]) -> int:
 
 def _options(arguments: list[str]) -> Namespace:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--nodes", "--came", "--warn", "--requeue"):
+    for name in ("--nodes", "--came", "--warn"):
         parser.add_argument(name, type=int)
+    for name in ("--requeue", "--restarts", "--spares"):
+        parser.add_argument(name, type=int, default=0)
     parser.add_argument("--gpus", default="")
     for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight"):
         parser.add_argument(name, action="store_true")
@@ -57,28 +80,35 @@ def _split(command: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 class Job:
-    """One attempt of the job."""
+    """The job, as long as it has this allocation: one attempt or, with restarts, several."""
 
     def __init__(self, options: Namespace) -> None:
         self._options = options
-        self._rules = Rules(options.requeue or 0, options.retry_on_failure)
+        self._rules = Rules(options.requeue, options.restarts, options.retry_on_failure)
         self._managed = options.warn is not None
         self._local = options.nodes is not None
-        self._restarts = int(os.environ.get("HPCRUN_ATTEMPT" if self._local else "SLURM_RESTART_COUNT") or 0)
-        self._hosts: list[str] = []
+        self._spares: int = options.spares
+        self._attempt = int(os.environ["HPCRUN_ATTEMPT"])
+        self._requeues = int(os.environ.get("HPCRUN_REQUEUES" if self._local else "SLURM_RESTART_COUNT") or 0)
+        self._hosts: list[str] = []  # those of the step
+        self._allotted: list[str] = []
+        self._left_out: list[str] = []
         self._children: list[int] = []
         self._signalled = self._given_up = self._wrote_why = False
         self._give_up_at: float | None = None
+        self._kill_at = float("inf")
         self._beat_at = time.monotonic() + HEARTBEAT_S
+        self._silence = Silence([])
+        self._found_dead: list[str] | None = None
 
     # --- before the ranks start -----------------------------------------------------------------------------------
 
     def run(self, command: list[str]) -> int:
-        """Run the step, and end as it did."""
+        """Run the step, again where it is to be, and end as it did."""
         hear()
-        if self._managed and self._restarts > self._rules.times:
+        if self._managed and self._requeues > self._rules.times:
             return self._refuse(f"started once more than --requeue {self._rules.times} allows")
-        if self._rules.times and self._restarts == self._rules.times and not self._local:
+        if self._rules.times and self._requeues == self._rules.times and not self._local:
             slurm.requeue_no_more()  # Slurm's own requeues count as well
         environment.prepare(self._options.came)
         if self._managed:
@@ -89,8 +119,28 @@ class Job:
             if message:
                 return self._refuse(message)
             if not command or self._signalled:
-                return self._end(records.TERM_STATUS if self._signalled else 0)
-        return self._end(self._wait(self._start(command)))
+                return self._end(records.TERM_STATUS if self._signalled else 0)[0]
+        self._set_guard()
+        while True:
+            status, again = self._end(self._wait(self._start(command)))
+            if not again:
+                return status
+            if not self._begin():
+                return self._refuse("its next attempt has been started elsewhere")
+            self._meet()
+            self._set_guard()
+
+    def _begin(self) -> bool:
+        """Begin the next attempt, with a folder and a start record; returns whether it is this job's to begin."""
+        self._attempt += 1
+        folder = os.path.join(os.path.dirname(records.attempt_dir()), str(self._attempt))
+        os.makedirs(folder, exist_ok=True)
+        if os.path.exists(os.path.join(folder, "start")):
+            return False
+        environment.renew(folder)
+        os.environ["HPCRUN_ATTEMPT"] = str(self._attempt)
+        fields = {"job_id": os.environ["HPCRUN_JOB_ID"], "host": os.uname().nodename, "started": time.time()}
+        return records.write("start", fields)
 
     def _preflight(self, command: list[str]) -> tuple[list[str], str]:
         """Check the nodes; returns the step that was behind that, and what is wrong."""
@@ -105,7 +155,9 @@ class Job:
             )
         log = os.path.join(folder, "nodes.log" if self._local else "srun.log")
         limit_s = int(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
-        self._wait(self._start(check, log), limit_s)
+        self._kill_at = time.monotonic() + limit_s
+        self._wait(self._start(check, log), one_fails_all=False)
+        self._kill_at = float("inf")
         if self._signalled:
             return step, ""
         done = subprocess.run(judge, stdout=subprocess.PIPE, check=False)
@@ -122,22 +174,58 @@ class Job:
         return 1
 
     def _meet(self) -> None:
-        """Choose where the ranks meet: on the first node, where this runs. Every node resolves its name for itself."""
+        """Choose the nodes of the step, and where the ranks meet. Every node resolves its name for itself."""
         env = os.environ
         if self._local:
-            self._hosts = [f"local-{number}" for number in range(self._options.nodes)]
+            self._hosts = self._allotted = [f"local-{number}" for number in range(self._options.nodes)]
             env["HPCRUN_HEAD_ADDR"] = env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
         else:
-            self._hosts = slurm.expand(env["SLURM_JOB_NODELIST"])
+            self._allotted = self._allotted or slurm.expand(env["SLURM_JOB_NODELIST"])
+            self._hosts = self._usable()[: len(self._allotted) - self._spares]
             env["HPCRUN_HEAD_ADDR"] = self._hosts[0]
         env["HPCRUN_HEAD"] = self._hosts[0]
-        env["HPCRUN_PORT"] = str(free_port(os.getpid() if self._local else int(env["SLURM_JOB_ID"])))
+        seed = os.getpid() if self._local else int(env["SLURM_JOB_ID"])
+        env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * self._attempt))
         with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
             file.write("\n".join(self._hosts) + "\n")
         if not self._local:
             place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
             sys.stdout.write(f"hpcrun: job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}\n")
             sys.stdout.flush()
+        watched = self._hosts if (self._rules.times or self._rules.restarts) and not self._local else []
+        self._silence, self._found_dead = Silence(watched), None
+
+    def _set_guard(self) -> None:
+        """Have another node see to it that the job does not outlive this one without an end: see guard.py."""
+        others = [host for host in self._usable() if host != self._allotted[0]]
+        if not self._spares or not others:
+            return
+        how = REQUEUE if self._requeues < self._rules.times else OVER
+        size = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
+        env = {name: value for name, value in os.environ.items() if not size.fullmatch(name)}
+        if self._options.exclude_bad_nodes:
+            env["HPCRUN_EXCLUDE_BAD"] = "1"
+        launch = [sys.executable, "-ISB", os.path.dirname(os.path.abspath(__file__)), "guard", self._allotted[0], how]
+        step = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={others[-1]}", "--overlap", "--gres=none"]
+        log = os.path.join(records.attempt_dir(), "guard.log")
+        try_start([*step, "--job-name=guard", "--export=ALL", *launch], env, out=log, err=log)
+
+    def _usable(self) -> list[str]:
+        return [host for host in self._allotted if host not in self._left_out]
+
+    def _is_enough(self) -> bool:
+        return len(self._usable()) >= len(self._allotted) - self._spares
+
+    def _placed(self, command: list[str]) -> list[str]:
+        """Return the command with its nodes, where the allocation has others too or has had a step before."""
+        if self._local or (self._hosts == self._allotted and not self._restarts):
+            return command
+        return [command[0], f"--nodelist={','.join(self._hosts)}", "--overlap", *command[1:]]
+
+    @property
+    def _restarts(self) -> int:
+        """How often the job went on in an allocation: every other attempt came through the queue."""
+        return max(0, self._attempt - self._requeues)
 
     # --- while they run -------------------------------------------------------------------------------------------
 
@@ -150,26 +238,19 @@ class Job:
             if self._local:
                 env.update(HPCRUN_NODE=self._hosts[number], HPCRUN_NODE_RANK=str(number))
                 env.update({"CUDA_VISIBLE_DEVICES": gpus[number]} if gpus else {})
-            pid, failed = try_start(command, env, out=log, err=log)
+            pid, failed = try_start(self._placed(command), env, out=log, err=log)
             self._children += [pid] if pid else []
             status = status or failed
         return status
 
-    def _wait(self, status: int, limit_s: float = float("inf")) -> int:
+    def _wait(self, status: int, *, one_fails_all: bool = True) -> int:
         """Wait for what was started; returns its status, 143 where it is waited for no longer.
 
         Args:
-            limit_s: it is killed so many seconds later: srun waits without end for a node that does not answer.
+            one_fails_all: the first failure ends the other nodes, as srun --kill-on-bad-exit does.
         """
-        kill_at = time.monotonic() + limit_s
-
-        def tick() -> bool:
-            if time.monotonic() > kill_at:
-                self._tell(signal.SIGTERM if time.monotonic() < kill_at + 2 else signal.SIGKILL, to_srun=True)
-            return self._tick()
-
         while self._children:
-            found = wait(self._children, self._on_signal, tick)
+            found = wait(self._children, self._on_signal, self._tick)
             if found is None:
                 return records.TERM_STATUS
             pid, ended = found
@@ -177,7 +258,7 @@ class Job:
             self._children.remove(pid)
             if ended and not status:
                 status = ended
-                if limit_s == float("inf"):  # the first failure ends the other nodes, as srun --kill-on-bad-exit does
+                if one_fails_all:
                     self._tell(signal.SIGTERM)
         return status
 
@@ -202,6 +283,11 @@ class Job:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
             records.write("heartbeat", int(time.time()))
+        if now > self._kill_at:  # srun waits without end for a node that does not answer
+            self._tell(signal.SIGTERM if now < self._kill_at + KILL_S else signal.SIGKILL, to_srun=True)
+        elif not self._signalled and self._silence.look():
+            records.say(f"no sign of life from {','.join(self._silence.dead)}: the step is ended")
+            self._kill_at = now
         self._given_up = self._give_up_at is not None and now > self._give_up_at
         if self._given_up:
             self._tell(signal.SIGTERM)
@@ -215,24 +301,47 @@ class Job:
 
     # --- when they have ended -------------------------------------------------------------------------------------
 
-    def _end(self, status: int) -> int:
+    def _end(self, status: int) -> tuple[int, bool]:
+        """Write down how the attempt ended; returns its status, and whether another begins in this allocation."""
+        self._kill_at = float("inf")
         ended = self._ended(status)
         why = self._why(ended)
         status = final_status(ended, why, self._rules)
-        message = ""
-        if self._managed and is_passing(why, self._rules) and self._rules.times:
-            message = f"not started again: --requeue {self._rules.times} is used up"
-            if self._restarts < self._rules.times:
-                records.say(f"attempt {os.environ['HPCRUN_ATTEMPT']} ended by {why}; it is started again")
-                # noted first: Slurm forgets why, and is about to end this process
-                self._write_exit(status, why=why, again=True)
-                if self._start_again(why, ended):
-                    return status
-                message = "scontrol requeue failed; hpcrun resubmit starts it again"
-        self._write_exit(status, why=why, message=message)
-        if self._rules.times and self._restarts and why in (OWN_END, FAILURE) and not self._local:
+        bad = self._bad_nodes(why, ended)
+        self._left_out += [node for node in bad if why == NODE_FAILURE or self._options.exclude_bad_nodes]
+        enough = self._is_enough()
+        if not enough and why == FAILURE:  # a node that lives is better than none
+            self._left_out, enough = self._left_out[: -len(bad)], True
+        how = self._how(why, enough) if self._managed else OVER
+        message = used_up(why, self._rules, enough=enough) if self._managed and how == OVER else ""
+        if how != OVER:
+            where = "in this allocation" if how == RESTART else "by Slurm" if not self._local else "by its supervisor"
+            records.say(f"attempt {self._attempt} ended by {why}; it is started again {where}")
+            # noted first: Slurm forgets why, and is about to end this process
+            self._write_exit(status, why=why, how=how, nodes=bad)
+            if how == RESTART or self._requeue(bad):
+                return status, how == RESTART
+            message = "scontrol requeue failed; hpcrun resubmit starts it again"
+        self._write_exit(status, why=why, message=message, nodes=bad)
+        if self._rules.times and self._requeues and why in (OWN_END, FAILURE) and not self._local:
             slurm.requeue_no_more()
-        return status
+        return status, False
+
+    def _how(self, why: str, enough: bool) -> str:
+        def next_(enough: bool) -> str:
+            return what_next(why, self._rules, requeues=self._requeues, restarts=self._restarts, enough=enough)
+
+        how = next_(enough)
+        return next_(False) if how == RESTART and not self._local and not self._has_allocation() else how
+
+    def _has_allocation(self) -> bool:
+        """Whether Slurm says that this job runs, and has not started it elsewhere: this node may have been cut off."""
+        for pause_s in range(1, REQUEUE_TRIES + 1):
+            said = slurm.job()
+            if said.state:
+                return said.state == "RUNNING" and said.restarts in (None, self._requeues)
+            time.sleep(pause_s)
+        return False
 
     def _ended(self, status: int) -> Ended:
         run_dir, element = os.environ["HPCRUN_RUN_DIR"], os.environ["HPCRUN_ELEMENT"]
@@ -245,7 +354,8 @@ class Job:
             cancelled=any(map(os.path.exists, marks)),
             was_preempted=os.path.exists(os.path.join(records.attempt_dir(), "preempted")),
             given_up=self._given_up,
-            restarts=self._restarts,
+            requeues=self._requeues,
+            silent=bool(self._silence.dead),
         )
 
     def _why(self, ended: Ended) -> str:
@@ -258,16 +368,18 @@ class Job:
         return why_it_ended(ended, slurm.job, self._dead)
 
     def _dead(self) -> list[str]:
-        return slurm.dead_nodes(self._hosts)
+        if self._found_dead is None:
+            self._found_dead = self._silence.look_closer(self._hosts)
+        return self._found_dead
 
-    def _start_again(self, why: str, ended: Ended) -> bool:
+    def _requeue(self, bad: list[str]) -> bool:
         """Have Slurm start the job again; returns whether it will."""
         if self._local:
             return True  # its supervisor reads the exit record
-        if slurm.job().restarts not in (None, self._restarts):
+        if slurm.job().restarts not in (None, self._requeues):
             return True  # Slurm has done it by itself
         for pause_s in range(1, REQUEUE_TRIES + 1):
-            said = slurm.requeue(self._bad_nodes(why, ended))
+            said = slurm.requeue(sorted({*self._left_out, *bad}) if self._options.exclude_bad_nodes else [])
             if not said:
                 return True
             records.say(said)
@@ -275,14 +387,15 @@ class Job:
         return False
 
     def _bad_nodes(self, why: str, ended: Ended) -> list[str]:
-        if not self._options.exclude_bad_nodes:
-            return []
+        """Return the nodes that an attempt has failed on."""
         first = records.first_failed(ended.exits)
         if why == FAILURE and first:
             return [str(first["node"])]
-        return self._dead() if why == NODE_FAILURE else []
+        return self._dead() if why == NODE_FAILURE and not self._local else []
 
-    def _write_exit(self, status: int, *, why: str = "", message: str = "", again: bool = False) -> None:
+    def _write_exit(
+        self, status: int, *, why: str = "", message: str = "", how: str = OVER, nodes: list[str] | None = None
+    ) -> None:
         told, now = "TERM" if self._signalled else "", time.time()
         fields = {
             "status": status,
@@ -290,6 +403,8 @@ class Job:
             "ended": now,
             "message": message,
             "reason": why,
-            "again": again,
+            "again": how != OVER,
+            "how": how,
+            "nodes": nodes or [],
         }
         records.write("exit", fields)

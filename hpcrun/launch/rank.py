@@ -103,7 +103,7 @@ class Rank:
         for name in ("out", "err"):
             with open(f"{path}.{name}", "a", encoding="utf-8") as log:
                 log.write(line)
-        if self._first:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
             records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}")
         return None
 

@@ -59,6 +59,15 @@ def _plain(value: object) -> str | None:
     return repr(value) if isinstance(value, (int, float)) else None
 
 
+def read_text(name: str) -> str:
+    """Return what a file of this attempt says, nothing where there is none."""
+    try:
+        with open(os.path.join(attempt_dir(), name), encoding="utf-8") as file:
+            return file.read(1 << 20)
+    except (OSError, ValueError):
+        return ""
+
+
 def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     """Return a record of this attempt, None where there is none or it is no record."""
     import json

@@ -21,6 +21,8 @@ class JobSays:
     Attributes:
         restarts: how often Slurm has started it again, None where it is not said.
         preempted: it was chosen to make room for another.
+        batch_host: the node of its script.
+        nodes: the list of its nodes.
     """
 
     state: str = ""
@@ -28,6 +30,13 @@ class JobSays:
     restarts: int | None = None
     preempted: bool = False
     excluded: str = ""
+    batch_host: str = ""
+    nodes: str = ""
+
+    @property
+    def lost_its_script(self) -> bool:
+        """Whether Slurm has taken the node of its script from it."""
+        return bool(self.batch_host and self.nodes) and self.batch_host not in expand(self.nodes)
 
 
 def job() -> JobSays:
@@ -37,22 +46,24 @@ def job() -> JobSays:
 
 def parse_job(text: str) -> JobSays:
     """Read a line of ``scontrol show job``."""
-    fields = dict(re.findall(r"(?:^| )(JobState|Reason|Restarts|PreemptTime|ExcNodeList)=(\S*)", text))
+    fields = dict(
+        re.findall(r"(?:^| )(JobState|Reason|Restarts|PreemptTime|ExcNodeList|BatchHost|NodeList)=(\S*)", text)
+    )
     restarts = fields.get("Restarts", "")
     return JobSays(
         fields.get("JobState", ""),
         fields.get("Reason", ""),
         int(restarts) if restarts.isdigit() else None,
         fields.get("PreemptTime", "None") not in ("None", "Unknown", "N/A"),
-        fields.get("ExcNodeList", "").replace("(null)", ""),
+        *(fields.get(name, "").replace("(null)", "") for name in ("ExcNodeList", "BatchHost", "NodeList")),
     )
 
 
-def dead_nodes(hosts: list[str]) -> list[str]:
-    """Return those of some nodes of which Slurm says that they are down, or do not answer."""
-    _, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
-    split = (line.split() for line in text.splitlines())
-    return sorted({words[0] for words in split if len(words) == 2 and _DEAD.fullmatch(words[1])})
+def nodes_dead(hosts: list[str]) -> dict[str, bool]:
+    """Return of nodes whether Slurm says that they are down, or do not answer; nothing where Slurm is away."""
+    status, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
+    split = (line.split() for line in text.splitlines()) if status == 0 else ()
+    return {words[0]: bool(_DEAD.fullmatch(words[1])) for words in split if len(words) == 2}
 
 
 def requeue(exclude: list[str]) -> str:
@@ -67,6 +78,12 @@ def requeue(exclude: list[str]) -> str:
         if _ask("scontrol", "update", f"JobId={job_id}", f"ExcNodeList={nodes}")[0] == 0:
             records.say(f"{','.join(exclude)} is excluded from now on")
     return ""
+
+
+def cancel() -> str:
+    """End this job; returns what Slurm said where it would not."""
+    status, said = _ask("scancel", os.environ["HPCRUN_JOB_ID"])
+    return said.strip() if status else ""
 
 
 def requeue_no_more() -> None:

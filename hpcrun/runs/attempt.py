@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.reading import Kind, read_bytes, read_fields, read_object, read_text, text, time_s, whole
+from hpcrun.reading import Kind, list_of, read_bytes, read_fields, read_object, read_text, text, time_s, whole
 from hpcrun.runs.record import JOB_ID
 
 REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
@@ -22,7 +22,12 @@ _MOST_HOSTS = 8 << 20
 """Bytes of the list of nodes: the largest machines have some ten thousand."""
 _RANK, _STATUS = whole(0, 10**7), whole(0, 10**6)
 _START: dict[str, Kind] = {"job_id": JOB_ID, "host": text, "started": time_s}
-_EXIT: dict[str, Kind] = {"status": _STATUS, "signal": text, "ended": time_s, "message": text, "reason": text}
+_EXIT: dict[str, Kind] = {
+    "status": _STATUS, "signal": text, "ended": time_s, "message": text, "reason": text, "how": text,
+    "nodes": list_of(text),
+}  # fmt: skip
+RESTART = "restart"
+"""How a run goes on in the allocation that it has; otherwise it is requeued."""
 _NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
 
@@ -38,6 +43,8 @@ class ExitRecord:
         message: what the script itself found wrong, else empty.
         reason: one of ``REASONS`` where something ended it; empty for an end of its own, or where it cannot tell.
         again: the script had the job started again.
+        how: ``RESTART`` or ``requeue`` where it had.
+        nodes: those on which it failed.
     """
 
     status: int
@@ -46,6 +53,8 @@ class ExitRecord:
     message: str = ""
     reason: str = ""
     again: bool = False
+    how: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,8 @@ def _exit(folder: Path) -> ExitRecord | None:
         data.get("message", ""),
         data.get("reason", ""),
         data.get("again") is True,
+        data.get("how", ""),
+        tuple(data.get("nodes", ())),
     )
 
 

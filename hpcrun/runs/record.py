@@ -125,7 +125,7 @@ _SECONDS = whole(-(10**10), 10**10)
 _PLAN = table(
     {
         "sweep": optional(table({"indices": text, "first": _COUNT}, ("indices", "first"))),
-        "requeue": optional(table({"times": _COUNT})),
+        "requeue": optional(table({"times": _COUNT, "restarts": _COUNT})),
         "python": optional(table({"prefix": optional(text), "variable": text})),
         "workdir": optional(text),
         "cpus_per_node": optional(_COUNT),

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.reading import read_bytes
+from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
 from hpcrun.runs.names import (
     ACTIVE,
@@ -80,9 +81,14 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class RunStore:
-    """The runs below one folder."""
+    """The runs below one folder.
+
+    Attributes:
+        failed_nodes: where nodes are noted on which one of them failed.
+    """
 
     root: Path
+    failed_nodes: FailedNodes | None = None
 
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run."""

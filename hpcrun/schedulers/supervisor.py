@@ -109,6 +109,15 @@ def _clear_away() -> None:
         time.sleep(0.05)
 
 
+def _newest(folder: Path, element: int) -> int:
+    """Return the number of the newest attempt of an element, -1 where none has started: a script may make several."""
+    try:
+        names = os.listdir(folder / ELEMENTS / str(element) / "attempts")
+    except OSError:
+        return -1
+    return max((int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8), default=-1)
+
+
 def _again(folder: Path, element: int, attempt: int) -> bool:
     """Whether the script's exit record asks for another attempt, as it would ask Slurm with scontrol requeue."""
     path = folder / ELEMENTS / str(element) / "attempts" / str(attempt) / "exit"
@@ -117,7 +126,7 @@ def _again(folder: Path, element: int, attempt: int) -> bool:
             record = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and record.get("again") is True
+    return isinstance(record, dict) and record.get("again") is True and record.get("how") != "restart"
 
 
 def _may_start(folder: Path) -> bool:
@@ -172,9 +181,10 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         log_path = logs / f"{element}.log" if logs.is_dir() else log_path  # a sweep has one for each
         own_env = {"HPCRUN_ELEMENT": str(element)}
         home.mkdir(parents=True, exist_ok=True)
-    attempt = 0
+    attempt = requeues = 0
     while True:
-        env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"], "HPCRUN_ATTEMPT": str(attempt)}
+        own_env |= {"HPCRUN_ATTEMPT": str(attempt), "HPCRUN_REQUEUES": str(requeues)}
+        env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"]}
         with log_path.open("ab") as log:
             script = subprocess.Popen(
                 ["bash", str(folder / "script.sh")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
@@ -184,9 +194,10 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         deadline = record["started"] + limit_s if limit_s else None
         status = _wait(script, told, deadline, deadline - warn_s if deadline and warn_s else None)
         _clear_away()
+        attempt = _newest(folder, element or 0)
         if told or not _again(folder, element or 0, attempt):
             break
-        attempt += 1
+        attempt, requeues = attempt + 1, requeues + 1
     ended = {"status": status if status >= 0 else 128 - status, "signal": -status if status < 0 else None}
     reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(told[0]) if told else None
     state = told[0] if told else "COMPLETED" if status == 0 else "FAILED"

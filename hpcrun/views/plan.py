@@ -107,6 +107,9 @@ def _launch_options(plan: Plan) -> tuple[tuple[str, Options], ...]:
 def _stop(requeue: Requeue) -> str:
     times = f", then started again up to {count(requeue.times, 'time')}" if requeue.times else ""
     expedited = ", expedited after a node failure" if requeue.expedite else ""
+    if requeue.restarts:
+        spares = f" with {count(requeue.spares, 'spare node')}" if requeue.spares else ""
+        times += f", restarted in place up to {count(requeue.restarts, 'time')}{spares}"
     failures = ", also after a failure" if requeue.on_failure else ""
     return f"warned {requeue.warn_s} s before the time limit{times}{failures}{expedited}"
 

@@ -159,7 +159,8 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
 def _why(item: RunStatus, now_s: float) -> str:
     status = item.status
     parts = [item.about] if item.about else []
-    times = (item.run.plan.get("requeue") or {}).get("times", 0)
+    requeue = item.run.plan.get("requeue") or {}
+    times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
         parts.append(
             f"attempt {status.attempt + 1}/{times + 1}" + (f" (before: {status.before})" if status.before else "")

@@ -1,0 +1,100 @@
+"""The nodes on which runs of this user failed, for a day: one small file in the user's state folder.
+
+It only helps to choose: what cannot be read or written is no error, and two processes that write at the same moment may
+lose an entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hpcrun.reading import Kind, flag, optional, read_fields, read_object, text, time_s
+
+KEPT_S = 24 * 3600.0
+MOST = 200
+_MOST_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class FailedNode:
+    """A node that failed.
+
+    Attributes:
+        failed_s: when the attempt on it ended, in seconds since the epoch.
+        why: in words.
+        run_id: the run that noticed.
+        forgotten: the user said that it is well again; kept so that the same failure is not noted once more.
+    """
+
+    node: str
+    cluster: str | None
+    failed_s: float
+    why: str
+    run_id: str
+    forgotten: bool = False
+
+
+_KINDS: dict[str, Kind] = {
+    "node": text, "cluster": optional(text), "failed_s": time_s, "why": text, "run_id": text, "forgotten": flag,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FailedNodes:
+    """The file of them."""
+
+    path: Path
+
+    def known(self, now_s: float) -> tuple[FailedNode, ...]:
+        """Return the nodes that failed within a day and are not forgotten, the newest first; one entry for each."""
+        newest: dict[tuple[str | None, str], FailedNode] = {}
+        for entry in self._load(now_s):
+            if not entry.forgotten:
+                newest[entry.cluster, entry.node] = entry
+        return tuple(sorted(newest.values(), key=lambda entry: -entry.failed_s))
+
+    def note(self, failures: Iterable[FailedNode], now_s: float) -> None:
+        """Add failures that are new."""
+        failures = [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]
+        if not failures:
+            return
+        before = self._load(now_s)
+        there = {(entry.cluster, entry.node, entry.run_id, entry.failed_s) for entry in before}
+        new = [entry for entry in failures if (entry.cluster, entry.node, entry.run_id, entry.failed_s) not in there]
+        if new:
+            self._save([*before, *new])
+
+    def forget(self, nodes: Sequence[str], now_s: float) -> tuple[str, ...]:
+        """Forget these nodes, or all where none is named; returns those that were known."""
+        entries = self._load(now_s)
+        chosen = {entry.node for entry in entries if not entry.forgotten and (not nodes or entry.node in nodes)}
+        if chosen:
+            changed = [
+                FailedNode(**{**asdict(one), "forgotten": one.forgotten or one.node in chosen}) for one in entries
+            ]
+            self._save(changed)
+        return tuple(sorted(chosen))
+
+    def _load(self, now_s: float) -> list[FailedNode]:
+        try:
+            rows = read_object(self.path, _MOST_BYTES).get("nodes")
+        except (OSError, ValueError):
+            return []
+        found = []
+        for row in rows if isinstance(rows, list) else ():
+            with suppress(ValueError, TypeError):
+                known, _ = read_fields(row, _KINDS, ("node", "cluster", "failed_s", "why", "run_id"))
+                found.append(FailedNode(**known))
+        return sorted((one for one in found if 0 <= now_s - one.failed_s < KEPT_S), key=lambda one: one.failed_s)
+
+    def _save(self, entries: Sequence[FailedNode]) -> None:
+        from hpcrun.runs.store import replace_file
+
+        newest = sorted(entries, key=lambda one: one.failed_s)[-MOST:]
+        with suppress(OSError):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.path, json.dumps({"nodes": [asdict(one) for one in newest]}) + "\n", durable=False)

@@ -1,0 +1,124 @@
+"""Restarts without the queue on this machine, with real processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+
+LOCAL = ("submit", "-P", "local", "--gpus", "0", "--nodes", "2", "--json")
+
+# fails in its first attempt on one node, while the other waits; then both do their work
+SECOND_TIME = """
+import os, sys, time
+from hpcrun_runtime import attempt, checkpoint_dir
+node = os.environ["NODE_RANK"]
+print(f"attempt {attempt()}, port {os.environ['MASTER_PORT']}, saved {(checkpoint_dir() / 'saved').exists()}")
+print(os.environ["TORCH_FR_DUMP_TEMP_FILE"], os.environ["HPCRUN_ATTEMPT_DIR"], flush=True)
+if attempt() < int(sys.argv[1]):
+    if node == "0":
+        time.sleep(600)
+    (checkpoint_dir() / "saved").touch()
+    sys.exit(3)
+"""
+RENDEZVOUS = """
+import os, sys
+print(os.environ["TORCHELASTIC_RUN_ID"], flush=True)
+sys.exit(3 if os.environ["HPCRUN_ATTEMPT"] == "0" else 0)
+"""
+
+
+def attempt(folder: Path, number: int) -> Path:
+    return folder / "elements/0/attempts" / str(number)
+
+
+def exit_of(folder: Path, number: int) -> dict[str, Any]:
+    return dict(json.loads((attempt(folder, number) / "exit").read_text()))
+
+
+def run(hpcrun: Hpcrun, script: str, *args: str, options: tuple[str, ...] = ()) -> tuple[Path, dict[str, Any]]:
+    """Submit a script and wait for its end; return the run's folder and its status."""
+    (hpcrun.folder / "train.py").write_text(script)
+    done = hpcrun(*LOCAL, "--retry-on-failure", *options, "train.py", *args, check=True)
+
+    def final() -> dict[str, Any] | None:
+        (only,) = json.loads(hpcrun("status", "--json", "last", check=True).stdout)["runs"]
+        return dict(only) if only["final"] else None
+
+    return Path(json.loads(done.stdout)["folder"]), wait_for(final, 60, "the run to be over")
+
+
+def starts(folder: Path) -> int:
+    return len(list(folder.glob("elements/0/attempts/*/start")))
+
+
+def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
+    folder, status = run(hpcrun, SECOND_TIME, "1", options=("--restarts", "1"))
+    assert (status["state"], status["attempt"]) == ("COMPLETED", 1)
+    assert status["before"] == "exit status 3, restarted in place"
+    first, second = exit_of(folder, 0), exit_of(folder, 1)
+    assert (first["status"], first["reason"], first["again"], first["how"]) == (3, "failure", True, "restart")
+    assert first["nodes"] == ["local-1"]
+    assert (second["status"], second["again"], second["how"]) == (0, False, "")
+    # one script, and so one supervisor's attempt
+    assert (folder / "batch.log").read_text().count("it is started again in this allocation") == 1
+
+
+def test_every_attempt_has_a_folder_a_port_and_a_flight_recorder_of_its_own(hpcrun: Hpcrun) -> None:
+    folder, _ = run(hpcrun, SECOND_TIME, "1", options=("--restarts", "1"))
+    said = [(attempt(folder, number) / "rank-0.out").read_text().split() for number in (0, 1)]
+    ports = {words[3] for words in said}
+    assert len(ports) == 2
+    assert [words[1] for words in said] == ["0,", "1,"]
+    assert said[1][5] == "True"
+    for number, words in enumerate(said):
+        assert words[6:] == [str(attempt(folder, number) / "flight/rank_"), str(attempt(folder, number))]
+
+
+def test_torchrun_meets_under_a_new_name(hpcrun: Hpcrun) -> None:
+    ranks = ("--launcher", "torchrun", "--nproc-per-node", "1", "--restarts", "1")
+    folder, status = run(hpcrun, RENDEZVOUS, options=ranks)
+    assert status["state"] == "COMPLETED"
+    names = [(attempt(folder, number) / "rank-0.out").read_text().strip() for number in (0, 1)]
+    assert names == [f"{status['job_id']}.0", f"{status['job_id']}.1"]
+
+
+def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcrun) -> None:
+    folder, status = run(hpcrun, SECOND_TIME, "3", options=("--restarts", "2", "--requeue", "1"))
+    assert (status["state"], status["attempt"], starts(folder)) == ("COMPLETED", 3, 4)
+    assert [exit_of(folder, number)["how"] for number in range(4)] == ["restart", "restart", "requeue", ""]
+    table = " ".join(hpcrun("status", "last", check=True).stdout.split())
+    assert "attempt 4/4 (before: exit status 3)" in table
+    said = hpcrun("explain", "last", check=True).stdout
+    assert "attempt 1: exit status 3 (local-1), restarted in place" in said
+    assert "attempt 3: exit status 3 (local-1), requeued" in said
+
+
+def test_restarts_are_used_up(hpcrun: Hpcrun) -> None:
+    folder, status = run(hpcrun, SECOND_TIME, "9", options=("--restarts", "1"))
+    assert (status["state"], status["exit_status"], starts(folder)) == ("FAILED", 3, 2)
+    assert "not started again: --restarts 1 is used up" in status["reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--spares", "1"), "--spares says nothing without --restarts"),
+        (("--restarts", "1", "--sbatch", "no-kill"), "hpcrun owns the directive 'no-kill'"),
+        (("--restarts", "-1"), "restarts"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(hpcrun: Hpcrun, options: tuple[str, ...], says: str) -> None:
+    done = hpcrun("submit", "-P", "a100", "--gpus", "1", "--dry-run", *options, "true")
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_this_machine_has_no_spare_nodes(hpcrun: Hpcrun) -> None:
+    done = hpcrun("submit", "-P", "local", "--gpus", "0", "--restarts", "1", "--spares", "1", "--dry-run", "true")
+    assert done.returncode == 2
+    assert "--spares needs Slurm" in done.stderr

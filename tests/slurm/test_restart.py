@@ -1,0 +1,152 @@
+"""Restarts in the same allocation, on a real Slurm, side by side with a requeue."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, wait_for
+from tests.slurm.lab import Ended, Lab, Scenarios, attempt, begun, run_all, without
+
+pytestmark = pytest.mark.slurm
+
+SPARE = ("--restarts", "1", "--spares", "1")
+TWO = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "1")
+STEPS_OF_AN_EPOCH = 15
+
+SCRIPTS = {
+    # fails once, on its second node
+    "fails_once.py": """
+import os, sys, time
+if os.environ["HPCRUN_ATTEMPT"] == "0":
+    if os.environ["RANK"] == "0":
+        time.sleep(600)
+    sys.exit(3)
+print(os.environ["MASTER_PORT"], flush=True)
+""",
+    # ends in a later attempt, when it is let
+    "waits.py": """
+import os, sys, time
+print(time.time(), flush=True)
+while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
+    time.sleep(0.2)
+""",
+}
+
+
+def train(lab: Lab, name: str, *options: str, requeue: int = 0) -> tuple[Path, float]:
+    """Train the example on two nodes, and pull the second one's cable in the second epoch; returns when that was."""
+    example = str(lab.person.checkout / "examples/digits_resume.py")
+    folder = lab.submit(name, *options, *TWO, example, "--epochs", "3", "--pause", "0.4", requeue=requeue)
+    metrics = attempt(folder, 0) / "rank-0.metrics"
+
+    def in_second_epoch() -> bool:
+        return metrics.exists() and len(metrics.read_text().splitlines()) > STEPS_OF_AN_EPOCH + 2
+
+    wait_for(in_second_epoch, 120, f"{name} to be in its second epoch")
+    lab.cluster.unplug((attempt(folder, 0) / "hosts").read_text().split()[1])
+    return folder, time.time()
+
+
+def first_line_s(folder: Path, since: float) -> str:
+    """Wait for the second attempt's metrics; return how long that took."""
+    begun(folder, 1, timeout=240)
+    return f"{os.stat(attempt(folder, 1) / 'hosts').st_mtime - since:.0f} s"
+
+
+def trains(lab: Lab) -> Ended:
+    folder, pulled_s = train(lab, "spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE)
+    took = first_line_s(folder, pulled_s)
+    while_running = lab.person("status", folder.name, check=True).stdout
+    ended = lab.ended(folder)
+    return Ended(folder, ended.status, ended.table, while_running, took)
+
+
+def requeued(lab: Lab) -> Ended:
+    folder, pulled_s = train(lab, "queue", *without("a100-1", "a100-2", "h100-2"), requeue=1)
+    took = first_line_s(folder, pulled_s)
+    ended = lab.ended(folder, 180)
+    return Ended(folder, ended.status, ended.table, said=took)
+
+
+def head(lab: Lab) -> Ended:
+    """The node of the batch script: Slurm goes on without it, and the guard has the job requeued."""
+    end = str(lab.person.folder / "head")
+    nodes = without("h200-1", "a40-1", "l40s-2", "h100-1")
+    folder = lab.submit("head", *nodes, *SPARE, "--exclude-bad-nodes", *TWO, "waits.py", end)
+    node = (begun(folder, ranks=2) / "hosts").read_text().split()[0]
+    lab.cluster.unplug(node)
+    begun(folder, 1, ranks=2, timeout=240)
+    Path(end).touch()
+    return lab.ended(folder)
+
+
+def fails_once(lab: Lab) -> Ended:
+    options = ("--retry-on-failure", "--restarts", "1", "-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
+    folder = lab.submit("fails-once", *options, "-p", "cpu", "--nproc-per-node", "2", "--launcher", "srun",
+                        "fails_once.py", requeue=0)  # fmt: skip
+    return lab.ended(folder)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "trains": trains,
+    "requeued": requeued,
+    "head": head,
+    "fails once": fails_once,
+}
+
+
+@pytest.fixture(scope="module")
+def scenarios(
+    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Iterator[Scenarios]:
+    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders) as results:
+        yield results
+
+
+def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["trains"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    before, after = ((attempt(run.folder, number) / "hosts").read_text().split() for number in (0, 1))
+    assert len(before) == len(after) == 2
+    assert before[1] not in after
+    ended = run.exit(0)
+    assert (ended["reason"], ended["how"], ended["nodes"]) == ("node_failure", "restart", [before[1]])
+
+
+def test_training_goes_on_from_the_checkpoint(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["trains"].result()
+    metrics = [json.loads(line) for line in (attempt(run.folder, 1) / "rank-0.metrics").read_text().splitlines()]
+    assert metrics[0]["step"] >= STEPS_OF_AN_EPOCH
+    assert metrics[-1]["step"] == 3 * STEPS_OF_AN_EPOCH - 1 + metrics[0]["step"] % STEPS_OF_AN_EPOCH
+
+
+def test_status_says_how_it_went_on(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["trains"].result()
+    assert "attempt 2/2 (before: a node failed, restarted in place)" in " ".join(run.while_running.split())
+
+
+def test_without_spares_it_is_requeued(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["requeued"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    print("cable pulled to next attempt: restart", scenarios["trains"].result().said, "requeue", run.said)
+
+
+def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["head"].result()
+    lost = (attempt(run.folder, 0) / "hosts").read_text().split()[0]
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert run.exit(0)["nodes"] == [lost]
+    assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
+
+
+def test_a_program_that_fails_once_is_restarted_with_srun(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["fails once"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.exit(0)["status"], run.exit(0)["how"]) == (3, "restart")
