@@ -46,7 +46,7 @@ def rank(number: int, status: int, ended: float, told: str = "") -> dict[str, An
         (Ended(143, signalled=True, was_preempted=True), JobSays("PENDING", restarts=1), [], "preemption"),
         (Ended(143, signalled=True), JobSays("PENDING", restarts=1), ["n2"], "node_failure"),
         (Ended(143, signalled=True, stop=WARNED), JobSays("PENDING", restarts=1), [], "time_limit"),  # Lightning's
-        (Ended(143, signalled=True, restarts=1), JobSays("COMPLETING", restarts=1), [], "cancelled"),
+        (Ended(143, signalled=True, requeues=1), JobSays("COMPLETING", restarts=1), [], "cancelled"),
     ],
 )
 def test_why_it_ended(ended: Ended, says: JobSays, dead: list[str], why: str) -> None:
@@ -77,7 +77,7 @@ def test_nobody_is_asked_about_a_good_end() -> None:
     ],
 )
 def test_what_is_a_reason_to_start_again(why: str, on_failure: bool, again: bool) -> None:
-    assert is_passing(why, Rules(1, on_failure)) == again
+    assert is_passing(why, Rules(1, on_failure=on_failure)) == again
 
 
 @pytest.mark.parametrize(
