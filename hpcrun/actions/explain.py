@@ -191,7 +191,7 @@ def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> 
 def _signalled_s(attempt: Attempt) -> float | None:
     """Return when the script or a rank first heard that the job was to end, None where nobody did."""
     heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
-    for path in (attempt.folder / "stop").glob("*"):  # templates/requeue/told.sh.j2: the host and the time
+    for path in (attempt.folder / "stop").glob("*"):  # launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
             heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
     return min(filter(math.isfinite, heard), default=None)

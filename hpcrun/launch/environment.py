@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import glob
 import os
 import re
@@ -12,6 +13,8 @@ from . import records
 
 MANAGED = "HPCRUN_MANAGED"
 """Set where the job may be warned or started again."""
+FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
+"""The variables that this job's torchrun alone is to find: a program may start one of its own."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -29,7 +32,8 @@ def prepare(came: int | None) -> None:
     """Add what every rank finds: hpcrun_runtime, and NCCL's flight recorder, which writes its last calls at a time-out.
 
     Args:
-        came: a descriptor from which the environment is read as the script got it, ``NAME=value`` ended by NUL.
+        came: a descriptor from which the environment is read as the script got it: base64 of ``NAME=value``, each
+            ended by NUL.
     """
     env = os.environ
     runtime = os.path.join(env["HPCRUN_RUN_DIR"], "runtime")
@@ -45,7 +49,7 @@ def prepare(came: int | None) -> None:
     env["TORCH_FR_DUMP_TEMP_FILE"] = env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = os.path.join(flight, "rank_")
     if came is not None:
         with open(came, "rb") as file:
-            env.update(changes(_parse(file.read()), env))
+            env.update(changes(_parse(binascii.a2b_base64(file.read())), env))
 
 
 def _has_old_torch() -> bool:

@@ -80,6 +80,8 @@ class Job:
         if self._rules.times and self._restarts == self._rules.times and not self._local:
             slurm.requeue_no_more()  # Slurm's own requeues count as well
         environment.prepare(self._options.came)
+        for name in (environment.MANAGED, "HPCRUN_NODE_ADDR"):
+            os.environ.pop(name, None)  # of a job within which this one was submitted by hand
         if self._managed:
             os.environ[environment.MANAGED] = "1"
         self._meet()
@@ -131,8 +133,6 @@ class Job:
         env["HPCRUN_PORT"] = str(free_port(os.getpid() if self._local else int(env["SLURM_JOB_ID"])))
         with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
             file.write("\n".join(self._hosts) + "\n")
-        if not self._local:
-            f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
 
     # --- while they run -------------------------------------------------------------------------------------------
 

@@ -43,10 +43,14 @@ def _meet_the_others() -> None:
     """
     env = os.environ
     is_host = int(env["HPCRUN_NODE"] == env["HPCRUN_HEAD"])
-    env.setdefault("PET_RDZV_ENDPOINT", f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}")
-    env.setdefault("PET_RDZV_ID", f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}")
-    env.setdefault("PET_RDZV_CONF", f"is_host={is_host}")
-    env.setdefault("PET_LOCAL_ADDR", env["HPCRUN_NODE_ADDR"])
+    given = {
+        "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
+        "PET_RDZV_ID": f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}",
+        "PET_RDZV_CONF": f"is_host={is_host}",
+        "PET_LOCAL_ADDR": env["HPCRUN_NODE_ADDR"],
+    }
+    env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
+    env.update({**given, **env})
 
 
 def _resolves(head: str) -> bool:

@@ -13,7 +13,7 @@ from hpcrun.reading import Kind, read_bytes, read_fields, read_object, read_text
 from hpcrun.runs.record import JOB_ID
 
 REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
-"""Why an attempt ended, in the script's words: templates/requeue."""
+"""Why an attempt ended, in the words of launch/decide.py."""
 _RANK_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.(out|err|exit)", re.ASCII)
 _ATTEMPT_FOLDER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _MOST_HOSTS = 8 << 20
