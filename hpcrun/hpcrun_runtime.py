@@ -32,16 +32,16 @@ _asked_at = float("-inf")
 _stopping = False
 _listening = False
 _told = False
-_pid = os.getpid()
+_fork = threading.local()
 _complained = False
 
 
 def should_stop() -> bool:
     """Return whether the job is about to be ended: save a checkpoint and leave the training loop.
 
-    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: a folder
-    on the node's own disk is looked at once in a second. Whoever asks does not die of SIGTERM any more, unless it has a
-    handler of its own: the job has time to save until Slurm kills it.
+    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: a
+    folder on the node's own disk is looked at once in a second. Whoever asks does not die of SIGTERM any more,
+    unless it has a handler of its own: the job has time to save until Slurm kills it.
     """
     global _asked_at, _stopping
     if _stopping or _attempt_dir() is None:
@@ -80,15 +80,28 @@ def _outlive_sigterm() -> None:
     _listening = True
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
+        os.register_at_fork(before=_before_fork, after_in_parent=_restore_mask, after_in_child=_be_a_child)
 
 
-def _on_sigterm(number: int, _frame: object) -> None:
+def _on_sigterm(_number: int, _frame: object) -> None:
     global _told
-    if os.getpid() == _pid:
-        _told = True
-        return
-    signal.signal(number, signal.SIG_DFL)  # a process that this one has forked: its parent may want it to end
-    os.kill(os.getpid(), number)
+    _told = True
+
+
+def _before_fork() -> None:
+    """Hold SIGTERM back: Python forgets a signal for which the new process has run a handler this early."""
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _be_a_child() -> None:
+    """Die of SIGTERM again: it comes from the parent, which wants a worker to end."""
+    if signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _restore_mask()
+
+
+def _restore_mask() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
 
 
 def on_stop(callback: Callable[[], Any]) -> None:
