@@ -54,7 +54,7 @@ class Rank:
         self._canary = Canary()
         self._first = os.environ.get("LOCAL_RANK", "0") == "0"
         self._watch = Watch(self._folder, self._canary)
-        self._pid = 0
+        self._pid, self._listened = 0, False
 
     def run(self, program: list[str]) -> int:
         """Start the program, wait for it, and write down how it ended."""
@@ -75,6 +75,7 @@ class Rank:
         return status
 
     def _on_signal(self, info: Any) -> None:
+        self._listens()
         if info.si_pid == os.getppid() and not self._is_task:
             # torchrun's agent, which clears away behind another rank: it means all that the rank has started
             self._told = self._told or "cleared"
@@ -88,14 +89,19 @@ class Rank:
                 send(self._pid, info.si_signo)
 
     def _tick(self) -> bool:
+        self._listens()
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         return self._watch.tick() if self._is_task and self._first else False
 
     def _has_heard(self) -> bool:
         """Whether the program knows that it is to stop: it asked, or it has a handler of a signal that says so."""
-        asked = self._folder.has(f"heard-{self._rank}")
-        return asked or any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
+        return self._listens() or any(map(self._folder.has, (f"heard-{self._rank}", f"caught-{self._pid}")))
+
+    def _listens(self) -> bool:
+        """Whether it has, or had, such a handler: Python puts the default ones back before it ends."""
+        self._listened |= any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
+        return self._listened
 
     def _write_node_start(self) -> None:
         if self._first:

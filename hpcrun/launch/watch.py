@@ -77,6 +77,7 @@ class Watch:
         if reason == records.TIME_LIMIT:
             for pid in self._folder.programs():
                 if catches(pid, signal.SIGUSR1):
+                    self._folder.put(f"caught-{pid}")
                     send(pid, signal.SIGUSR1)
 
     def _beat(self) -> None:

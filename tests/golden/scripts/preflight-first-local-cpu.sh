@@ -35,9 +35,13 @@ launch=$HPCRUN_RUN_DIR/launch
 command -v python3 >/dev/null || fail 'there is no python3 on this node'
 launch=(python3 -ISB "$launch")
 
+# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json
+[ -e "$report" ] || echo "{\"node\": \"$HPCRUN_NODE\", \"failed\": $status}" >"$report"'
+
 # The nodes are processes of this machine.
 exec "${launch[@]}" job --nodes 2 --came "$came" --preflight -- \
-  "${launch[@]}" check -- python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 2 0 '&&' \
+  bash -c "$check" check "${launch[@]}" check -- python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 2 0 '&&' \
   python3 "$HPCRUN_RUN_DIR/preflight/judge.py" '&&' \
   "${launch[@]}" node --torchrun -- \
   python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --max-restarts=0 --no-python \

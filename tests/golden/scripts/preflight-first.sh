@@ -52,11 +52,15 @@ launch=$HPCRUN_RUN_DIR/launch
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch")
 
+# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
+[ -e "$report" ] || echo "{\"node\": \"$SLURMD_NODENAME\", \"failed\": $status}" >"$report"'
+
 # --kill-on-bad-exit: one failed task ends them all; the others would wait 300 s in torchrun's exit barrier. --wait=0: a rank may
 # take its time at the end. --cpus-per-task: srun has not inherited it since Slurm 22.05.
 exec "${launch[@]}" job --came "$came" --preflight -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=0 \
-  "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
+  bash -c "$check" check "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
   /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py" --bf16-tflops=989 --fp16-tflops=989 --nvlink-gb-s=900 --fabric-gbit-s=400 '--exclude=h100-[3-4]' '&&' \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \

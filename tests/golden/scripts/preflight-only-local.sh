@@ -36,7 +36,11 @@ launch=$HPCRUN_RUN_DIR/launch
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch")
 
+# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json
+[ -e "$report" ] || echo "{\"node\": \"$HPCRUN_NODE\", \"failed\": $status}" >"$report"'
+
 # The nodes are processes of this machine.
 exec "${launch[@]}" job --nodes 2 --gpus '0,1;2,GPU-3f' --came "$came" --preflight -- \
-  "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 2 2 '&&' \
+  bash -c "$check" check "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 2 2 '&&' \
   /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py"

@@ -48,7 +48,11 @@ launch=$HPCRUN_RUN_DIR/launch
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch")
 
+# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
+[ -e "$report" ] || echo "{\"node\": \"$SLURMD_NODENAME\", \"failed\": $status}" >"$report"'
+
 exec "${launch[@]}" job --came "$came" --preflight -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=0 \
-  "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
+  bash -c "$check" check "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
   /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py"
