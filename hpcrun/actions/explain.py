@@ -131,7 +131,8 @@ def _gather(
     logs: list[Log] = []
     ends: dict[int, Ended] = {}
     if attempt is not None:
-        ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s) for end in rank_exits(attempt.folder)}
+        exits = rank_exits(attempt.folder)
+        ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
         logs = _rank_logs(reader, attempt, ends)
     for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
         logs.append(_this_attempt(log) if attempt is not None and attempt.number else log)

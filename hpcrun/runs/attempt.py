@@ -23,6 +23,8 @@ _START: dict[str, Kind] = {"job_id": JOB_ID, "host": text, "started": time_s}
 _EXIT: dict[str, Kind] = {"status": _STATUS, "signal": text, "ended": time_s, "message": text, "reason": text}
 _NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
+TOLD = ("TERM", "cleared")
+_TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,25 @@ class ExitRecord:
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How one rank ended: exit status (128 + n for signal n), on which node, when."""
+    """How one rank ended.
+
+    Attributes:
+        status: exit status; 128 + n where signal n ended it.
+        ended_s: seconds since the epoch.
+        told: ``TERM`` where it was told to end, ``cleared`` where that was because another rank had failed, else empty,
+            as in all records of an older hpcrun.
+    """
 
     rank: int
     node: str
     status: int
     ended_s: float
+    told: str = ""
+
+    @property
+    def is_consequence(self) -> bool:
+        """It was told to end, whatever its status is; or SIGTERM has ended it."""
+        return self.told != "" or self.status == _TERMINATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +190,24 @@ def node_ranks(folder: Path) -> dict[str, range]:
 def first_failure(folder: Path) -> RankExit | None:
     """Return the rank of an attempt that failed first, None where none did.
 
-    A rank that was told to end (143, SIGTERM) is a consequence: it is named only where nothing else failed.
+    A rank that was told to end is a consequence, whatever its status: it is named only where nothing else failed.
     """
     failed = [exit_ for exit_ in rank_exits(folder) if exit_.status != 0]
-    return min(failed, key=lambda exit_: (exit_.status == 143, exit_.ended_s), default=None)
+    return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
 
 
 def rank_exits(folder: Path) -> list[RankExit]:
     """Return how the ranks of an attempt ended, those that left word."""
     paths = _matching(folder, "rank-", ".exit")
     records = (_read(path, _RANK_EXIT, needed=tuple(_RANK_EXIT)) for path in paths)
-    return [RankExit(data["rank"], data["node"], data["status"], data["ended"]) for data in records if data]
+    return [
+        RankExit(
+            data["rank"],
+            data["node"],
+            data["status"],
+            data["ended"],
+            told=data["told"] if data.get("told") in TOLD else "",
+        )
+        for data in records
+        if data
+    ]
