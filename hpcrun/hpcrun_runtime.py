@@ -32,7 +32,7 @@ _asked_at = float("-inf")
 _stopping = False
 _listening = False
 _told = False
-_pid = os.getpid()
+_fork = threading.local()
 _complained = False
 
 
@@ -80,15 +80,28 @@ def _outlive_sigterm() -> None:
     _listening = True
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
+        os.register_at_fork(before=_before_fork, after_in_parent=_restore_mask, after_in_child=_be_a_child)
 
 
-def _on_sigterm(number: int, _frame: object) -> None:
+def _on_sigterm(_number: int, _frame: object) -> None:
     global _told
-    if os.getpid() == _pid:
-        _told = True
-        return
-    signal.signal(number, signal.SIG_DFL)  # a process that this one has forked: its parent may want it to end
-    os.kill(os.getpid(), number)
+    _told = True
+
+
+def _before_fork() -> None:
+    """Hold SIGTERM back: Python forgets a signal for which the new process has run a handler this early."""
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _be_a_child() -> None:
+    """Die of SIGTERM again: it comes from the parent, which wants a worker to end."""
+    if signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _restore_mask()
+
+
+def _restore_mask() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
 
 
 def on_stop(callback: Callable[[], Any]) -> None:

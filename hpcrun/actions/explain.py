@@ -151,7 +151,8 @@ def _gather(
     logs: list[Log] = []
     ends: dict[int, Ended] = {}
     if attempt is not None:
-        ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s) for end in rank_exits(attempt.folder)}
+        exits = rank_exits(attempt.folder)
+        ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
         logs = _rank_logs(reader, attempt, ends)
     for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
         logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
@@ -210,7 +211,7 @@ def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> 
 def _signalled_s(attempt: Attempt) -> float | None:
     """Return when the script or a rank first heard that the job was to end, None where nobody did."""
     heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
-    for path in (attempt.folder / "stop").glob("*"):  # templates/requeue/told.sh.j2: the host and the time
+    for path in (attempt.folder / "stop").glob("*"):  # launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
             heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
     return min(filter(math.isfinite, heard), default=None)

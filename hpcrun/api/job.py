@@ -29,7 +29,6 @@ R = TypeVar("R", covariant=True)
 
 LOG_LINES = 40
 """How much of a log an exception shows."""
-_TOLD_TO_END = 143
 _VISIBLE_WITHIN_S = 15.0
 """How long a result may take to be seen on another host of a network file system."""
 _SETTLES_WITHIN_S = 15.0
@@ -216,7 +215,7 @@ class FunctionJob(Job[R]):
     def _why_no_result(self, status: LastStatus) -> str:
         attempt = self._element().attempt()
         rank = first_failure(attempt.folder) if attempt else None
-        if rank is not None and rank.status != _TOLD_TO_END:
+        if rank is not None and not rank.is_consequence:
             ended = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
         else:
             ended = None

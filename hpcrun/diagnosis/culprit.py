@@ -39,12 +39,17 @@ class Speech(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a rank ended: exit status (128 + n for signal n), on which node, when (seconds since the epoch)."""
+    """How a rank ended: exit status (128 + n for signal n), on which node, when (seconds since the epoch).
+
+    Attributes:
+        told: it was told to end before it did, whatever its status.
+    """
 
     rank: int
     node: str
     status: int
     ended_s: float
+    told: bool = False
 
     @property
     def by_itself(self) -> bool:
@@ -77,6 +82,8 @@ def find_culprit(ends: Sequence[Ended], speech: Mapping[int, Speech]) -> Culprit
     failed = _failures(ends, speech)
     of_others = [end for end in failed if _speech(end, speech).of_others]
     own = [end for end in failed if not _speech(end, speech).of_others]
+    # a rank may have failed and be slow to end: it is told to end then, as those are that have to be cleared away
+    own = [end for end in own if not end.told] or own
     if own:
         last_s = min(end.ended_s for end in own) + SAME_MOMENT_S
         moment = [end for end in own if end.ended_s <= last_s]
@@ -113,7 +120,7 @@ def first_leaver(ends: Iterable[Ended], within_s: float = 0.0) -> Ended | None:
 def failure_order(ends: Iterable[Ended], speech: Mapping[int, Speech]) -> list[int]:
     """Return the ranks that failed by themselves: those of their own trouble first, each kind by time."""
     failed = _failures(ends, speech)
-    failed.sort(key=lambda end: (_symptom(end, speech), end.ended_s, end.rank))
+    failed.sort(key=lambda end: (_symptom(end, speech), end.told, end.ended_s, end.rank))
     return [end.rank for end in failed]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import os
 import sys
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 MANAGED = "HPCRUN_MANAGED"
 """Set where the job may be warned or started again."""
+FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
+"""The variables that this job's torchrun alone is to find: a program may start one of its own."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -26,13 +29,18 @@ def be_node() -> None:
         env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
 
 
-def prepare(came: int | None) -> None:
+def prepare(came: int | None, *, managed: bool) -> None:
     """Add what every rank finds: hpcrun_runtime, and NCCL's flight recorder, which writes its last calls at a time-out.
 
     Args:
-        came: a descriptor from which the environment is read as the script got it, ``NAME=value`` ended by NUL.
+        managed: the job may be warned or started again.
+        came: a descriptor from which the environment is read as the script got it: base64 of ``NAME=value``, each
+            ended by NUL.
     """
     env = os.environ
+    for name in (MANAGED, "HPCRUN_NODE_ADDR"):
+        env.pop(name, None)  # of a job within which this one was submitted by hand
+    env.update({MANAGED: "1"} if managed else {})
     runtime = os.path.join(env["HPCRUN_RUN_DIR"], "runtime")
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
         env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
@@ -43,7 +51,7 @@ def prepare(came: int | None) -> None:
         env["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
     if came is not None:
         with open(came, "rb") as file:
-            env.update(changes(_parse(file.read()), env))
+            env.update(changes(_parse(binascii.a2b_base64(file.read())), env))
 
 
 def renew(folder: str) -> None:

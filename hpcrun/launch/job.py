@@ -110,9 +110,7 @@ class Job:
             return self._refuse(f"started once more than --requeue {self._rules.times} allows")
         if self._rules.times and self._requeues == self._rules.times and not self._local:
             slurm.requeue_no_more()  # Slurm's own requeues count as well
-        environment.prepare(self._options.came)
-        if self._managed:
-            os.environ[environment.MANAGED] = "1"
+        environment.prepare(self._options.came, managed=self._managed)
         self._meet()
         if self._options.preflight:
             command, message = self._preflight(command)

@@ -45,14 +45,18 @@ def _meet_the_others(torchrun: list[str]) -> list[str]:
     only the node resolves.
     """
     env = os.environ
-    env.setdefault("PET_RDZV_ID", f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}")
-    env.setdefault("PET_LOCAL_ADDR", env["HPCRUN_NODE_ADDR"])
-    if "PET_RDZV_ENDPOINT" in env or any(word.startswith("--rdzv-endpoint=") for word in torchrun):
-        return torchrun
-    env["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
-    is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
-    env.setdefault("PET_RDZV_CONF", is_host)
-    return [f"{word},{is_host}" if word.startswith("--rdzv-conf=") else word for word in torchrun]
+    given = {
+        "PET_RDZV_ID": f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}",
+        "PET_LOCAL_ADDR": env["HPCRUN_NODE_ADDR"],
+    }
+    if "PET_RDZV_ENDPOINT" not in env and not any(word.startswith("--rdzv-endpoint=") for word in torchrun):
+        is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
+        given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
+        given["PET_RDZV_CONF"] = is_host
+        torchrun = [f"{word},{is_host}" if word.startswith("--rdzv-conf=") else word for word in torchrun]
+    env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
+    env.update({**given, **env})
+    return torchrun
 
 
 def _resolves(head: str) -> bool:

@@ -33,6 +33,8 @@ def main(arguments: list[str]) -> int:
     options, program = arguments[:end], arguments[end + 1 :]
     if "--task" in options:
         _be_a_task()
+    for name in os.environ.pop(environment.FOR_TORCHRUN, "").split():
+        os.environ.pop(name, None)
     rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else "RANK"])
     return Rank(rank, is_task="--task" in options).run(program)
 

@@ -13,7 +13,7 @@ from hpcrun.reading import Kind, list_of, read_bytes, read_fields, read_object, 
 from hpcrun.runs.record import JOB_ID
 
 REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
-"""Why an attempt ended, in the script's words: templates/requeue."""
+"""Why an attempt ended, in the words of launch/decide.py."""
 RESTART_BEGINS = "hpcrun: torchrun restart "
 """What a rank's logs say where torchrun starts the rank again (launch/rank.py)."""
 _RANK_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.(out|err|exit)", re.ASCII)
@@ -30,6 +30,8 @@ RESTART = "restart"
 """How a run goes on in the allocation that it has; otherwise it is requeued."""
 _NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
+TOLD = ("TERM", "cleared")
+_TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,25 @@ class ExitRecord:
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How one rank ended: exit status (128 + n for signal n), on which node, when."""
+    """How one rank ended.
+
+    Attributes:
+        status: exit status; 128 + n where signal n ended it.
+        ended_s: seconds since the epoch.
+        told: ``TERM`` where it was told to end, ``cleared`` where that was because another rank had failed, else empty,
+            as in all records of an older hpcrun.
+    """
 
     rank: int
     node: str
     status: int
     ended_s: float
+    told: str = ""
+
+    @property
+    def is_consequence(self) -> bool:
+        """It was told to end, whatever its status is; or SIGTERM has ended it."""
+        return self.told != "" or self.status == _TERMINATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +203,24 @@ def node_ranks(folder: Path) -> dict[str, range]:
 def first_failure(folder: Path) -> RankExit | None:
     """Return the rank of an attempt that failed first, None where none did.
 
-    A rank that was told to end (143, SIGTERM) is a consequence: it is named only where nothing else failed.
+    A rank that was told to end is a consequence, whatever its status: it is named only where nothing else failed.
     """
     failed = [exit_ for exit_ in rank_exits(folder) if exit_.status != 0]
-    return min(failed, key=lambda exit_: (exit_.status == 143, exit_.ended_s), default=None)
+    return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
 
 
 def rank_exits(folder: Path) -> list[RankExit]:
     """Return how the ranks of an attempt ended, those that left word."""
     paths = _matching(folder, "rank-", ".exit")
     records = (_read(path, _RANK_EXIT, needed=tuple(_RANK_EXIT)) for path in paths)
-    return [RankExit(data["rank"], data["node"], data["status"], data["ended"]) for data in records if data]
+    return [
+        RankExit(
+            data["rank"],
+            data["node"],
+            data["status"],
+            data["ended"],
+            told=data["told"] if data.get("told") in TOLD else "",
+        )
+        for data in records
+        if data
+    ]

@@ -1,7 +1,7 @@
 """The environment of submissions and of Slurm's commands: what hpcrun put there for one job stays out of the next.
 
-A job's script notes what it changes (templates/environment): a variable as it came in ``HPCRUN_CAME_NAME``, as it was
-put in ``HPCRUN_PUT_NAME``. What Slurm, torchrun and the script add for each rank after that is known by name here.
+A job notes what its script and hpcrun change (launch/environment.py): a variable as it came in ``HPCRUN_CAME_NAME``,
+as it was put in ``HPCRUN_PUT_NAME``. What Slurm, torchrun and hpcrun add for each rank is known by name here.
 """
 
 from __future__ import annotations
@@ -46,14 +46,6 @@ _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"}
 # Besides what _RANK has, torchrun sets these where nobody else has (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
 _CAME, _PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
-FUNCTIONS = frozenset(
-    """
-    record reap on_rank on_task check_node ask_to_stop keep listen catches a_rank_failed rank_told node_told slurm_says
-    is_preempted
-    """.split()
-)
-"""The functions that a script exports, for bash to find in the variables of the ranks."""
-_RANK_FUNCTIONS = frozenset(f"BASH_FUNC_{name}%%" for name in FUNCTIONS)
 _GPUS = frozenset({"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"})
 
 
@@ -78,7 +70,7 @@ def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _describes_job(name: str) -> bool:
-    return name.startswith(_PREFIXES) or name in _RANK or name in _RANK_FUNCTIONS
+    return name.startswith(_PREFIXES) or name in _RANK
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:

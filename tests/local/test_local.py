@@ -147,7 +147,7 @@ def test_no_torch_in_the_jobs_python(hpcrun: Hpcrun, tmp_path: Path) -> None:
     (hpcrun.folder / "train.py").write_text("print('never')\n")
     done = hpcrun(*LOCAL, "--gpus", "2", "--python", f"{tmp_path}/empty/bin/python", "--wait", "train.py")
     assert done.returncode == 7
-    assert "has no torch on this node" in hpcrun("status").stdout
+    assert "the Python module torch is not installed" in hpcrun("status").stdout
 
 
 def test_a_rendered_script_does_the_same_by_hand(hpcrun: Hpcrun) -> None:

@@ -97,7 +97,7 @@ def test_json_of_a_bad_node_is_one_document(hpcrun: Hpcrun) -> None:
 def test_a_python_that_is_not_there_ends_the_job_with_a_word(hpcrun: Hpcrun) -> None:
     done = hpcrun("preflight", *TWO, "--python", "/nowhere/python")
     assert done.returncode == 7
-    assert "failed: the preflight was not judged: the Python of the job does not run here" in done.stderr
+    assert "failed: there is no /nowhere/python on this node" in done.stderr
     assert "hint: hpcrun logs --batch L" in done.stderr
 
 

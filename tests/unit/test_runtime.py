@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, current_thread
+from threading import Event, Thread, current_thread
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,9 +33,9 @@ def own() -> ModuleType:
 
 @pytest.fixture
 def attempt_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The surroundings of rank 3 in an attempt."""
+    """The folder of an attempt, as rank 3 of it finds it."""
     folder = tmp_path / "attempts" / "0"
-    (folder / "stop").mkdir(parents=True)
+    folder.mkdir(parents=True)
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(folder))
     monkeypatch.setenv("HPCRUN_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
     monkeypatch.setenv("HPCRUN_ATTEMPT", "2")
@@ -39,9 +44,21 @@ def attempt_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def node_dir(attempt_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the ranks of one node share."""
+    folder = tmp_path / "node"
+    folder.mkdir()
+    monkeypatch.setenv("HPCRUN_NODE_DIR", str(folder))
+    monkeypatch.setenv("HPCRUN_RANK", "3")
+    return folder
+
+
+@pytest.fixture
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No job."""
-    for name in ("HPCRUN_ATTEMPT_DIR", "HPCRUN_CHECKPOINT_DIR", "HPCRUN_ATTEMPT", "RANK", "NODE_RANK"):
+    for name in ("ATTEMPT_DIR", "CHECKPOINT_DIR", "ATTEMPT", "NODE_DIR", "RANK"):
+        monkeypatch.delenv(f"HPCRUN_{name}", raising=False)
+    for name in ("RANK", "NODE_RANK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -77,39 +94,54 @@ def test_in_a_job_it_knows_the_attempt_and_the_folder_of_all_attempts(own: Modul
     assert own.checkpoint_dir().is_dir()
 
 
-@pytest.mark.parametrize("flag", ["time_limit", "terminated"])
-def test_a_flag_is_heard_and_said_to_be(own: ModuleType, attempt_dir: Path, flag: str) -> None:
-    (attempt_dir / "stop" / flag).touch()
+@pytest.fixture(autouse=True)
+def _sigterm() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("reason", ["time_limit", "terminated"])
+def test_a_request_to_stop_is_heard_and_said_to_be(own: ModuleType, node_dir: Path, reason: str) -> None:
+    (node_dir / f"stop-{reason}").touch()
     assert own.should_stop() is True
-    assert (attempt_dir / "heard-3").exists()
+    assert (node_dir / "heard-3").exists()
 
 
-def test_no_flag_is_not_heard(own: ModuleType, attempt_dir: Path) -> None:
+def test_no_request_is_not_heard(own: ModuleType, node_dir: Path) -> None:
+    (node_dir / "rank-3").write_text("4711")
     assert own.should_stop() is False
-    assert not (attempt_dir / "heard-3").exists()
+    assert not (node_dir / "heard-3").exists()
 
 
 def test_the_folder_is_looked_at_once_in_a_second(
-    own: ModuleType, attempt_dir: Path, wait: Callable[[float], None]
+    own: ModuleType, node_dir: Path, wait: Callable[[float], None]
 ) -> None:
     assert own.should_stop() is False
-    (attempt_dir / "stop/time_limit").touch()
+    (node_dir / "stop-time_limit").touch()
     wait(0.9)
     assert own.should_stop() is False
     wait(0.2)
     assert own.should_stop() is True
 
 
-def test_once_true_it_stays_true(own: ModuleType, attempt_dir: Path, wait: Callable[[float], None]) -> None:
+def test_the_shared_file_system_is_not_looked_at(own: ModuleType, attempt_dir: Path, node_dir: Path) -> None:
+    """One process of each node does that for its ranks."""
+    (attempt_dir / "stop").mkdir()
     (attempt_dir / "stop/time_limit").touch()
+    assert own.should_stop() is False
+
+
+def test_once_true_it_stays_true(own: ModuleType, node_dir: Path, wait: Callable[[float], None]) -> None:
+    (node_dir / "stop-time_limit").touch()
     assert own.should_stop() is True
-    (attempt_dir / "stop/time_limit").unlink()
+    (node_dir / "stop-time_limit").unlink()
     wait(5)
     assert own.should_stop() is True
 
 
 def test_on_stop_is_called_once_and_from_another_thread(
-    own: ModuleType, attempt_dir: Path, monkeypatch: pytest.MonkeyPatch
+    own: ModuleType, node_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own, "LOOK_EVERY_S", 0.01)
     called, callers = Event(), []
@@ -120,11 +152,71 @@ def test_on_stop_is_called_once_and_from_another_thread(
 
     own.on_stop(callback)
     assert not called.wait(0.1)
-    (attempt_dir / "stop/terminated").touch()
+    (node_dir / "stop-terminated").touch()
     assert called.wait(10)
     time.sleep(0.1)
     assert len(callers) == 1
     assert callers[0] is not current_thread()
+
+
+def test_sigterm_is_a_request_to_stop_to_a_program_that_asks(own: ModuleType, node_dir: Path) -> None:
+    assert own.should_stop() is False
+    os.kill(os.getpid(), signal.SIGTERM)  # would end the tests if it were not taken
+    assert own.should_stop() is True
+    assert (node_dir / "heard-3").exists()
+
+
+def test_a_program_s_own_handler_of_sigterm_stays(own: ModuleType, node_dir: Path) -> None:
+    calls: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: calls.append(number))
+    assert own.should_stop() is False
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert calls == [signal.SIGTERM]
+    assert own.should_stop() is False
+
+
+@pytest.mark.parametrize("disposition", [signal.SIG_IGN, signal.default_int_handler])
+def test_sigterm_is_taken_only_where_it_would_be_fatal(own: ModuleType, node_dir: Path, disposition: Any) -> None:
+    signal.signal(signal.SIGTERM, disposition)
+    assert own.should_stop() is False
+    assert signal.getsignal(signal.SIGTERM) is disposition
+
+
+def test_a_thread_that_asks_takes_no_signal_and_the_main_thread_does_so_later(own: ModuleType, node_dir: Path) -> None:
+    thread = Thread(target=own.should_stop)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert own.should_stop() is False
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+
+
+def test_outside_of_a_job_sigterm_ends_a_program_that_asks(own: ModuleType, outside: Path) -> None:
+    assert own.should_stop() is False
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("how", ["fork", "exec"])
+def test_what_a_program_starts_still_ends_by_sigterm(node_dir: Path, how: str) -> None:
+    """A pool's workers, a sidecar: their parent ends them with terminate(), and waits for that."""
+    start = {
+        "fork": "pid = os.fork() or time.sleep(60)",
+        "exec": "pid = subprocess.Popen(['sleep', '60']).pid",
+    }[how]
+    program = f"""
+import os, signal, subprocess, time, hpcrun_runtime
+assert not hpcrun_runtime.should_stop()
+{start}
+os.kill(pid, signal.SIGTERM)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+assert not hpcrun_runtime._is_asked_to_stop() and not hpcrun_runtime._told
+print("ended")
+"""
+    folder = str(Path(hpcrun_runtime.__file__).parent)
+    env = {**os.environ, "PYTHONPATH": folder}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
 class OneElement:
@@ -151,7 +243,8 @@ def test_a_folder_that_is_gone_is_complained_of_once_and_stops_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(attempt_dir / "gone"))
+    for name in ("HPCRUN_ATTEMPT_DIR", "HPCRUN_NODE_DIR"):
+        monkeypatch.setenv(name, str(attempt_dir / "gone"))
     assert own.should_stop() is False
     wait(2)
     assert own.should_stop() is False

@@ -10,6 +10,8 @@
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
+exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
+
 # Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
 attempt=${SLURM_RESTART_COUNT:-0}
@@ -21,37 +23,14 @@ HPCRUN_JOB_ID=$SLURM_JOB_ID
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
-mkdir -p "$HPCRUN_ATTEMPT_DIR"/{flight,stop} || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
-
-# A record is written aside and renamed: whole or not at all, on a network file system too.
-record() {
-  printf '%s\n' "$2" >"$HPCRUN_ATTEMPT_DIR/.$1.$$" && mv -f "$HPCRUN_ATTEMPT_DIR/.$1.$$" "$HPCRUN_ATTEMPT_DIR/$1"
-}
-finish() { # STATUS [MESSAGE [REASON [true|false: is it started again?]]]
-  local message=${2-}
-  record exit "{\"status\": $1, \"signal\": \"$signal\", \"ended\": $(date +%s.%N),
-    \"message\": \"${message//[\"\\]/ }\", \"reason\": \"${3-}\", \"again\": ${4-false}}"
-}
-fail() {
+mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
+fail() { # MESSAGE: said, and kept for hpcrun status
   echo "hpcrun: $1" >&2
-  finish 1 "$1"
+  printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
-# moment bash 5.2 has lost its status and says -1: the signal was TERM.
-reap() {
-  local status
-  while kill -0 "$1" 2>/dev/null; do wait "$1"; done
-  wait "$1"
-  status=$?
-  [ "$status" -ge 0 ] || status=143
-  return "$status"
-}
-signal=
-record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
 mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
-# A sign of life, for hpcrun status where nobody else knows of this job.
-(while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
 
 # Slurm starts a job in /tmp where its own folder is gone, or is not on this node.
 [ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
@@ -60,60 +39,20 @@ mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(r
 export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"
 
-# should_stop(), checkpoint_dir() ... for the training script; hpcrun submit puts the file there.
-if [ -e "$HPCRUN_RUN_DIR/runtime/hpcrun_runtime.py" ]; then
-  export PYTHONPATH="$HPCRUN_RUN_DIR/runtime${PYTHONPATH:+:$PYTHONPATH}"
-fi
-# CPUs of one rank; torchrun would set 1.
-export OMP_NUM_THREADS=1
-# NCCL's flight recorder: its last 2000 calls are written here when a collective times out.
-export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1
-export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_" TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export OMP_NUM_THREADS=1 # CPUs of one rank; torchrun would set 1
 
-# The allocation is Slurm's. Rank 0's host is the first node, where this script runs; every node resolves
-# its name for itself.
-scontrol show hostnames "$SLURM_JOB_NODELIST" >"$HPCRUN_ATTEMPT_DIR/hosts" || fail 'scontrol cannot list the nodes of this job'
-read -r HPCRUN_HEAD <"$HPCRUN_ATTEMPT_DIR/hosts"
-# A rendezvous port that belongs to this job: below the ephemeral range (32768), clear of the ports of
-# NCCL's RAS (28028) and torchrun's defaults (29400, 29500), and not listened on at this moment.
-port=$((20000 + SLURM_JOB_ID % 8000))
-while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$port") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-  port=$((port + 1))
-done
-export HPCRUN_HEAD HPCRUN_HEAD_ADDR=$HPCRUN_HEAD HPCRUN_PORT=$port
-echo "hpcrun: job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, rendezvous $HPCRUN_HEAD:$HPCRUN_PORT"
+# What starts the ranks, hands on signals and writes down how each of them ended: hpcrun submit puts it into the run's folder.
+launch=$HPCRUN_RUN_DIR/launch
+[ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
+[ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
+command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
+launch=(/home/me/venv/bin/python -ISB "$launch")
 
-# scancel, the time limit and preemption send TERM: say so before KILL comes.
-trap 'signal=TERM; finish 143' TERM
+# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
+[ -e "$report" ] || echo "{\"node\": \"$SLURMD_NODENAME\", \"failed\": $status}" >"$report"'
 
-# What every node and GPU can do, in half a minute at most.
-preflight="$HPCRUN_ATTEMPT_DIR/preflight"
-[ -r "$HPCRUN_RUN_DIR/preflight/node.py" ] \
-  || fail 'the programs of the preflight are put beside the script by hpcrun submit: submit it so, or render it without --preflight'
-mkdir -p "$preflight"
-check_node() {
-  local status
-  /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4
-  status=$?
-  # a Python that is not there, or does not run: say so in the node's place
-  [ -e "$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json" ] \
-    || echo "{\"node\": \"$HPCRUN_NODE\", \"failed\": $status}" >"$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json"
-}
-export -f check_node
-judge() {
-  local message
-  if message=$(/home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py"); then
-    echo "hpcrun: $message"
-  else
-    fail "${message:-the preflight was not judged: the Python of the job does not run here}"
-  fi
-}
-# timeout: srun waits without end for a node that does not answer.
-timeout --kill-after=2 "$((${HPCRUN_PREFLIGHT_S:-24} + 1))" \
-  srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 \
-  --kill-on-bad-exit=0 --wait=0 --export=ALL \
-  bash -c 'HPCRUN_NODE=$SLURMD_NODENAME HPCRUN_NODE_ADDR=$SLURMD_NODENAME HPCRUN_NODE_RANK=$SLURM_NODEID check_node' >"$preflight/srun.log" 2>&1 &
-reap $!
-[ -z "$signal" ] || exit 143
-judge
-finish 0
+exec "${launch[@]}" job --came "$came" --preflight -- \
+  srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=0 \
+  bash -c "$check" check "${launch[@]}" check -- /home/me/venv/bin/python -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
+  /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py"

@@ -2,9 +2,7 @@
 # train: 2 nodes x 2 GPUs, 4 ranks by torchrun
 # Written by hpcrun from profile local. Complete as it stands: `bash` this file by hand does the same.
 
-# The environment as it came.
-declare -A came=()
-for variable in $(compgen -e); do came[$variable]=${!variable}; done
+exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
 
 # Where records and logs go: hpcrun submit names the folder, bash by hand makes one here.
 element=${HPCRUN_ELEMENT:-0}
@@ -16,273 +14,34 @@ fi
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
-mkdir -p "$HPCRUN_ATTEMPT_DIR"/{flight,stop} || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
-
-# A record is written aside and renamed: whole or not at all, on a network file system too.
-record() {
-  printf '%s\n' "$2" >"$HPCRUN_ATTEMPT_DIR/.$1.$$" && mv -f "$HPCRUN_ATTEMPT_DIR/.$1.$$" "$HPCRUN_ATTEMPT_DIR/$1"
-}
-finish() { # STATUS [MESSAGE [REASON [true|false: is it started again?]]]
-  local message=${2-}
-  record exit "{\"status\": $1, \"signal\": \"$signal\", \"ended\": $(date +%s.%N),
-    \"message\": \"${message//[\"\\]/ }\", \"reason\": \"${3-}\", \"again\": ${4-false}}"
-}
-fail() {
+mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
+fail() { # MESSAGE: said, and kept for hpcrun status
   echo "hpcrun: $1" >&2
-  finish 1 "$1"
+  printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
   exit 1
 }
-# bash's wait returns early when a signal arrives: go on until the process is really gone. Where it goes in that very
-# moment bash 5.2 has lost its status and says -1: the signal was TERM.
-reap() {
-  local status
-  while kill -0 "$1" 2>/dev/null; do wait "$1"; done
-  wait "$1"
-  status=$?
-  [ "$status" -ge 0 ] || status=143
-  return "$status"
-}
-signal=
-record start "{\"job_id\": \"$HPCRUN_JOB_ID\", \"host\": \"$HOSTNAME\", \"started\": $(date +%s.%N)}"
 mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
-# A sign of life, for hpcrun status where nobody else knows of this job.
-(while sleep 30 && kill -0 $$; do record heartbeat "$(date +%s)"; done >/dev/null 2>&1 &)
-
-# Being told to stop. The file in stop/ is what counts: hpcrun_runtime.should_stop() reads it, and no rank can miss it.
-# Signals come on top: a rank that has a handler gets them, a rank that has none does not die of them.
-ask_to_stop() {
-  [ -e "$HPCRUN_ATTEMPT_DIR/stop/$1" ] || echo "$HOSTNAME $(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/stop/$1"
-}
-# Bash 5.2 loses the status of a process that ends in the moment of a signal. So a shell that ignores signals waits for it,
-# and says its id and then its status to the one that hears them. The process writes to 3 and 4; it starts with both
-# signals ignored too, which a handler of its own replaces.
-keep() {
-  "$@" >&3 2>&4 3>&- 4>&- &
-  echo "$!"
-  wait "$!"
-  echo "$?"
-}
-# From here on signals are heard, by function $1. Bash 5.2 gives up where one comes while it reads $( ), so they are
-# ignored while anything else is done: the file in stop/ says it to whoever missed one.
-listen() {
-  listener=$1
-  trap '"$listener" USR1 10 time_limit' USR1
-  trap '"$listener" TERM 15 terminated' TERM
-}
-# Whether process $1 has a handler for signal number $2: proc(5), SigCgt.
-catches() {
-  local mask
-  mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
-  (((0x${mask:-0} >> ($2 - 1)) & 1))
-}
-a_rank_failed() { grep -qs '"status": [1-9]' "$HPCRUN_ATTEMPT_DIR"/rank-*.exit; }
-# What a rank's wrapper does with a signal. After another rank has failed TERM comes from torchrun or srun, which clear away.
-rank_told() {
-  trap '' USR1 TERM
-  if [ "$1" = TERM ] && a_rank_failed; then
-    cleared=1
-    kill -TERM "$child" 2>/dev/null
-    catches "$child" 15 || kill -KILL "$child" 2>/dev/null
-  else
-    ask_to_stop "$3"
-    # one that is gone already had a handler, and the signal straight from Slurm
-    if catches "$child" "$2" || grep -qs '^State:[[:space:]]*Z' "/proc/$child/status" || ! kill -0 "$child" 2>/dev/null; then
-      : >"$HPCRUN_ATTEMPT_DIR/heard-$rank"
-    fi
-    kill -"$1" "$child" 2>/dev/null
-  fi
-  listen rank_told
-}
-# What a node's wrapper does: tell the wrappers of its ranks. Which signals reach whom depends on how Slurm tracks
-# processes: with cgroups only the step's own tasks get them.
-node_told() {
-  local wrapper
-  trap '' USR1 TERM
-  if [ "$1" != TERM ] || ! a_rank_failed; then ask_to_stop "$3"; fi
-  for wrapper in "$HPCRUN_RANKS"/*; do kill -"$1" "${wrapper##*/}" 2>/dev/null; done
-  listen node_told
-}
-trap 'ask_to_stop time_limit' USR1
-export -f ask_to_stop keep listen catches a_rank_failed rank_told node_told
-
-# The first attempt is 0: this job may be started 1 more time.
-if [ "$attempt" -gt 1 ]; then
-  fail 'started once more than --requeue 1 allows'
-fi
 
 # The virtual environment that was active when this was submitted.
 export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"
 
-# should_stop(), checkpoint_dir() ... for the training script; hpcrun submit puts the file there.
-if [ -e "$HPCRUN_RUN_DIR/runtime/hpcrun_runtime.py" ]; then
-  export PYTHONPATH="$HPCRUN_RUN_DIR/runtime${PYTHONPATH:+:$PYTHONPATH}"
-fi
-# CPUs of one rank; torchrun would set 1.
-export OMP_NUM_THREADS=2
-# NCCL's flight recorder: its last 2000 calls are written here when a collective times out.
-export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1
-export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_" TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export OMP_NUM_THREADS=2 # CPUs of one rank; torchrun would set 1
+export CUDA_VISIBLE_DEVICES= # fewer GPUs here than ranks: every rank runs on the CPU
 
 # What every rank runs.
 command=(/home/me/venv/bin/python -u train.py)
 
-# One rank: its output goes to files of its own, its exit status (128 + n for signal n) into a record.
-on_rank() {
-  local rank=$1 child status cleared='' kept
-  shift
-  trap '' USR1 TERM
-  if [ "${LOCAL_RANK:-0}" = 0 ]; then
-    record "node-$HPCRUN_NODE.start" \
-      "{\"node\": \"$HPCRUN_NODE\", \"first_rank\": $rank, \"ranks\": ${LOCAL_WORLD_SIZE:-1}, \"started\": $(date +%s.%N)}"
-  fi
-  { exec {kept}< <(keep "$@"); } 3>"$HPCRUN_ATTEMPT_DIR/rank-$rank.out" 4>"$HPCRUN_ATTEMPT_DIR/rank-$rank.err"
-  read -r child <&"$kept"
-  [ -z "${HPCRUN_RANKS-}" ] || : >"$HPCRUN_RANKS/$BASHPID"
-  listen rank_told
-  read -r status <&"$kept" || status=137 # whoever kept it was killed
-  trap '' USR1 TERM
-  [ -z "$cleared" ] || status=143 # it did not fail by itself
-  record "rank-$rank.exit" \
-    "{\"rank\": $rank, \"node\": \"$HPCRUN_NODE\", \"status\": $status, \"ended\": $(date +%s.%N)}"
-  return "$status"
-}
-
-torch=$(/home/me/venv/bin/python -c 'from importlib.metadata import version; print(version("torch"))') \
-  || fail '/home/me/venv/bin/python has no torch on this node'
-case $torch in 2.[0-7].*) export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 ;; esac # the flight recorder's older name
-# torchrun's agent: it stays when Slurm or a person signals the job, since without it the ranks would be killed. torch's own
-# handler of SIGTERM would end it; --signals-to-handle (here by its variable, which an older torch ignores) leaves it out.
-export PET_SIGNALS_TO_HANDLE=SIGINT,SIGHUP,SIGQUIT
-export agent_program='
-import runpy, signal
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, lambda *_: None)
-runpy.run_module("torch.distributed.run", run_name="__main__", alter_sys=True)
-'
-
-# Each node: one torchrun agent. is_host is said outright: guessing it from host names fails where a node has
-# several. --local-addr: rank 0's address is the name that Slurm knows, not one that only the node resolves.
-on_task() {
-  trap '' USR1 TERM
-  HPCRUN_RANKS=$(mktemp -d) && export HPCRUN_RANKS # a file for each rank's wrapper: its process id
-  local is_host=0 status kept
-  [ "$HPCRUN_NODE" = "$HPCRUN_HEAD" ] && is_host=1
-  if ! getent ahosts "$HPCRUN_HEAD_ADDR" >/dev/null; then
-    echo "hpcrun: $HPCRUN_NODE cannot resolve $HPCRUN_HEAD_ADDR, the host of rank 0; try --exclude=$HPCRUN_NODE" >&2
-    return 1
-  fi
-  { exec {kept}< <(keep /home/me/venv/bin/python -c "$agent_program" --nnodes=2 --nproc-per-node=2 \
-    --rdzv-backend=c10d --rdzv-endpoint="$HPCRUN_HEAD_ADDR:$HPCRUN_PORT" --rdzv-id="$HPCRUN_JOB_ID" \
-    --rdzv-conf="is_host=$is_host" --local-addr="$HPCRUN_NODE_ADDR" \
-    --max-restarts=0 --no-python bash -c 'on_rank "$RANK" "$@"' hpcrun-rank "$@"); } 3>&1 4>&2
-  read -r _ <&"$kept"
-  listen node_told
-  read -r status <&"$kept" || status=137 # whoever kept it was killed
-  trap '' USR1 TERM
-  rm -rf "$HPCRUN_RANKS"
-  record "node-$HPCRUN_NODE.exit" "{\"node\": \"$HPCRUN_NODE\", \"status\": $status, \"ended\": $(date +%s.%N)}"
-  return "$status"
-}
-export -f record reap on_rank on_task
-
-# What was changed in the environment since, and how it came: hpcrun submit inside this job hands on what came.
-for variable in "${!came[@]}" $(compgen -e); do
-  case $variable in HPCRUN_* | SLURM_* | PWD | OLDPWD | SHLVL | _) continue ;; esac
-  [ "${!variable+=}${!variable-}" != "${came[$variable]+=}${came[$variable]-}" ] || continue
-  [ -z "${came[$variable]+=}" ] || export "HPCRUN_CAME_$variable=${came[$variable]}"
-  [ -z "${!variable+=}" ] || export "HPCRUN_PUT_$variable=${!variable}"
-done
+# What starts the ranks, hands on signals and writes down how each of them ended: hpcrun submit puts it into the run's folder.
+launch=$HPCRUN_RUN_DIR/launch
+[ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
+[ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
+command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
+launch=(/home/me/venv/bin/python -ISB "$launch")
 
 # The nodes are processes of this machine.
-# A rendezvous port that belongs to this job: below the ephemeral range (32768), clear of the ports of
-# NCCL's RAS (28028) and torchrun's defaults (29400, 29500), and not listened on at this moment.
-port=$((20000 + $$ % 8000))
-while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$port") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-  port=$((port + 1))
-done
-export HPCRUN_HEAD=local-0 HPCRUN_HEAD_ADDR=127.0.0.1 HPCRUN_NODE_ADDR=127.0.0.1 HPCRUN_PORT=$port
-printf 'local-%d\n' 0 1 >"$HPCRUN_ATTEMPT_DIR/hosts"
-# Fewer GPUs here than ranks: every rank runs on the CPU.
-export CUDA_VISIBLE_DEVICES=
-
-# Why the ranks ended with status $1; nothing where that was their own end.
-why_it_ended() {
-  if [ -n "$signal" ]; then
-    echo cancelled
-  elif [ -e "$HPCRUN_ATTEMPT_DIR/stop/time_limit" ]; then
-    was_done_anyway "$1" || echo time_limit
-  elif [ "$1" != 0 ]; then
-    echo failure
-  fi
-}
-start_again() { :; } # the supervisor reads the exit record
-# The ranks ended well, and none of them had heard that it should stop.
-was_done_anyway() { [ "$1" = 0 ] && [ -z "$late" ] && ! ls "$HPCRUN_ATTEMPT_DIR"/heard-* >/dev/null 2>&1; }
-# The rank that failed first: when, its exit status, its node. 143 are ranks that were told to end.
-first_failed() {
-  sed -n 's/.*"node": "\([^"]*\)", "status": \([0-9]*\), "ended": \([0-9.]*\).*/\3 \2 \1/p' "$HPCRUN_ATTEMPT_DIR"/rank-*.exit 2>/dev/null |
-    awk '$2 != 0 && $2 != 143' | sort -n | head -n 1
-}
-end_or_start_again() { # STATUS of the ranks
-  local status=$1 why message='' try
-  trap '' TERM USR1 ALRM
-  why=$(why_it_ended "$status")
-  # srun says the highest status of its tasks, which is that of those it then told to end
-  if [ "$status" = 143 ] && [ "$why" = failure ]; then read -r _ status _ < <(first_failed) || status=143; fi
-  case $why in
-    '' | cancelled | terminated | failure) ;;
-    *)
-      # Stopped, and not done: not the good end that status 0 would mean. 124 is that of timeout(1).
-      [ "$status" != 0 ] || status=124
-      message='not started again: --requeue 1 is used up'
-      if [ "$attempt" -lt 1 ]; then
-        echo "hpcrun: attempt $attempt ended by $why; it is started again"
-        finish "$status" '' "$why" true # noted first: Slurm forgets why, and is about to end this script
-        for try in 1 2 3 4 5; do
-          start_again "$why" && exit "$status"
-          sleep "$try"
-        done
-        message='scontrol requeue failed; hpcrun resubmit starts it again'
-      fi
-      ;;
-  esac
-  finish "$status" "$message" "$why"
-  exit "$status"
-}
-
-late=''
-told=''
-# The supervisor warns before the time limit. Ranks that go on for 100 s more are given up.
-trap 'told=1; ask_to_stop time_limit; kill -USR1 "${nodes[@]}" 2>/dev/null; (sleep 100 && kill -ALRM $$ 2>/dev/null &)' USR1
-trap 'told=1 late=1; stop' ALRM
-nodes=()
-stop() { kill -TERM "${nodes[@]}" 2>/dev/null; }
-trap 'signal=TERM; finish 143; stop' TERM INT
-for ((node = 0; node < 2; node++)); do
-  HPCRUN_NODE=local-$node HPCRUN_NODE_RANK=$node bash -c 'on_task "$@"' hpcrun "${command[@]}" &
-  nodes+=($!)
-done
-status=0
-while [ -n "$(jobs -rp)" ]; do
-  wait -n
-  ended=$?
-  if [ -n "$told" ]; then # it returned for a signal
-    told=
-    [ -z "$late" ] || break
-    continue
-  fi
-  # the first failure ends the other nodes, as srun --kill-on-bad-exit does
-  if [ "$ended" != 0 ]; then
-    [ "$status" != 0 ] || status=$ended
-    stop
-  fi
-done
-[ -z "$late" ] || end_or_start_again 143
-for node in "${nodes[@]}"; do
-  reap "$node"
-  ended=$?
-  [ "$status" != 0 ] || status=$ended
-done
-[ -z "$signal" ] || status=143
-end_or_start_again "$status"
+exec "${launch[@]}" job --nodes 2 --came "$came" --warn 100 --requeue 1 -- \
+  "${launch[@]}" node --torchrun -- \
+  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --max-restarts=0 --no-python \
+  "${launch[@]}" rank -- "${command[@]}"

@@ -15,6 +15,7 @@ from hpcrun.diagnosis.culprit import (
     Ended,
     Speech,
     before_signal,
+    failure_order,
     find_culprit,
     first_leaver,
 )
@@ -115,6 +116,20 @@ def test_the_order_of_the_records_never_matters(ends: list[End]) -> None:
     if own and status not in (137, 143):
         assert not culprit.left
         assert ends[culprit.rank][1] <= min(own) + SAME_MOMENT_S
+
+
+def test_a_rank_that_was_told_to_end_comes_after_one_that_was_not() -> None:
+    """A handler of SIGTERM may end with any status, and teardown may raise what it likes."""
+    told = Ended(0, "n0", 1, 10.1, told=True)
+    failed = Ended(1, "n0", 139, 10.3)
+    assert find_culprit([told, failed], {0: OWN}) == Culprit(1)
+    assert failure_order([told, failed], {}) == [1, 0]
+
+
+def test_a_rank_that_was_told_to_end_is_named_where_the_others_speak_of_it() -> None:
+    """One that fails and is slow to end is told to, once the others have noticed."""
+    noticed, slow = Ended(0, "n0", 1, 10.0), Ended(1, "n0", 3, 10.4, told=True)
+    assert find_culprit([noticed, slow], {0: GONE}) == Culprit(1)
 
 
 def test_what_ranks_did_after_the_signal_is_left_out() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
-from hpcrun.job.script import TemplateSource, render_script
+from hpcrun.job.script import LAUNCH, TemplateSource, render_script
 from hpcrun.job.snapshot import Snapshot
 from tests.unit.given import cluster, laptop, plan, script, templates
 
@@ -230,9 +231,33 @@ def test_a_script_that_needs_its_run_s_folder_does_not_call_itself_complete(opti
 
 
 @pytest.mark.parametrize("profile", [cluster(), laptop()], ids=["slurm", "local"])
-def test_the_timer_of_the_grace_time_is_silent_once_the_script_is_gone(profile: Profile) -> None:
-    text = script(plan(profile, gpus="2", requeue=1)).text
-    (timer,) = re.findall(r"\(sleep \d+ && [^)]*&\)", text)
-    program = re.sub(r"sleep \d+", "sleep 0.2", timer)
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True)  # to the end of the timer's stderr
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize("submitted", [True, False], ids=["run folder", "by hand"])
+def test_what_runs_inside_the_job_is_the_run_folder_s_or_else_this_hpcrun_s(
+    profile: Profile, submitted: bool, tmp_path: Path
+) -> None:
+    text = script(plan(profile, gpus="2", python=PythonEnvironment(sys.executable, "test"))).text
+    lines = text.splitlines()
+    first = lines.index("launch=$HPCRUN_RUN_DIR/launch")
+    last = next(number for number, line in enumerate(lines) if line.startswith("launch=("))
+    program = "\n".join(["fail() { exit 1; }", *lines[first : last + 1], 'echo "${launch[-1]}"'])
+    if submitted:
+        (tmp_path / "launch").mkdir()
+    env = {"HPCRUN_RUN_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-euc", program], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path / "launch" if submitted else LAUNCH)
+
+
+@pytest.mark.parametrize(
+    ("profile", "launcher"),
+    [
+        *((cluster(), launcher) for launcher in ("torchrun", "srun", "python", "command")),
+        *((laptop(), launcher) for launcher in ("torchrun", "python", "command")),
+    ],
+)
+def test_the_script_becomes_the_program_that_starts_the_ranks(profile: Profile, launcher: str) -> None:
+    """It is what Slurm signals: no shell stands between, whose traps would decide what is heard."""
+    text = script(plan(profile, gpus="2", launcher=launcher, requeue=1)).text
+    commands = text.replace("\\\n", "").splitlines()
+    assert commands[-1].startswith('exec "${launch[@]}" job ')
+    assert commands[-1].endswith(' -- "${command[@]}"')
+    assert not re.search(r"^\s*(trap|export -f)\b", text, re.MULTILINE)

@@ -22,8 +22,9 @@ def attempt(run: Path, number: int = 0, *, start: bool = True, **end: Any) -> Pa
     return folder
 
 
-def rank_exit(folder: Path, rank: int, status: int, ended: float, node: str = "node1") -> None:
-    write(folder / f"rank-{rank}.exit", json.dumps({"rank": rank, "node": node, "status": status, "ended": ended}))
+def rank_exit(folder: Path, rank: int, status: int, ended: float, node: str = "node1", **more: Any) -> None:
+    fields = {"rank": rank, "node": node, "status": status, "ended": ended, **more}
+    write(folder / f"rank-{rank}.exit", json.dumps(fields))
 
 
 def test_a_run_that_has_not_started_has_no_attempt(tmp_path: Path) -> None:
@@ -97,6 +98,15 @@ def test_a_rank_that_was_told_to_end_is_named_only_where_no_other_failed(tmp_pat
     failed = first_failure(tmp_path)
     assert failed is not None
     assert failed.rank == 1
+
+
+@pytest.mark.parametrize("told", ["TERM", "cleared"])
+def test_a_rank_that_was_told_to_end_is_a_consequence_whatever_its_status(tmp_path: Path, told: str) -> None:
+    rank_exit(tmp_path, 0, 1, 1.0, told=told, heard=True)
+    rank_exit(tmp_path, 1, 3, 2.0, told="", heard=False)
+    found = first_failure(tmp_path)
+    assert found is not None
+    assert (found.rank, found.told, found.is_consequence) == (1, "", False)
 
 
 def test_where_every_rank_ended_well_none_failed(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.environment import FUNCTIONS, clean_env, env_for_slurm
+from hpcrun.job.script import LAUNCH
+from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.schedulers.environment import clean_env, env_for_slurm
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,8 @@ from hpcrun.schedulers.environment import FUNCTIONS, clean_env, env_for_slurm
         "HPCRUN_RUN_DIR",
         "SUBMITIT_EXECUTOR",
         "PMI_RANK",
-        "BASH_FUNC_on_rank%%",
+        "HPCRUN_NODE_DIR",
+        "HPCRUN_MANAGED",
     ],
 )
 def test_what_describes_an_enclosing_job_is_left_out(name: str) -> None:
@@ -55,11 +58,21 @@ def test_what_torchrun_sets_by_itself_is_left_out_and_what_a_person_has_set_is_k
     assert clean_env({"TORCHELASTIC_RUN_ID": "x", **other}) == other
 
 
-TEMPLATES = Path(__file__).parents[3] / "templates"
 CHANGE = r"""
 export ADDED=1 CHANGED="new 'value'" PATH="/venv/bin:$PATH" PYTHONPATH=/run/runtime LINES_="$LINES_"$'\n'more
 unset TAKEN
 """
+
+
+def of_job(folder: Path) -> dict[str, str]:
+    """What the script of a job sets before it starts the ranks."""
+    return {
+        "HPCRUN_RUN_DIR": str(folder),
+        "HPCRUN_ATTEMPT_DIR": str(folder),
+        "HPCRUN_JOB_ID": "L1",
+        "HPCRUN_ELEMENT": "0",
+        "HPCRUN_ATTEMPT": "0",
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,12 +85,19 @@ unset TAKEN
         ("unset CHANGED; export TAKEN=again", {"CHANGED": None, "TAKEN": "again"}),
     ],
 )
-def test_what_a_script_changes_is_handed_on_as_it_came(program: str, expected: dict[str, str | None]) -> None:
+def test_what_a_job_changes_is_handed_on_as_it_came(
+    program: str, expected: dict[str, str | None], tmp_path: Path
+) -> None:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime/hpcrun_runtime.py").touch()  # its folder is added to PYTHONPATH
     came = {"PATH": "/usr/bin:/bin", "CHANGED": "", "TAKEN": "a b", "LINES_": "one\ntwo", "KEPT": "\udcff"}
-    first, last = ((TEMPLATES / f"environment/{name}.sh.j2").read_text() for name in ("came", "changed"))
-    print_it = "/usr/bin/env python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'"
-    script = "\n".join([first, CHANGE, last, program, print_it])
-    done = subprocess.run(["bash", "-euc", script], env=came, capture_output=True, text=True, check=True)
+    came |= {f"LONG_{number}": "x" * 1000 for number in range(100)}  # more than fits into a pipe
+    lines = (shipped_folder("templates") / "job.sh.j2").read_text().splitlines()
+    (keep,) = [line for line in lines if line.startswith("exec {came}<")]
+    launch = f'exec {sys.executable} -ISB {LAUNCH} job --nodes 1 --came "$came" -- bash -euc "$1"'
+    print_it = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
+    command = ["bash", "-euc", "\n".join([keep, CHANGE, launch]), "script", f"{program}\n{print_it}"]
+    done = subprocess.run(command, env={**came, **of_job(tmp_path)}, capture_output=True, text=True, check=True)
     inside = json.loads(done.stdout)
     assert inside.get("ADDED", "1") in ("1", "mine")
     handed_on = clean_env(inside)
@@ -87,12 +107,29 @@ def test_what_a_script_changes_is_handed_on_as_it_came(program: str, expected: d
     }
 
 
-def test_every_function_that_a_script_exports_is_known() -> None:
-    texts = [path.read_text() for path in TEMPLATES.rglob("*.j2")]
-    exported = {word for text in texts for line in re.findall(r"export -f (.*)", text) for word in _words(line)}
-    assert exported
-    assert exported - FUNCTIONS == set()
+def test_a_script_that_is_submitted_by_hand_inside_a_job_is_a_job_of_its_own(tmp_path: Path) -> None:
+    """sbatch hands the whole environment of the enclosing job on."""
+    enclosing = {"HPCRUN_NODE": "n7", "HPCRUN_NODE_ADDR": "n7", "HPCRUN_NODE_RANK": "3", "HPCRUN_MANAGED": "1"}
+    slurm = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n1", "SLURMD_NODENAME": "n1", "SLURM_NODEID": "0"}
+    launch = [sys.executable, "-ISB", str(LAUNCH)]
+    show = 'echo "$HPCRUN_NODE $HPCRUN_NODE_ADDR $HPCRUN_NODE_RANK" managed=${HPCRUN_MANAGED-}'
+    command = [*launch, "job", "--", *launch, "node", "--", "bash", "-c", show]
+    env = {"PATH": "/usr/bin:/bin", **enclosing, **slurm, **of_job(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "n1 n1 0 managed=\n"
 
 
-def _words(line: str) -> set[str]:
-    return set(re.findall(r"[a-z_]{4,}", re.sub(r" if [^}]*", "", line)))
+def test_what_torchrun_alone_is_to_know_is_not_for_the_ranks(tmp_path: Path) -> None:
+    """A program may start a torchrun of its own; what a person has set is left as it is."""
+    launch = [sys.executable, "-ISB", str(LAUNCH)]
+    show = """case $1 in agent) env | grep ^PET_ | sort; shift; RANK=0 exec "$@";; *) env | grep ^PET_;; esac"""
+    rank = [*launch, "rank", "--", "bash", "-c", show, "bash", "rank"]
+    command = [*launch, "job", "--nodes", "1", "--", *launch, "node", "--torchrun", "--"]
+    env = {"PATH": "/usr/bin:/bin", "PET_RDZV_ID": "mine", "PET_LOG_DIR": "x", **of_job(tmp_path)}
+    done = subprocess.run(
+        [*command, "bash", "-c", show, "bash", "agent", *rank], env=env, capture_output=True, text=True, check=True
+    )
+    names = [line.partition("=")[0] for line in done.stdout.splitlines()]
+    assert names == ["PET_LOCAL_ADDR", "PET_LOG_DIR", "PET_RDZV_CONF", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"]
+    assert "PET_RDZV_ID=mine\n" in done.stdout
+    assert sorted((tmp_path / "rank-0.out").read_text().split()) == ["PET_LOG_DIR=x", "PET_RDZV_ID=mine"]
