@@ -63,6 +63,10 @@ def test_a_log_that_vanished_is_left_out(tmp_path: Path) -> None:
     assert [line for _, line in merged(logs, started_s=0.0)] == ["10:00:00 a\n"]
 
 
+def test_of_no_logs_there_are_no_lines() -> None:
+    assert list(merged([], started_s=0.0)) == []
+
+
 def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
     data = b"caf\xc3\xa9 \xff\xfe\xc3"
     (tmp_path / "a").write_bytes(data)
