@@ -27,7 +27,7 @@ def lines_that_use(tree: ast.Module, line: int) -> Iterator[int]:
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or line):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            names = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
             yield from (use.lineno for use in ast.walk(tree) if isinstance(use, ast.Name) and use.id in names)
             return
     yield from range(1, (tree.body[-1].end_lineno or line) + 1)

@@ -56,6 +56,11 @@ def test_a_constant_is_tested_where_it_is_used() -> None:
     assert set(lines_that_use(TREE, line_of("WAIT_S = 60"))) == {1, line_of("seconds: int = WAIT_S")}
 
 
+def test_constants_that_share_a_line_are_tested_where_any_is_used() -> None:
+    tree = ast.parse("MOST, LEAST = 300, 120\nOTHER = 1\ndef cut(text):\n    return text[:LEAST]\n")
+    assert set(lines_that_use(tree, 1)) == {1, 4}
+
+
 def test_a_default_is_tested_by_the_function_s_own_lines() -> None:
     lines = set(lines_that_use(TREE, line_of("seconds: int = WAIT_S")))
     assert {line_of("return start("), line_of("return None")} <= lines
