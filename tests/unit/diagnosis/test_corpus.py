@@ -120,3 +120,14 @@ def test_who_waited_for_a_run_sees_the_last_twenty_lines_of_the_rank_that_failed
     end = ending(item, lambda: RULES)
     assert (end.rank, end.exit_status) == (5, 9)
     assert end.last_lines.splitlines() == [f"line {number}" for number in range(80, 100)]
+
+
+def test_quickly_the_logs_of_few_ranks_are_read_and_otherwise_those_of_all(tmp_path: Path) -> None:
+    item = failed(tmp_path / "run", Written(None, others=""))
+    attempt = item.folder / "elements/0/attempts/0"
+    for rank in range(8, 100):
+        end = {"rank": rank, "node": "node03", "status": 1, "ended": 1700.0 + rank}
+        (attempt / f"rank-{rank}.exit").write_text(json.dumps(end))
+    (attempt / "rank-99.err").mkdir()
+    said = [explain(item, RULES, quick=quick).unread for quick in (False, True)]
+    assert said == [("elements/0/attempts/0/rank-99.err: is not a regular file",), ()]
