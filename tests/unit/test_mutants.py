@@ -61,6 +61,11 @@ def test_constants_that_share_a_line_are_tested_where_any_is_used() -> None:
     assert set(lines_that_use(tree, 1)) == {1, 4}
 
 
+def test_a_constant_of_which_another_is_made_is_tested_where_that_is_used() -> None:
+    tree = ast.parse("LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n")
+    assert set(lines_that_use(tree, 1)) == {1, 2, 3, 5}
+
+
 def test_a_default_is_tested_by_the_function_s_own_lines() -> None:
     lines = set(lines_that_use(TREE, line_of("seconds: int = WAIT_S")))
     assert {line_of("return start("), line_of("return None")} <= lines
