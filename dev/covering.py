@@ -7,25 +7,30 @@ clean environment would leave out.
 from __future__ import annotations
 
 import ast
+import faulthandler
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from coverage import Coverage, CoverageData
+from coverage.exceptions import CoverageException
 
+from dev.mutant_results import OUT_OF_TIME
 from dev.syntax import lines_that_use, statement_lines
 from tests.harness import REPO, Hpcrun
 
 ROOMS = ("hpcrun/actions", "hpcrun/runs")
 _HANDED_ON = ("PYTHONPATH", "COVERAGE_PROCESS_START", "COVERED_BY")
 _REPORTS = "COVERING_REPORTS"  # the file for the durations and failures of the tests, where they are wanted
+_LIMITS = "COVERING_LIMITS"  # the file with the seconds that each test may take, where there are such limits
 
 _SETTINGS = """[run]
 parallel = true
@@ -54,21 +59,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["COVERED_BY"] = item.nodeid  # for the processes that the test starts
     if measuring := Coverage.current():
         measuring.switch_context(item.nodeid)
+    if _LIMITS in os.environ:  # ends pytest itself: nothing less ends a loop without end
+        limits = json.loads(Path(os.environ[_LIMITS]).read_text())
+        faulthandler.dump_traceback_later(limits[item.nodeid], exit=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    faulthandler.cancel_dump_traceback_later()
 
 
 _DURATIONS: dict[str, float] = {}
-_FAILED: set[str] = set()
+_FAILED: list[str] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _DURATIONS[report.nodeid] = _DURATIONS.get(report.nodeid, 0) + report.duration
     if report.failed or report.skipped:
-        _FAILED.add(report.nodeid)
+        _FAILED.append(report.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if _REPORTS in os.environ and not hasattr(session.config, "workerinput"):
-        reports = {"durations": _DURATIONS, "failed": sorted(_FAILED)}
+        reports = {"durations": _DURATIONS, "failed": _FAILED}
         Path(os.environ[_REPORTS]).write_text(json.dumps(reports))
 
 
@@ -125,10 +138,58 @@ def run_tests(tree: Path, arguments: list[str], timeout_s: float | None, **varia
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+        os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
     return process.returncode, output
+
+
+AT_IMPORT = "at import"
+ENDED_BY_LIMIT = 1  # faulthandler's, and no report
+
+
+def first_failure(tree: Path, tests: Sequence[str], limits: Mapping[str, float]) -> str | None:
+    """Run tests in a copy of the checkout, and return the first that fails, and fails again when it is alone.
+
+    One that fails only once was broken by the machine's load.
+
+    Args:
+        limits: how many seconds each test may take.
+
+    Returns:
+        The test's node id, or OUT_OF_TIME; AT_IMPORT where none could begin, None where none fails.
+    """
+    left = list(tests)
+    while left:
+        status, said = _run_until_failure(tree, left, limits)
+        if status == 0:
+            return None
+        if said is None:
+            return OUT_OF_TIME if status == ENDED_BY_LIMIT else AT_IMPORT
+        if not said["failed"]:
+            return AT_IMPORT
+        failed = str(said["failed"][-1])
+        status, said_again = _run_until_failure(tree, [failed], limits)
+        if status != 0:
+            return OUT_OF_TIME if said_again is None and status == ENDED_BY_LIMIT else failed
+        left = [test for test in left if test not in said["durations"]]
+    return None
+
+
+def _run_until_failure(
+    tree: Path, tests: Sequence[str], limits: Mapping[str, float]
+) -> tuple[int, dict[str, Any] | None]:
+    """Return pytest's exit status and its report, None where a test ran out of its time."""
+    names, limits_file, reports = tree / "mutant.tests", tree / "mutant.limits", tree / "mutant.reports"
+    names.write_text("\n".join(tests))
+    limits_file.write_text(json.dumps({test: limits[test] for test in tests}))
+    reports.unlink(missing_ok=True)
+    variables = {_LIMITS: str(limits_file), _REPORTS: str(reports)}
+    try:
+        status, _ = run_tests(tree, ["-x", f"@{names}"], 60 + sum(limits[test] for test in tests), **variables)
+    except subprocess.TimeoutExpired:
+        return ENDED_BY_LIMIT, None
+    return status, json.loads(reports.read_text()) if reports.exists() else None
 
 
 def measure(folder: Path, tests: list[str], workers: int) -> Covering:
@@ -151,7 +212,10 @@ def _read_lines(folder: Path, tree: Path) -> dict[str, dict[int, set[str]]]:
     lines: dict[str, dict[int, set[str]]] = {}
     for path in folder.glob("data.*"):
         data = CoverageData(basename=str(path))
-        data.read()
+        try:
+            data.read()
+        except CoverageException:  # of a process that was killed while it wrote: tests do that to hpcrun
+            continue
         for file in data.measured_files():
             by_line = lines.setdefault(str(Path(file).relative_to(tree)), {})
             for line, contexts in data.contexts_by_lineno(file).items():

@@ -2,7 +2,10 @@
 
 The changes are cosmic-ray's: another comparison, `and` for `or`, a `not` more or less, another number, a loop that does
 not run. Places are drawn at random from hpcrun/actions and hpcrun/runs, one change for each; a change is tried against
-the tests of tests/unit and tests/local that run its line, in a copy of the checkout, until one fails.
+the tests of tests/unit and tests/local that run its line, in a copy of the checkout, until one fails, and fails again.
+
+What became of each is noted at once, in .mutants: the same call goes on where the last one was stopped, and
+``--survivors-of`` tries those that survived there against new tests.
 """
 
 from __future__ import annotations
@@ -12,14 +15,11 @@ import ast
 import hashlib
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
 from queue import Queue
@@ -28,7 +28,8 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-from dev.covering import ROOMS, Covering, copy_checkout, load, measure, run_tests, save
+from dev.covering import ROOMS, Covering, copy_checkout, first_failure, load, measure, save
+from dev.mutant_results import KILLED, OUT_OF_TIME, UNNOTICED, Mutant, Result, note, read_results, results_of, summary
 from dev.syntax import is_python, left_out_spans
 from tests.harness import REPO
 
@@ -36,27 +37,8 @@ TESTS = ("tests/unit", "tests/local")
 # These two need a name to be given; a missing decorator breaks a module at import, which every test notices.
 _LEFT_OUT = {"core/VariableReplacer", "core/VariableInserter", "core/RemoveDecorator"}
 _BUDGET_S = 60  # of tests for one mutant, by what they took unchanged: a line of the store is run by a thousand tests
-_LEAST_LIMIT_S = 60
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one place: the operator, which of its places in the file, and the line."""
-
-    path: str
-    line: int
-    operator: str
-    occurrence: int
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a mutant: killed, survived, out of time (an endless loop: noticed) or untested."""
-
-    mutant: Mutant
-    outcome: str
-    change: str
-    tests: int
+_LEAST_LIMIT_S = 20  # for one test
+_LIMIT = 10  # times what it took unchanged
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,27 +48,44 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--workers", type=int, default=2, help="how many tests run side by side (2)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only in files with this in their path")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="the tests to try (tests/unit tests/local)")
+    parser.add_argument(
+        "--survivors-of",
+        type=Path,
+        metavar="RECORD",
+        help="only what survived, or had no test, in a record of .mutants",
+    )
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    covering = covering_of_checkout(options.tests, options.workers)
+    record = record_of_checkout(options.tests)
+    covering = covering_of_checkout(record, options.tests, options.workers)
     print(f"{len(covering.durations)} tests measured after {time.monotonic() - started:.0f} s", flush=True)
-    mutants = sample(all_mutants(options.only), options.count, options.seed)
-    results = list(try_all(mutants, covering, options.workers))
+    if options.survivors_of:
+        mutants = [result.mutant for result in read_results(options.survivors_of) if result.outcome in UNNOTICED]
+    else:
+        mutants = sample(all_mutants(options.only), options.count, options.seed)
+    noted = record.with_suffix(".results")
+    tried = {result.mutant for result in results_of(mutants, noted)}
+    try_all([mutant for mutant in mutants if mutant not in tried], covering, options.workers, noted)
+    late = [result.mutant for result in results_of(mutants, noted) if result.outcome == OUT_OF_TIME]
+    try_all(late, covering, 1, noted)  # alone, so that no load is taken for an endless loop
+    results = results_of(mutants, noted)
     for result in results:
-        if result.outcome in ("survived", "untested"):
+        if result.outcome in UNNOTICED:
             print(
                 f"{result.outcome}: {result.mutant.path}:{result.mutant.line} ({result.tests} tests)\n{result.change}"
             )
     print(summary(results, options.seed, time.monotonic() - started))
+    print(f"noted in {noted}")
     return 0
 
 
-def summary(results: Sequence[Result], seed: int, seconds: float) -> str:
-    counts = Counter(result.outcome for result in results)
-    noticed = counts["killed"] + counts["out of time"]
-    named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("killed", "out of time", "survived", "untested"))
-    score = 100 * noticed / len(results) if results else 0
-    return f"{len(results)} mutants (seed {seed}) in {seconds:.0f} s: {named}; score {score:.0f} %"
+def record_of_checkout(tests: Sequence[str]) -> Path:
+    """Return where the coverage of the checkout as it is now is kept; what becomes of its mutants lies beside."""
+    digest = hashlib.sha256(" ".join(tests).encode())
+    for path in sorted(path for room in ("hpcrun", "tests", "templates") for path in (REPO / room).rglob("*")):
+        if path.suffix in (".py", ".j2", ".yaml"):
+            digest.update(str(path.relative_to(REPO)).encode() + b"\0" + path.read_bytes())
+    return REPO / ".mutants" / f"{digest.hexdigest()[:16]}.json"
 
 
 # --- the mutants --------------------------------------------------------------------------------------------------
@@ -134,13 +133,8 @@ def changed_source(mutant: Mutant) -> str:
 # --- trying them --------------------------------------------------------------------------------------------------
 
 
-def covering_of_checkout(tests: Sequence[str], workers: int) -> Covering:
+def covering_of_checkout(record: Path, tests: Sequence[str], workers: int) -> Covering:
     """Return which tests run which lines: as measured before, if nothing has changed since."""
-    digest = hashlib.sha256(" ".join(tests).encode())
-    for path in sorted(path for room in ("hpcrun", "tests", "templates") for path in (REPO / room).rglob("*")):
-        if path.suffix in (".py", ".j2", ".yaml"):
-            digest.update(str(path.relative_to(REPO)).encode() + b"\0" + path.read_bytes())
-    record = REPO / ".mutants" / f"{digest.hexdigest()[:16]}.json"
     if not record.exists():
         record.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -148,13 +142,13 @@ def covering_of_checkout(tests: Sequence[str], workers: int) -> Covering:
     return load(record)
 
 
-def try_all(mutants: Sequence[Mutant], covering: Covering, workers: int) -> Iterator[Result]:
-    """Yield what became of each mutant, in their order; each worker has a copy of the checkout."""
+def try_all(mutants: Sequence[Mutant], covering: Covering, workers: int, noted: Path) -> None:
+    """Try mutants and note what becomes of each; each worker has a copy of the checkout."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(workers) as pool:
         trees: Queue[Path] = Queue()
-        for number in range(workers):
-            copy_checkout(Path(folder) / str(number))
-            trees.put(Path(folder) / str(number))
+        for worker in range(workers):
+            copy_checkout(Path(folder) / str(worker))
+            trees.put(Path(folder) / str(worker))
 
         def run(numbered: tuple[int, Mutant]) -> Result:
             tree = trees.get()
@@ -163,9 +157,12 @@ def try_all(mutants: Sequence[Mutant], covering: Covering, workers: int) -> Iter
             finally:
                 trees.put(tree)
 
-        for number, result in enumerate(pool.map(run, enumerate(mutants)), 1):
-            print(f"{number}/{len(mutants)} {result.outcome} {result.mutant.path}:{result.mutant.line}", flush=True)
-            yield result
+        trials = [pool.submit(run, numbered) for numbered in enumerate(mutants)]
+        for number, trial in enumerate(as_completed(trials), 1):
+            result = trial.result()
+            note(result, noted)
+            what = f"{result.mutant.path}:{result.mutant.line} {result.by}"
+            print(f"{number}/{len(mutants)} {result.outcome} {what}", flush=True)
 
 
 def try_one(mutant: Mutant, number: int, covering: Covering, tree: Path) -> Result:
@@ -177,17 +174,15 @@ def try_one(mutant: Mutant, number: int, covering: Covering, tree: Path) -> Resu
     tests = list(_within_budget(covering, mutant, source))
     if not tests:
         return Result(mutant, "untested", change, 0)
-    names = tree / "tests-of-mutant"
-    names.write_text("\n".join(tests))
-    limit_s = _LEAST_LIMIT_S + 5 * sum(covering.durations[test] for test in tests)
+    limits = {test: _LEAST_LIMIT_S + _LIMIT * covering.durations[test] for test in tests}
     _write(path, changed, 2 * number)
     try:
-        status, _ = run_tests(tree, ["-x", f"@{names}"], limit_s)
-    except subprocess.TimeoutExpired:
-        return Result(mutant, "out of time", change, len(tests))
+        failed = first_failure(tree, tests, limits)
     finally:
         _write(path, source, 2 * number + 1)
-    return Result(mutant, "survived" if status == 0 else "killed", change, len(tests))
+    if failed is None or failed == OUT_OF_TIME:
+        return Result(mutant, failed or "survived", change, len(tests))
+    return Result(mutant, KILLED, change, len(tests), failed)
 
 
 def _within_budget(covering: Covering, mutant: Mutant, source: str) -> Iterator[str]:

@@ -24,13 +24,27 @@ def lines_that_use(tree: ast.Module, line: int) -> Iterator[int]:
         if isinstance(node, ast.FunctionDef) and node.lineno - len(node.decorator_list) <= line < node.body[0].lineno:
             yield from range(node.body[0].lineno, (node.end_lineno or line) + 1)
             return
-    for node in tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or line):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = {target.id for target in targets if isinstance(target, ast.Name)}
-            yield from (use.lineno for use in ast.walk(tree) if isinstance(use, ast.Name) and use.id in names)
-            return
+    defined = next((node for node in _assignments(tree) if node.lineno <= line <= (node.end_lineno or line)), None)
+    if defined is not None:
+        names = _targets(defined)
+        while more := {name for node in _assignments(tree) if _uses(node, names) for name in _targets(node)} - names:
+            names |= more  # a constant of which another is made
+        yield from _uses(tree, names)
+        return
     yield from range(1, (tree.body[-1].end_lineno or line) + 1)
+
+
+def _assignments(tree: ast.Module) -> Iterator[ast.Assign | ast.AnnAssign]:
+    return (node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign))
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def _uses(tree: ast.AST, names: set[str]) -> list[int]:
+    return [use.lineno for use in ast.walk(tree) if isinstance(use, ast.Name) and use.id in names]
 
 
 def left_out_spans(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

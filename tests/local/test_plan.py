@@ -47,6 +47,13 @@ def test_the_line_of_the_guide(hpcrun: Hpcrun) -> None:
     assert "COMM" not in shown
 
 
+@pytest.mark.parametrize(("gpus", "said"), [("1", False), ("2", True), ("1,2", True)])
+def test_two_gpus_talk_to_each_other_and_one_talks_to_nobody(hpcrun: Hpcrun, gpus: str, said: bool) -> None:
+    asked = ("plan", "--samples", "1.2M", "--batch-size", "1024", "--epoch-time", "36m", "-P", "h100")
+    shown = hpcrun(*asked, "--gpus", gpus, check=True).stdout
+    assert ("communication is left out" in shown) == said
+
+
 def test_json_and_csv_say_the_same(hpcrun: Hpcrun) -> None:
     args = (*SEED, "--parameters", "25M", "--epochs", "30", "--price-per-gpu-hour", "2", "--optimizer", "adamw")
     found = json.loads(hpcrun(*args, "--json", check=True).stdout)

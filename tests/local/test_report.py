@@ -87,6 +87,7 @@ def test_json(without_figures: Hpcrun) -> None:
     [
         (("--min-efficiency", "high"), 2, "--min-efficiency 'high' is not a number of per cent"),
         (("--min-efficiency", "nan"), 2, "it must be more than 0 and at most 100 per cent"),
+        (("--min-efficiency", "0"), 2, "--min-efficiency 0: it must be more than 0 and at most 100 per cent"),
         (("--warmup", "-1"), 2, "--warmup -1: it must be 0 or more"),
         (("--from-csv", "absent.csv"), 2, "cannot read absent.csv: No such file or directory"),
         (("--out", "file"), 4, "file is not a folder"),

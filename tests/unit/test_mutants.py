@@ -1,11 +1,13 @@
-"""Which lines of a file `make mutants` takes for one, and which places it leaves alone."""
+"""Which lines of a file `make mutants` takes for one, which places it leaves alone, and what it notes."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from dev.mutant_results import KILLED, OUT_OF_TIME, Mutant, Result, note, read_results, results_of, summary
 from dev.syntax import is_python, left_out_spans, lines_that_use, statement_lines
 
 SOURCE = """\
@@ -54,6 +56,16 @@ def test_a_constant_is_tested_where_it_is_used() -> None:
     assert set(lines_that_use(TREE, line_of("WAIT_S = 60"))) == {1, line_of("seconds: int = WAIT_S")}
 
 
+def test_constants_that_share_a_line_are_tested_where_any_is_used() -> None:
+    tree = ast.parse("MOST, LEAST = 300, 120\nOTHER = 1\ndef cut(text):\n    return text[:LEAST]\n")
+    assert set(lines_that_use(tree, 1)) == {1, 4}
+
+
+def test_a_constant_of_which_another_is_made_is_tested_where_that_is_used() -> None:
+    tree = ast.parse("LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n")
+    assert set(lines_that_use(tree, 1)) == {1, 2, 3, 5}
+
+
 def test_a_default_is_tested_by_the_function_s_own_lines() -> None:
     lines = set(lines_that_use(TREE, line_of("seconds: int = WAIT_S")))
     assert {line_of("return start("), line_of("return None")} <= lines
@@ -68,3 +80,19 @@ def test_annotations_and_decorators_are_left_alone() -> None:
 def test_a_star_made_an_operator_is_no_python() -> None:
     assert is_python("def f(*, a): return a")
     assert not is_python("def f(%, a): return a")
+
+
+def test_what_is_noted_last_counts_and_a_stopped_run_leaves_the_rest_untried(tmp_path: Path) -> None:
+    mutants = [Mutant("hpcrun/runs/logs.py", line, "core/AddNot", 0) for line in (1, 2, 3)]
+    noted = tmp_path / "noted"
+    assert read_results(noted) == []
+    note(Result(mutants[1], OUT_OF_TIME, "- a\n+ not a", 3), noted)
+    note(Result(mutants[0], "survived", "- b\n+ not b", 2), noted)
+    note(Result(mutants[1], KILLED, "- a\n+ not a", 3, "tests/unit/test_a.py::test_a"), noted)
+
+    found = results_of(mutants, noted)
+
+    assert [(result.mutant.line, result.outcome) for result in found] == [(1, "survived"), (2, "killed")]
+    assert found[1].by == "tests/unit/test_a.py::test_a"
+    said = summary(found, 7, 12.3)
+    assert said == "2 mutants (seed 7) in 12 s: 1 killed, 0 out of time, 1 survived, 0 untested; score 50.0 %"

@@ -185,8 +185,9 @@ def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
     assert (first.state, first.missed_s) == ("SUBMITTING", NOW)
     soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + MISSED_FOR_S - 1)
     assert (soon.state, soon.missed_s) == ("SUBMITTING", NOW)
-    later = decide(last=soon, of=lost, sending=Sending.ENDED, now_s=NOW + MISSED_FOR_S)
-    assert (later.state, later.final) == ("NOT_SUBMITTED", True)
+    for later_s in (MISSED_FOR_S, MISSED_FOR_S + 1):
+        later = decide(last=soon, of=lost, sending=Sending.ENDED, now_s=NOW + later_s)
+        assert (later.state, later.final) == ("NOT_SUBMITTED", True)
     found = decide(JobInfo("4711", "PENDING"), last=soon, of=lost, sending=Sending.ENDED)
     assert (found.state, found.missed_s) == ("PENDING", None)
 

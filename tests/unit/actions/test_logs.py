@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.logs import LogChoice, choose_logs, follow_logs, parse_ranks
-from hpcrun.errors import HpcrunError
+from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.runs.attempt import attempts_folder
 from tests.unit.given import write
 
@@ -32,6 +32,12 @@ def test_lists_of_ranks(text: str, expected: tuple[int, ...]) -> None:
 def test_what_is_no_list_of_its_ranks_is_refused(text: str) -> None:
     with pytest.raises(HpcrunError):
         parse_ranks(text, 8)
+
+
+def test_the_ranks_that_there_are_are_named() -> None:
+    with pytest.raises(NotFoundError, match="the job has no rank 4") as refused:
+        parse_ranks("0-4", 4)
+    assert refused.value.hint == "its ranks are 0 to 3"
 
 
 def test_one_that_comes_later_reads_the_last_attempt_and_then_every_one(tmp_path: Path) -> None:

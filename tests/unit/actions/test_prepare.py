@@ -223,3 +223,26 @@ def test_the_plan_shows_the_threads_that_a_rank_will_have(tmp_path: Path) -> Non
 def test_sbatch_s_variables_that_do_not_count_are_in_the_plan(tmp_path: Path) -> None:
     (note,) = prepared(tmp_path, env={"SBATCH_EXPORT": "NONE"}).plan.notes
     assert note.startswith("SBATCH_EXPORT=NONE of your shell is not used")
+
+
+def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "rows.yaml", "- {lr: 0.1}\n- {lr: 0.01}\n")
+    write(tmp_path / "home/rows.yaml", "- {lr: 5}\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def rows(path: str) -> list[dict[str, str]]:
+        found = prepared(tmp_path, sweep_file=path)
+        assert found.request.sweep_file is None  # a resubmission takes the rows, whatever the file says by then
+        assert found.plan.sweep is not None
+        return [dict(row) for row in found.plan.sweep.elements]
+
+    assert rows("rows.yaml") == [{"lr": "0.1"}, {"lr": "0.01"}]
+    assert rows(str(tmp_path / "rows.yaml")) == [{"lr": "0.1"}, {"lr": "0.01"}]
+    assert rows("~/rows.yaml") == [{"lr": "5"}]
+
+
+def test_a_sweep_is_written_in_one_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--sweep and --sweep-file exclude each other"):
+        prepared(tmp_path, sweep=["lr=1,2"], sweep_file="rows.yaml")

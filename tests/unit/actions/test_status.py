@@ -15,6 +15,8 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
+from hpcrun.schedulers.submitter import permit_text
+from hpcrun.schedulers.supervisor import READY
 from tests.unit.given import run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
@@ -99,6 +101,32 @@ def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path,
     last = store.last_status(RUN_ID)
     assert last is not None
     assert last.asked_s == (5000.0 + later_s if written else 5000.0)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word(tmp_path: Path, ended: bool) -> None:
+    """While its sbatch goes on, squeue knows best."""
+    answer = "\x1f".join(
+        (
+            "4711",
+            "COMPLETED",
+            "0:0",
+            "90",
+            "60",
+            "node1",
+            "None",
+            "2026-01-01T00:00:00",
+            f"sbatch /r/{RUN_ID}/.submission_file_9.sh",
+        )
+    )
+    for name, says in (("squeue", "true"), ("sacct", f"echo asked >>{tmp_path}/asked; echo '{answer}'")):
+        write(tmp_path / "bin" / name, f"#!/bin/sh\n{says}\n").chmod(0o755)
+    store = RunStore(tmp_path / "runs")
+    store.create(run(RUN_ID, job_id=None), "", files={} if ended else {READY: permit_text()})
+    scheduler = SlurmScheduler({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    (found,) = get_status([RUN_ID], store=store, schedulers=lambda _: scheduler, host="here", now_s=5000.0).runs
+    assert (found.run.job_id, found.status.state) == (("4711", "COMPLETED") if ended else (None, "SUBMITTING"))
+    assert (tmp_path / "asked").exists() == ended
 
 
 def test_a_run_that_is_not_over_is_shown_however_old_it_is(tmp_path: Path) -> None:

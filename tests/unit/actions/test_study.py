@@ -100,6 +100,19 @@ def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studi
         find_study("2026", studies)
 
 
+def test_the_last_study_is_the_newest_also_of_those_begun_in_one_second(studies: StudyStore) -> None:
+    same_second = [
+        replace(STUDY, study_id=f"20260102-000000-train-{end}", created_s=2000.0 + part)
+        for end, part in (("aaaa", 0.5), ("cccc", 0.9), ("dddd", 0.1))
+    ]
+    for study in (*same_second, replace(STUDY, study_id="20260101-235959-train-eeee", created_s=1999.0)):
+        studies.save(study)
+    assert find_study("last", studies).study == same_second[1]
+    newer = replace(STUDY, study_id="20260102-000001-other-0000", created_s=2001.0)
+    studies.save(newer)
+    assert find_study("last", studies).study == newer
+
+
 def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="there is no study 'trian'") as refused:
         find_study("trian", studies)

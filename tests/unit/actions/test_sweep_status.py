@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,16 @@ def test_elements_survive_being_written_and_read(tmp_path: Path) -> None:
     assert load_statuses(tmp_path) == known
     (tmp_path / "elements.json").write_text("{")
     assert load_statuses(tmp_path) == {}
+
+
+def test_what_another_version_has_noted_of_elements_stays(tmp_path: Path) -> None:
+    record = tmp_path / "elements.json"
+    noted = {"schema": 7, "0": {"state": "RUNNING", "asked_s": 1.0, "power": 3}, "1": {"state": "PENDING"}}
+    record.write_text(json.dumps(noted))
+    save_statuses(tmp_path, {0: LastStatus("COMPLETED", 2.0, True)})
+    said = json.loads(record.read_text())
+    assert (said["schema"], said["0"]["state"], said["0"]["power"]) == (7, "COMPLETED", 3)
+    assert set(said) == {"schema", "0"}  # of the elements, what is known now
 
 
 def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from hpcrun.actions.watch import Element, Watch
 from hpcrun.errors import SchedulerError
+from hpcrun.job.state import JobInfo
+from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
 from tests.unit.given import run
 
@@ -92,6 +94,30 @@ def test_all_jobs_cost_one_squeue_in_ten_seconds(site: Site) -> None:
     site.now_s += 2
     assert [site.watch.over(job) for job in jobs] == [True, True, False]
     assert site.calls() == 2
+
+
+@dataclass
+class Asked:
+    """This machine as a scheduler that counts how often it is asked, and a clock."""
+
+    name: str = "local"
+    times: int = 0
+    now_s: float = 0.0
+
+    def poll(self, refs: list[JobRef]) -> dict[Path, JobInfo]:
+        self.times += 1
+        return {ref.folder: JobInfo(ref.job_id or "", "RUNNING") for ref in refs}
+
+
+def test_jobs_of_this_machine_are_looked_at_twice_a_second(tmp_path: Path) -> None:
+    machine = Asked()
+    watch = Watch(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
+    element = Element(tmp_path, 0, "L1")
+    watch.add(element, run(job_id="L1", scheduler="local", host="here", cluster=None))
+    for now_s, times in ((0.0, 1), (0.0, 1), (0.4, 1), (0.5, 2), (0.9, 2), (1.0, 3)):
+        machine.now_s = now_s
+        assert watch.status(element).state == "RUNNING"
+        assert machine.times == times
 
 
 def test_an_answer_says_nothing_of_a_job_that_came_after_it(site: Site) -> None:

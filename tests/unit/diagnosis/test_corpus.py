@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.explain import Explanation, explain
+from hpcrun.actions.first_line import ending
 from hpcrun.actions.rules import load_rules
 from hpcrun.actions.status import RunStatus
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.runs.record import run_from_json, status_from_json
 from tests.harness import REPO
-from tests.unit.diagnosis.written import CASES, Written, write_run
+from tests.unit.diagnosis.written import CASES, NCCL_GONE, OOM, Written, raised, write_run
 
 CORPUS = REPO / "tests/data/explain"
 RULES = load_rules([])
@@ -74,3 +75,59 @@ def test_no_cause_is_claimed_for_what_healthy_programs_say(tmp_path: Path, capsy
         print(f"\nexplain: {len(claimed)} claims for {len(HEALTHY)} healthy logs", *claimed, sep="\n  ")
     assert len(HEALTHY) >= 50
     assert not claimed
+
+
+# --- how much of it is shown ----------------------------------------------------------------------------------
+
+
+def failed(folder: Path, case: Written) -> RunStatus:
+    write_run(case, folder)
+    status = status_from_json((folder / "status.json").read_text())
+    return RunStatus(run_from_json((folder / "run.json").read_text()), folder, status)
+
+
+def test_of_what_the_other_ranks_say_of_it_three_are_shown(tmp_path: Path) -> None:
+    case = Written(None, raised(OOM))
+    item = failed(tmp_path / "run", case)
+    for rank in (1, 2, 3, 4):
+        (item.folder / f"elements/0/attempts/0/rank-{rank}.err").write_text(NCCL_GONE)
+    others = [part.who for part in explain(item, RULES).evidence if part.note == "another rank was gone"]
+    assert others == ["rank 0 on node01", "rank 1 on node01", "rank 2 on node01"]
+
+
+def test_a_line_of_evidence_has_three_hundred_characters(tmp_path: Path) -> None:
+    words = " ".join(["word"] * 59)  # 294 characters
+    for number, (line, shown) in enumerate([(f"{words} 45678", f"{words} 45678"), (f"{words} 456789", f"{words}…")]):
+        item = failed(tmp_path / str(number), Written(None, f"{line}\n", others=""))
+        lines = [line for part in explain(item, RULES).evidence for line in part.lines]
+        assert shown in lines
+
+
+def test_a_run_that_left_no_logs_shows_how_its_rank_ended(tmp_path: Path) -> None:
+    item = failed(tmp_path / "run", Written(None, others=""))
+    (item.folder / "batch.log").unlink()
+    for log in (item.folder / "elements/0/attempts/0").glob("rank-*.*"):
+        if log.suffix != ".exit":
+            log.unlink()
+    said = explain(item, RULES)
+    assert "rank 5 on node02 failed first with exit status 1" in said.summary
+    assert [part.lines for part in said.evidence] == [("FAILED, exit status 143, on node[01-02]",)]
+
+
+def test_who_waited_for_a_run_sees_the_last_twenty_lines_of_the_rank_that_failed(tmp_path: Path) -> None:
+    said = "".join(f"line {number}\n" for number in range(100))
+    item = failed(tmp_path / "run", Written(None, said, others="", status=9))
+    end = ending(item, lambda: RULES)
+    assert (end.rank, end.exit_status) == (5, 9)
+    assert end.last_lines.splitlines() == [f"line {number}" for number in range(80, 100)]
+
+
+def test_quickly_the_logs_of_few_ranks_are_read_and_otherwise_those_of_all(tmp_path: Path) -> None:
+    item = failed(tmp_path / "run", Written(None, others=""))
+    attempt = item.folder / "elements/0/attempts/0"
+    for rank in range(8, 100):
+        end = {"rank": rank, "node": "node03", "status": 1, "ended": 1700.0 + rank}
+        (attempt / f"rank-{rank}.exit").write_text(json.dumps(end))
+    (attempt / "rank-99.err").mkdir()
+    said = [explain(item, RULES, quick=quick).unread for quick in (False, True)]
+    assert said == [("elements/0/attempts/0/rank-99.err: is not a regular file",), ()]

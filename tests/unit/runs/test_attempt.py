@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from hpcrun.runs.attempt import ExitRecord, attempts, attempts_folder, first_failure, last_attempt, ranks
+from hpcrun.runs.attempt import (
+    ExitRecord,
+    attempts,
+    attempts_folder,
+    first_failure,
+    hosts,
+    last_attempt,
+    node_ranks,
+    ranks,
+)
 from tests.unit.given import write
 
 
@@ -145,3 +154,16 @@ def test_an_attempt_whose_start_was_overwritten_hides_no_other(text: str, tmp_pa
     for number, said in ((0, '{"job_id": "1", "host": "a", "started": 5}'), (1, text)):
         write(attempts_folder(tmp_path) / str(number) / "start", said)
     assert [attempt.number for attempt in attempts(tmp_path)] == [0]
+
+
+def test_nodes_in_slurm_s_order_and_the_ranks_of_those_that_have_started(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    assert (hosts(folder), node_ranks(folder)) == ([], {})
+    write(folder / "hosts", "node2\nnode1\nnode3\n")
+    for node, first, count in (("node1", 4, 2), ("node2", 0, 4)):
+        write(folder / f"node-{node}.start", json.dumps({"node": node, "first_rank": first, "ranks": count}))
+    write(folder / "node-node3.start", json.dumps({"node": "node3"}))  # cut off
+    write(folder / "node-node4.exit", json.dumps({"node": "node4", "first_rank": 9, "ranks": 1}))
+    assert hosts(folder) == ["node2", "node1", "node3"]
+    assert node_ranks(folder) == {"node1": range(4, 6), "node2": range(4)}
+    assert node_ranks(tmp_path / "gone") == {}

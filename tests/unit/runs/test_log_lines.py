@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.runs import log_lines
-from hpcrun.runs.log_lines import merged
+from hpcrun.runs.log_lines import has_stamps, merged, since
 from hpcrun.runs.logs import LogFile, fold, texts
+from tests.unit.given import write
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,48 @@ def test_a_log_that_vanished_is_left_out(tmp_path: Path) -> None:
     assert [line for _, line in merged(logs, started_s=0.0)] == ["10:00:00 a\n"]
 
 
+def test_of_no_logs_there_are_no_lines() -> None:
+    assert list(merged([], started_s=0.0)) == []
+
+
 def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
     data = b"caf\xc3\xa9 \xff\xfe\xc3"
     (tmp_path / "a").write_bytes(data)
     assert "".join(texts(tmp_path / "a")).encode("utf-8", "surrogateescape") == data
+
+
+def test_lines_since_a_time_begin_with_the_first_that_is_not_before_it() -> None:
+    lines = [
+        "without a time\n",
+        "2026-11-21 23:00:00 before\n",
+        "  still before\n",
+        "2026-11-21 23:00:05 then\n",
+        "  and this\n",
+        "2026-11-21 22:59:00 a clock set back\n",
+    ]
+    started_s = datetime(2026, 11, 21, 22, 0).timestamp()
+    begin_s = datetime(2026, 11, 21, 23, 0, 5).timestamp()
+    assert list(since(iter(lines), begin_s, started_s)) == lines[3:]
+    assert list(since(iter(lines), begin_s + 1, started_s)) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1000), (150, 1000), (1000, 150), (1000, 0)])
+def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(tmp_path: Path, before: int, after: int) -> None:
+    (tmp_path / "a").write_text("no time\n" * before + "23:00:05 a time\n" + "no time\n" * after)
+    assert has_stamps(tmp_path / "a", 0.0)
+
+
+def test_a_log_without_times_has_none(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("loss 23:00:05\n" * 500)
+    assert not has_stamps(tmp_path / "a", 0.0)
+
+
+def test_of_many_logs_little_is_held_in_memory_and_no_line_is_lost(tmp_path: Path) -> None:
+    text = "".join(f"10:00:{second:02d} {'x' * 2000}\n" for second in range(60))
+    logs = [LogFile(write(tmp_path / str(rank), text), f"rank {rank}") for rank in range(200)]
+    tracemalloc.start()
+    count = sum(1 for _ in merged(logs, started_s=0.0))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 200 * 60
+    assert most < 16 * 1024 * 1024  # of 24

@@ -42,6 +42,14 @@ def test_lines_longer_than_a_block_are_whole(length: int, end: bytes, tmp_path: 
         assert tail(path, lines) == last_lines(data, lines)
 
 
+def test_a_link_is_followed_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("not a log\n")
+    (tmp_path / "log").symlink_to("secret")
+    with pytest.raises(OSError):
+        tail(tmp_path / "log", 3)
+    assert tail(tmp_path / "log", 3, links=True) == "not a log\n"
+
+
 def test_many_short_lines_cost_only_the_last(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(b"%d\n" % number for number in range(200_000)))

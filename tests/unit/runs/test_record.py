@@ -48,6 +48,15 @@ def test_a_damaged_record_is_refused(text: str) -> None:
         run_from_json(text)
 
 
+def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
+    rows = [[["n", "a"]], [["n", "b"]]]
+    whole = run(request={"sweep": rows}, plan={"sweep": {"indices": "0-1", "first": 0}})
+    assert run_from_json(run_to_json(whole)) == whole
+    cut = replace(whole, plan={"sweep": {"indices": "0,4", "first": 0}})
+    with pytest.raises(RecordError, match="it has parameters of 2 elements, and none of element 4"):
+        run_from_json(run_to_json(cut))
+
+
 def test_a_record_of_a_newer_version_says_so_and_what_can_be_read() -> None:
     text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99').replace('"nodes": 2', '"nodes": {}')
     with pytest.raises(RecordError, match="a newer version of hpcrun wrote it: its schema is 99") as raised:

@@ -129,6 +129,10 @@ def test_a_link_in_its_place_is_left_alone(tmp_path: Path) -> None:
     assert why_not_ours(link) == "it is no folder, or a link to one"
 
 
+def test_why_a_folder_cannot_be_opened_is_said_in_words(tmp_path: Path) -> None:
+    assert why_not_ours(tmp_path / f".{RUN_ID}") == "No such file or directory"
+
+
 def test_links_are_deleted_and_what_they_lead_to_stays(tmp_path: Path) -> None:
     folder, kept = aside(tmp_path), precious(tmp_path)
     (folder / "deep").mkdir()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.runs.job_index import note_job
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore, replace_file
 from tests.harness import REPO
@@ -156,6 +157,18 @@ def test_a_runs_folder_is_made_private_whatever_the_umask(elsewhere: bool, tmp_p
     finally:
         os.umask(old)
     assert (tmp_path / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_and_what_is_noted_of_it_are_closed_to_others_whatever_the_umask(tmp_path: Path) -> None:
+    store, old = RunStore(tmp_path / "runs"), os.umask(0)
+    try:
+        folder = store.create(run(OLD), "")
+        note_job(store.root, "4711", OLD)
+    finally:
+        os.umask(old)
+    folders = (folder, store.root / "active", store.root / "jobs")
+    assert [path.stat().st_mode & 0o777 for path in folders] == [0o700] * 3
+    assert [path.stat().st_mode & 0o777 for path in (store.root / "jobs").iterdir()] == [0o600]
 
 
 def test_a_record_is_replaced_whole(tmp_path: Path) -> None:

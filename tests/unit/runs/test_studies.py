@@ -34,6 +34,15 @@ def test_what_was_saved_is_loaded(store: StudyStore) -> None:
     assert [path.name for path in store.folder(STUDY.study_id).iterdir()] == ["study.json"]
 
 
+def test_what_the_first_release_wrote_is_read(store: StudyStore) -> None:
+    store.save(STUDY)
+    path = store.folder(STUDY.study_id) / "study.json"
+    said = json.loads(path.read_text())
+    assert said["schema"] == 1  # another number, and no older hpcrun shows the study any more
+    path.write_text(json.dumps({**said, "schema": 1}))
+    assert store.load(STUDY.study_id) == STUDY
+
+
 def test_studies_are_no_runs(store: StudyStore) -> None:
     runs = RunStore(store.runs)
     runs.create(run(), "")

@@ -85,6 +85,21 @@ def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
     assert bad(judged(**said)) == [found]
 
 
+@pytest.mark.parametrize(
+    ("node", "said", "fix"),
+    [
+        (NodeKind("gpu", 1, 32, 128000, (("a100", 1),)), {"cpu": {"per_gpu": 48}}, "cpu.per_gpu=32"),
+        (NodeKind("gpu", 1, 2, 128000, (("a100", 4),)), {"cpu": {"per_gpu": 1}}, "cpu.per_gpu=1"),
+        (NodeKind("gpu", 1, 32, 128000, (("a100", 1),)), {"memory": {"per_gpu": "200G"}}, "memory.per_gpu=125G"),
+    ],
+)
+def test_nodes_with_few_cpus_or_one_gpu(node: NodeKind, said: dict[str, Any], fix: str) -> None:
+    """What is named is a GPU's share of the node, and one CPU at least."""
+    nothing: dict[str, Any] = {"gpu": {"type": "a100", "per_node": node.gpus[0][1]}, "cpu": {}, "memory": {}}
+    found = bad(judged(facts([node], [GPU]), **{**nothing, **said}))
+    assert found == [("red", "CPUs" if "cpu" in said else "memory", f"hpcrun profile set mine {fix}")]
+
+
 def test_a_limit_that_is_too_wide_does_not_hide_that_the_rest_fits() -> None:
     assert [check.level for check in judged(time={"max": "3h"})] == ["green", "yellow"]
 
