@@ -39,7 +39,8 @@ sys.exit(3 if os.environ["RANK"] == os.environ.get("FAILS") else 0)
 ONCE = """import os, subprocess, sys
 first, size = int(os.environ["NODE_RANK"]) * {per_node}, int(os.environ["NNODES"]) * {per_node}
 def start(rank):
-    return subprocess.Popen([sys.executable, "-IS", "rank.py"], env={{**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size)}})
+    env = {{**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size)}}
+    return subprocess.Popen([sys.executable, "-IS", "rank.py"], env=env)
 sys.exit(max([child.wait() for child in [start(first + number) for number in range({per_node})]]))
 """
 

@@ -93,6 +93,7 @@ class Rank:
     def _tick(self) -> bool:
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
+        self._canary.renew()
         return self._watch.tick() if self._is_task and self._first else False
 
     def _has_heard(self) -> bool:
