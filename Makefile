@@ -64,6 +64,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/many_ranks.py
 
 fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run folders; SEED=7 others
 	$(BIN)/python -m dev.fuzz_commands --count 2000 --seed $(SEED)

@@ -85,7 +85,7 @@ class Node:
         """Start the command, wait for it, and write down how it ended."""
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
         if self._pid:
-            found = wait([self._pid], self._on_signal, self._watch.tick)
+            found = wait([self._pid], self._on_signal, self._tick)
             status = records.TERM_STATUS if self._ended_early else found[1] if found else 137
             reap(self._pid)
         node = os.environ["HPCRUN_NODE"]
@@ -93,6 +93,10 @@ class Node:
         self._canary.end()
         self._folder.remove()
         return status
+
+    def _tick(self) -> bool:
+        self._canary.renew()
+        return self._watch.tick()
 
     def _on_signal(self, info: Any) -> None:
         programs = self._folder.programs()

@@ -150,7 +150,7 @@ class Canary:
     """
 
     def __init__(self) -> None:
-        self._pid = self._fork()
+        self._pid, self._has_sung = self._fork(), False
 
     def heard(self, number: int) -> bool:
         """Whether the signal that has just come has reached every process; looks for it a moment."""
@@ -159,9 +159,17 @@ class Canary:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.01)
-        self.end()  # it can say so once
-        self._pid = self._fork()
+        self._has_sung = True
         return True
+
+    def renew(self) -> None:
+        """Put another in its place where it has said so, which it can once for each signal.
+
+        Not at once: most signals end the program, and hundreds of ranks that fork while Slurm waits are late.
+        """
+        if self._has_sung:
+            self.end()
+            self._pid, self._has_sung = self._fork(), False
 
     def end(self) -> None:
         """Send it away."""

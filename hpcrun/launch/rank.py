@@ -126,6 +126,7 @@ class Rank:
     def _tick(self) -> bool:
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
+        self._canary.renew()
         return self._watch.tick() if self._watches() else False
 
     def _watches(self) -> bool:

@@ -22,6 +22,24 @@ RANKS = 512
 _CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\d+\.\d+) (\w+)\((.*)")
 
 
+def traced(trace: Path, folder: Path) -> Iterator[tuple[int, float, str, str]]:
+    """As `calls_below`, with the process id first."""
+    for line in trace.read_text(errors="replace").splitlines():
+        match = _CALL.match(line)
+        if match and str(folder) in match[3]:
+            yield int(line.split()[0]), float(match[1]), match[2], match[3]
+
+
+def parts_of(trace: Path) -> dict[int, tuple[str, float]]:
+    """The processes that became a part of the launch: which, and when."""
+    found = {}
+    for line in trace.read_text(errors="replace").splitlines():
+        match = re.match(r'(\d+) +(\d+\.\d+) execve\(.*launch/__main__\.py", "(\w+)"', line)
+        if match and line.endswith("= 0"):
+            found[int(match[1])] = (match[3], float(match[2]))
+    return found
+
+
 def calls_below(trace: Path, folder: Path) -> list[tuple[float, str, str]]:
     """The system calls that strace -f -ttt -y has written down of files below a folder: when, which, and with what."""
     found = []
@@ -120,3 +138,31 @@ def test_a_silent_rank_of_many_is_not_forgotten(hpcrun: Hpcrun) -> None:
         delay(lines, "begin", 0)
         said = say(run, 300, "after a long time")
         assert delay(lines, "after a long time", said) < 50
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.parametrize("managed", [False, True])
+def test_what_a_job_asks_of_its_folder(hpcrun: Hpcrun, tmp_path: Path, managed: bool) -> None:
+    """Per rank two logs and one record, per node two; nothing in between but one look for the stop, of each node."""
+    (hpcrun.folder / "rank.py").write_text("import time\ntime.sleep(6)\n")
+    trace = tmp_path / "trace"
+    strace = ("strace", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace))
+    job = ("submit", "-P", "local", "--gpus", "0", "--nodes", "2", "--launcher", "command", "--wait")
+    requeue = ("--requeue", "1") if managed else ()
+    done = hpcrun.run(*strace, *hpcrun.argv(*job, *requeue, "python", "rank.py"), timeout=60)
+    assert done.returncode == 0, done.stderr
+    (folder,) = hpcrun.runs.glob("2*")
+    parts = parts_of(trace)
+    made, steady = Counter[str](), Counter[str]()
+    for pid, at, call, with_ in traced(trace, folder):
+        if "O_CREAT" in with_ and pid in parts:
+            made[parts[pid][0]] += 1
+        if pid in parts and parts[pid][1] + 2 <= at < parts[pid][1] + 5:
+            steady[f"{parts[pid][0]} {call}"] += 1
+    # the logs of a rank are opened by its program, just before it begins
+    assert (made["rank"], made["node"]) == (4, 2), made
+    assert not [what for what in steady if what.startswith("rank")], steady
+    if managed:
+        assert 4 <= steady["node getdents64"] // 2 <= 8, steady  # three seconds of two nodes
+    else:
+        assert not steady, steady

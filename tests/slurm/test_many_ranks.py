@@ -1,0 +1,80 @@
+"""Ninety-six ranks by srun: every log, record and exit status. benchmarks/many_ranks.py does it with 528."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+RANKS = 96
+RANK = """
+import os, sys, time
+rank = os.environ["RANK"]
+print(rank, "of", os.environ["WORLD_SIZE"], flush=True)
+print("error of", rank, file=sys.stderr, flush=True)
+while os.path.exists("go-on"):
+    time.sleep(0.5)
+sys.exit(3 if rank == os.environ.get("FAILS") else 0)
+"""
+
+
+@pytest.fixture
+def person(as_researcher: Hpcrun) -> Hpcrun:
+    (as_researcher.folder / "rank.py").write_text(RANK)
+    return as_researcher
+
+
+def submit(person: Hpcrun, *more: str) -> Path:
+    shape = ("--gpus", "0", "--nodes", "2", "--cpus", "48", "--mem", "20G", "--nproc-per-node", "48")
+    done = person("submit", "--json", "-P", "a100", "--launcher", "srun", *shape, *more, "rank.py", check=True)
+    return Path(json.loads(done.stdout)["folder"])
+
+
+def ended(person: Hpcrun, folder: Path) -> str:
+    def state() -> str | None:
+        (known,) = json.loads(person("status", "--json", folder.name, check=True).stdout)["runs"]
+        return str(known["state"]) if known["final"] else None
+
+    return wait_for(state, 60, "the end")
+
+
+def records(folder: Path) -> dict[int, dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in folder.glob("elements/0/attempts/0/rank-*.exit")]
+    return {record["rank"]: record for record in found}
+
+
+def spoken(folder: Path) -> list[str]:
+    return sorted(path.read_text() for path in folder.glob("elements/0/attempts/0/rank-*.out"))
+
+
+def test_every_one_of_96_ranks_is_accounted_for(person: Hpcrun) -> None:
+    folder = submit(person, "--env", "FAILS=77")
+    assert ended(person, folder) == "FAILED"
+    attempt = folder / "elements/0/attempts/0"
+    assert spoken(folder) == sorted(f"{rank} of {RANKS}\n" for rank in range(RANKS))
+    for rank in range(RANKS):
+        assert (attempt / f"rank-{rank}.err").read_text() == f"error of {rank}\n"
+    statuses = {rank: record["status"] for rank, record in records(folder).items()}
+    assert set(statuses) == set(range(RANKS))
+    assert statuses[77] == 3
+    assert {status for rank, status in statuses.items() if rank != 77} <= {0, 143}
+    assert json.loads((attempt / "exit").read_text())["status"] == 3
+    assert "rank 77" in person("explain", folder.name).stdout
+
+
+def test_96_ranks_are_cancelled_within_ten_seconds(person: Hpcrun) -> None:
+    (person.folder / "go-on").touch()
+    folder = submit(person)
+    wait_for(lambda: len([text for text in spoken(folder) if text]) == RANKS, 60, "every rank to speak")
+    began = time.monotonic()
+    person("cancel", "--yes", folder.name, check=True)
+    assert ended(person, folder) == "CANCELLED"
+    assert time.monotonic() - began < 10
+    assert {record["status"] for record in records(folder).values()} <= {143}
