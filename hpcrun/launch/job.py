@@ -113,6 +113,8 @@ class Job:
         environment.prepare(self._options.came)
         if self._managed:
             os.environ[environment.MANAGED] = "1"
+        if self._spares:
+            os.environ.pop("SLURM_GPUS", None)  # those of all nodes: srun would ask for as many on fewer
         self._meet()
         if self._options.preflight:
             command, message = self._preflight(command)
