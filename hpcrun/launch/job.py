@@ -180,6 +180,8 @@ class Job:
         else:
             self._allotted = self._allotted or slurm.expand(env["SLURM_JOB_NODELIST"])
             self._hosts = self._usable()[: len(self._allotted) - self._spares]
+            if self._spares:
+                env.pop("SLURM_GPUS", None)  # those of all nodes: srun would ask for as many on fewer
             env["HPCRUN_HEAD_ADDR"] = self._hosts[0]
         env["HPCRUN_HEAD"] = self._hosts[0]
         seed = os.getpid() if self._local else int(env["SLURM_JOB_ID"])

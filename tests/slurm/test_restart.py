@@ -88,7 +88,7 @@ def head(lab: Lab) -> Ended:
 
 
 def fails_once(lab: Lab) -> Ended:
-    options = ("--retry-on-failure", "--restarts", "1", "-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
+    options = ("--retry-on-failure", "--restarts", "1", "-P", "a100", "--gpus", "0", "--cpus", "2", "--mem", "1G")
     folder = lab.submit("fails-once", *options, "-p", "cpu", "--nproc-per-node", "2", "--launcher", "srun",
                         "fails_once.py", requeue=0)  # fmt: skip
     return lab.ended(folder)
