@@ -24,7 +24,7 @@ def line(program: str, **asked: Any) -> list[str]:
     return shlex.split(found.removesuffix("\\"))
 
 
-TWO_NODES = {"gpus": "8", "nodes": 2}
+TWO_NODES: dict[str, Any] = {"gpus": "8", "nodes": 2}
 
 
 def test_srun_gets_the_profile_s_options_and_over_them_the_request_s() -> None:
