@@ -38,7 +38,7 @@ launch=$HPCRUN_RUN_DIR/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
-launch=(/home/me/venv/bin/python -ISB "$launch")
+launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # The nodes are processes of this machine.
 exec "${launch[@]}" job --nodes 1 --came "$came" -- \

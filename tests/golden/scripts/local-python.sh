@@ -37,7 +37,7 @@ launch=$HPCRUN_RUN_DIR/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v python3 >/dev/null || fail 'there is no python3 on this node'
-launch=(python3 -ISB "$launch")
+launch=(python3 -ISB "$launch/__main__.py")
 
 # The nodes are processes of this machine.
 exec "${launch[@]}" job --nodes 1 --came "$came" -- \

@@ -33,7 +33,7 @@ launch=$HPCRUN_RUN_DIR/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v python3 >/dev/null || fail 'there is no python3 on this node'
-launch=(python3 -ISB "$launch")
+launch=(python3 -ISB "$launch/__main__.py")
 
 # One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
 check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json
