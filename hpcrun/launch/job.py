@@ -84,6 +84,8 @@ class Job:
         if self._managed:
             os.environ[environment.MANAGED] = "1"
         self._meet()
+        if not self._local:
+            slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step too
         if self._options.preflight:
             command, message = self._preflight(command)
             if message:
