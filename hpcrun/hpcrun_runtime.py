@@ -39,9 +39,9 @@ _complained = False
 def should_stop() -> bool:
     """Return whether the job is about to be ended: save a checkpoint and leave the training loop.
 
-    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: a folder
-    on the node's own disk is looked at once in a second. Whoever asks does not die of SIGTERM any more, unless it has a
-    handler of its own: the job has time to save until Slurm kills it.
+    It becomes true before the time limit (``--warn``) and when the job is preempted, and then stays true. Cheap: a
+    folder on the node's own disk is looked at once in a second. Whoever asks does not die of SIGTERM any more, unless
+    it has a handler of its own: the job has time to save until Slurm kills it.
     """
     global _asked_at, _stopping
     if _stopping or _attempt_dir() is None:
