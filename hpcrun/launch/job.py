@@ -112,6 +112,8 @@ class Job:
             slurm.requeue_no_more()  # Slurm's own requeues count as well
         environment.prepare(self._options.came, managed=self._managed)
         self._meet()
+        if not self._local:
+            slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step too
         if self._options.preflight:
             command, message = self._preflight(command)
             if message:

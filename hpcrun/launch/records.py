@@ -80,6 +80,12 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def attempts_cut_off() -> int:
+    """Return how many of the attempts before this one left no word of their end: their nodes died."""
+    folder, number = os.path.split(attempt_dir())
+    return sum(not os.path.exists(os.path.join(folder, str(before), "exit")) for before in range(int(number)))
+
+
 def rank_exits(folder: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the exit records of the ranks that have ended."""
     folder = folder or attempt_dir()

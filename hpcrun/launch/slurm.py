@@ -94,6 +94,16 @@ def requeue_no_more() -> None:
     _ask("scontrol", "update", f"JobId={os.environ['HPCRUN_JOB_ID']}", "Requeue=0")
 
 
+def skip_steps(count: int) -> None:
+    """Let steps of this job pass that do nothing.
+
+    The rest of an attempt that was cut off with its node ends its own steps, by their numbers, once the node is back:
+    those of the next attempt are to have others.
+    """
+    for _ in range(count):
+        _ask("srun", "--nodes=1", "--ntasks=1", "true")
+
+
 def expand(nodelist: str) -> list[str]:
     """Return the nodes of a list such as ``a[01-03,7],b1`` in its order.
 

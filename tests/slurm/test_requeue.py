@@ -152,6 +152,8 @@ def unplugged(lab: Lab) -> tuple[Ended, Ended]:
     while_running = lab.person("status", one.name, check=True).stdout
     # Slurm now ends what is left of the first attempt on that node, which must leave the second alone
     lab.cluster.plug(only)
+    # and this is what its srun does where Slurm signals every process
+    lab.person.run("scancel", "--signal=KILL", f"{lab.job(one)}.0", check=False)
     wait_for(lambda: silent(attempt(one, 0) / "rank-0.out"), 60, "the rest of the first attempt to end")
     time.sleep(3)
     Path(end).touch()
