@@ -295,6 +295,8 @@ class Job:
     def _end(self, status: int) -> tuple[int, bool]:
         """Write down how the attempt ended; returns its status, and whether another begins in this allocation."""
         self._kill_at = float("inf")
+        if self._spares and not self._signalled and os.path.exists(os.path.join(records.attempt_dir(), "exit")):
+            return records.TERM_STATUS, False  # this node was cut off, and the guard has seen to the job
         ended = self._ended(status)
         why = self._why(ended)
         status = final_status(ended, why, self._rules)
