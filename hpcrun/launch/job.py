@@ -122,6 +122,10 @@ class Job:
                 return self._refuse(message)
             if not command or self._signalled:
                 return self._end(records.TERM_STATUS if self._signalled else 0)[0]
+        return self._go(command)
+
+    def _go(self, command: list[str]) -> int:
+        """Run the step until its job does not go on in this allocation; returns the last status."""
         self._set_guard()
         while True:
             status, again = self._end(self._wait(self._start(command)))
