@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import Run
+
+if TYPE_CHECKING:  # hpcrun status notes nodes, and needs none of these
+    from hpcrun.actions.surroundings import Surroundings
+    from hpcrun.job.profile import Profile
+    from hpcrun.job.request import JobRequest
 
 NODE_FAILURE = "node_failure"
 

@@ -120,6 +120,10 @@ class Job:
                 return self._refuse(message)
             if not command or self._signalled:
                 return self._end(records.TERM_STATUS if self._signalled else 0)[0]
+        return self._go(command)
+
+    def _go(self, command: list[str]) -> int:
+        """Run the step until its job does not go on in this allocation; returns the last status."""
         self._set_guard()
         while True:
             status, again = self._end(self._wait(self._start(command)))
@@ -306,6 +310,8 @@ class Job:
     def _end(self, status: int) -> tuple[int, bool]:
         """Write down how the attempt ended; returns its status, and whether another begins in this allocation."""
         self._kill_at = float("inf")
+        if self._spares and not self._signalled and os.path.exists(os.path.join(records.attempt_dir(), "exit")):
+            return records.TERM_STATUS, False  # this node was cut off, and the guard has seen to the job
         ended = self._ended(status)
         why = self._why(ended)
         status = final_status(ended, why, self._rules)

@@ -82,8 +82,8 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
 
 def attempts_cut_off() -> int:
     """Return how many of the attempts before this one left no word of their end: their nodes died."""
-    folder, number = os.path.split(attempt_dir())
-    return sum(not os.path.exists(os.path.join(folder, str(before), "exit")) for before in range(int(number)))
+    before = [os.path.join(attempt_dir(), "..", str(number)) for number in range(int(os.environ["HPCRUN_ATTEMPT"]))]
+    return sum(os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before)
 
 
 def rank_exits(folder: str | None = None) -> Iterator[dict[str, Any]]:

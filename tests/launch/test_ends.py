@@ -96,7 +96,7 @@ def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, 
         wait_until(lambda: any("sleep" in command(pid) for pid in running.processes()), "the agent")
         time.sleep(0.3)
         getattr(running, how)(signal.SIGTERM)
-        assert running.end(10) == 137
+        assert running.end(10) == 143
 
 
 def command(pid: int) -> str:

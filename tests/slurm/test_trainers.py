@@ -11,8 +11,8 @@ from tests.slurm.lab import SMALL, Lab
 
 pytestmark = pytest.mark.slurm
 
-# What _SignalConnector of lightning.pytorch 2.6 does under srun: at SIGUSR1 it saves, and rank 0 calls scontrol requeue;
-# at SIGTERM it goes on.
+# What _SignalConnector of lightning.pytorch 2.6 does under srun: at SIGUSR1 it saves, and rank 0 calls scontrol
+# requeue; at SIGTERM it goes on.
 LIKE_LIGHTNING = """
 import os, pathlib, signal, subprocess, time
 saved = pathlib.Path(os.environ["HPCRUN_CHECKPOINT_DIR"], "hpc.ckpt")

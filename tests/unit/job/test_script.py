@@ -244,7 +244,7 @@ def test_what_runs_inside_the_job_is_the_run_folder_s_or_else_this_hpcrun_s(
         (tmp_path / "launch").mkdir()
     env = {"HPCRUN_RUN_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["bash", "-euc", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(tmp_path / "launch" if submitted else LAUNCH)
+    assert done.stdout.strip() == f"{tmp_path / 'launch' if submitted else LAUNCH}/__main__.py"
 
 
 @pytest.mark.parametrize(
