@@ -263,6 +263,24 @@ def test_what_cannot_be_deleted_is_said_and_can_be_tried_again(tmp_path: Path) -
     assert not folder.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_an_ordinary_user_s_own_closed_folders_go(tmp_path: Path) -> None:
+    """Root is stopped by no mode, and so sees nothing of this."""
+    place = tmp_path / "runs"
+    folder = aside(place)
+    for mode in (0o000, 0o100, 0o500):
+        write(folder / f"closed-{mode:o}" / "deeper" / "file", "")
+    for path in (place, *place.rglob("*")):
+        os.chown(path, NOBODY, -1)
+    for mode in (0o000, 0o100, 0o500):
+        (folder / f"closed-{mode:o}" / "deeper").chmod(mode)
+        (folder / f"closed-{mode:o}").chmod(mode)
+    argv = [sys.executable, "-c", REMOVE, str(place), str(NOBODY), folder.name]
+    done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(place.iterdir()) == []
+
+
 def test_what_is_mounted_where_is_known() -> None:
     assert "/proc" in mounts_in(Path("/proc"))
     assert mounts_in(Path(__file__).parent) == []
