@@ -131,6 +131,7 @@ def test_a_link_in_its_place_is_left_alone(tmp_path: Path) -> None:
 
 def test_why_a_folder_cannot_be_opened_is_said_in_words(tmp_path: Path) -> None:
     assert why_not_ours(tmp_path / f".{RUN_ID}") == "No such file or directory"
+    assert not holds_record(tmp_path / RUN_ID, RUN_ID)
 
 
 def test_links_are_deleted_and_what_they_lead_to_stays(tmp_path: Path) -> None:
