@@ -33,6 +33,9 @@ def test_idle_cpus_and_too_long_a_limit_are_remarked_on() -> None:
     assert cpu_efficiency(used(cpu_s=23040.0)) == 0.05
     (said,) = advice(used(cpu_s=23040.0), 9000, completed=True)
     assert said.startswith("1.6 of 32 CPUs per node were busy")
+    assert advice(used(cpus=8, cpu_s=60.0), 9000, completed=True) == []  # four of a node are not many
+    assert advice(used(cpus=10, cpu_s=60.0), 9000, completed=True) != []
+    assert advice(used(elapsed_s=599, cpu_s=60.0), 9000, completed=False) == []
     (said,) = advice(used(), 172_800, completed=True)
     assert "--time" in said
     assert cpu_efficiency(used(cpu_s=None)) is None

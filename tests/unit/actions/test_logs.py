@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.logs import LogChoice, choose_logs, follow_logs, parse_ranks
+from hpcrun.actions.logs import LogChoice, choose_logs, finished_logs, follow_logs, parse_ranks
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.runs.attempt import attempts_folder
 from tests.unit.given import write
@@ -38,6 +38,30 @@ def test_the_ranks_that_there_are_are_named() -> None:
     with pytest.raises(NotFoundError, match="the job has no rank 4") as refused:
         parse_ranks("0-4", 4)
     assert refused.value.hint == "its ranks are 0 to 3"
+
+
+@pytest.mark.parametrize(
+    ("choice", "several"),
+    [
+        (LogChoice(), False),
+        (LogChoice(ranks=(3,)), False),
+        (LogChoice(ranks=(0, 3)), True),
+        (LogChoice(all_ranks=True), True),
+        (LogChoice(node="node1"), True),
+    ],
+)
+def test_whose_a_line_is_must_be_said_where_several_ranks_may_speak(choice: LogChoice, several: bool) -> None:
+    assert choice.several == several
+
+
+def test_a_job_that_failed_before_its_ranks_began_shows_the_batch_script_s_words(tmp_path: Path) -> None:
+    write(tmp_path / LogChoice().batch_log, "no module cuda\n")
+    assert [item.source for item in finished_logs(tmp_path, LogChoice())] == ["batch"]
+    assert finished_logs(tmp_path, LogChoice(attempt=0)) == []
+    log = begin(tmp_path, 0, "")
+    assert finished_logs(tmp_path, LogChoice()) == []  # its rank had nothing to say
+    log.write_text("hello\n")
+    assert [item.source for item in finished_logs(tmp_path, LogChoice())] == ["rank 0"]
 
 
 def test_one_that_comes_later_reads_the_last_attempt_and_then_every_one(tmp_path: Path) -> None:

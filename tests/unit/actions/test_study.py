@@ -254,7 +254,7 @@ def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, st
 
 @pytest.mark.parametrize("field", [item.name for item in fields(Point)])
 def test_a_kept_point_of_wrong_type_is_measured_anew(field: str) -> None:
-    point = Point(2, run="x", epochs=(Epoch(1, 2.0),), rank_samples=(3, 4), source="log")
+    point = Point(2, run="x", epochs=(Epoch(1, 2.0),), rank_samples=(0, 4), source="log")
     kept = _record({"x": point}, {})
     assert _known(json.loads(json.dumps(kept)), {}) == {"x": point}
     kept["points"]["x"]["colour"] = "red"

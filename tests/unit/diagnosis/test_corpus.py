@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpcrun.actions.explain import Explanation, explain
-from hpcrun.actions.first_line import ending
+from hpcrun.actions.first_line import ending, with_first_lines
 from hpcrun.actions.rules import load_rules
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.status import RunStatus, StatusResult
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.runs.record import run_from_json, status_from_json
+from hpcrun.runs.store import RunStore
 from tests.harness import REPO
 from tests.unit.diagnosis.written import CASES, NCCL_GONE, OOM, Written, raised, write_run
 
@@ -131,3 +134,31 @@ def test_quickly_the_logs_of_few_ranks_are_read_and_otherwise_those_of_all(tmp_p
     (attempt / "rank-99.err").mkdir()
     said = [explain(item, RULES, quick=quick).unread for quick in (False, True)]
     assert said == [("elements/0/attempts/0/rank-99.err: is not a regular file",), ()]
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "explained_before"),
+    [
+        ("FAILED", {}, False),
+        ("OUT_OF_MEMORY", {}, False),
+        ("FAILED", {"cause": "it was explained before"}, True),
+        ("COMPLETED", {}, True),
+        ("CANCELLED", {}, True),
+        ("RUNNING", {"final": False}, True),
+        ("FAILED", {"final": False}, True),
+    ],
+)
+def test_status_explains_a_run_that_failed_once(
+    tmp_path: Path, state: str, said: dict[str, Any], explained_before: bool
+) -> None:
+    store = RunStore(tmp_path)
+    item = failed(tmp_path / "20260102-030405-train-0a1b", Written(None, raised(OOM)))
+    item = replace(item, status=replace(item.status, state=state, **said))
+    (shown,) = with_first_lines(StatusResult((item,)), store, lambda: RULES).runs
+    if explained_before:
+        assert shown == item
+        return
+    assert (shown.status.cause or "").startswith("rank 5 on node02 failed first: the GPU ran out of memory")
+    last = store.last_status(item.run.run_id)
+    assert last is not None
+    assert last.cause == shown.status.cause

@@ -131,6 +131,7 @@ def test_a_link_in_its_place_is_left_alone(tmp_path: Path) -> None:
 
 def test_why_a_folder_cannot_be_opened_is_said_in_words(tmp_path: Path) -> None:
     assert why_not_ours(tmp_path / f".{RUN_ID}") == "No such file or directory"
+    assert not holds_record(tmp_path / RUN_ID, RUN_ID)
 
 
 def test_links_are_deleted_and_what_they_lead_to_stays(tmp_path: Path) -> None:
@@ -261,6 +262,24 @@ def test_what_cannot_be_deleted_is_said_and_can_be_tried_again(tmp_path: Path) -
         os.chown(path, 0, -1)
     remove_tree(folder)
     assert not folder.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_an_ordinary_user_s_own_closed_folders_go(tmp_path: Path) -> None:
+    """Root is stopped by no mode, and so sees nothing of this."""
+    place = tmp_path / "runs"
+    folder = aside(place)
+    for mode in (0o000, 0o100, 0o500):
+        write(folder / f"closed-{mode:o}" / "deeper" / "file", "")
+    for path in (place, *place.rglob("*")):
+        os.chown(path, NOBODY, -1)
+    for mode in (0o000, 0o100, 0o500):
+        (folder / f"closed-{mode:o}" / "deeper").chmod(mode)
+        (folder / f"closed-{mode:o}").chmod(mode)
+    argv = [sys.executable, "-c", REMOVE, str(place), str(NOBODY), folder.name]
+    done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(place.iterdir()) == []
 
 
 def test_what_is_mounted_where_is_known() -> None:

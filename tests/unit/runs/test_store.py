@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
-from hpcrun.runs.job_index import note_job
+from hpcrun.runs.job_index import note_job, noted_jobs
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore, replace_file
 from tests.harness import REPO
@@ -169,6 +169,15 @@ def test_a_run_and_what_is_noted_of_it_are_closed_to_others_whatever_the_umask(t
     folders = (folder, store.root / "active", store.root / "jobs")
     assert [path.stat().st_mode & 0o777 for path in folders] == [0o700] * 3
     assert [path.stat().st_mode & 0o777 for path in (store.root / "jobs").iterdir()] == [0o600]
+
+
+def test_a_run_that_is_deleted_leaves_the_index_of_jobs_and_no_other_does(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for run_id, job_id in ((OLD, "4711"), (NEW, "4712")):
+        store.create(run(run_id, job_id=job_id), "")
+        note_job(store.root, job_id, run_id)
+    store.delete(OLD)
+    assert noted_jobs(store.root) == {NEW: frozenset({"4712"})}
 
 
 def test_a_record_is_replaced_whole(tmp_path: Path) -> None:

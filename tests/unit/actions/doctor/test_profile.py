@@ -104,6 +104,13 @@ def test_a_limit_that_is_too_wide_does_not_hide_that_the_rest_fits() -> None:
     assert [check.level for check in judged(time={"max": "3h"})] == ["green", "yellow"]
 
 
+def test_the_largest_and_the_smallest_job_on_one_node_are_looked_at() -> None:
+    (target,) = targets(**RIGHT)
+    assert [plan.shape.gpus_per_node for plan in (target.plan, target.smallest)] == [4, 1]
+    (without,) = targets()
+    assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
+
+
 def test_gpus_without_a_name_in_slurm_must_be_asked_for_without_one() -> None:
     untyped = facts([NodeKind("gpu", 1, 64, 512000, ((None, 4),))], [GPU])
     assert bad(judged(untyped)) == [("red", "GPUs", "hpcrun profile set mine gpu.type=null")]
