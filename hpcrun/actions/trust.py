@@ -20,10 +20,11 @@ _POWERS = (
     ("config.yaml", "chooses profile, runs folder, account and time"),
     ("rules.yaml", "patterns that hpcrun searches for in logs"),
     ("templates/", "writes the script: any command, in every job"),
-    ("profiles/", "set-up commands, Python, variables, sbatch options"),
+    ("profiles/", "set-up commands, Python, containers, variables, sbatch options"),
 )
 
 _PROFILE_POWERS = {"setup": "set-up commands", "modules": "modules", "python": "Python", "env": "variables",
+                   "container": "container image",
                    "sbatch": "sbatch options"}  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from hpcrun.job import directives as sbatch
 from hpcrun.job.allocation import read_allocation
+from hpcrun.job.container import Container, decide_container
 from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
@@ -65,6 +66,7 @@ class Plan:
         preflight: whether nodes and GPUs are checked first, or nothing else is done.
         rates: what they are compared with: what the card and the network can do by the profile.
         snapshot: where in its copy of the code it starts; None where it runs the files themselves.
+        container: what the ranks run in; ``python`` is that of its image then.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Plan:
     preflight: Preflight | None = None
     rates: tuple[tuple[str, float], ...] = ()
     snapshot: Snapshot | None = None
+    container: Container | None = None
 
     @property
     def cpus_per_rank(self) -> int | None:
@@ -112,7 +115,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     Args:
         request: what was asked for; anything not said is taken from the profile.
         profile: the cluster.
-        python: the interpreter of the job.
+        python: the interpreter of the job; of one in a container that of the host, which starts it.
         machine: the machine the local scheduler shares out; not looked at for Slurm.
 
     Raises:
@@ -130,6 +133,8 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     check_gpus(sweep, local_gpus)
     requeue = None if request.preflight == "only" else decide_requeue(request, profile)
     name = name_of(request)
+    if container := decide_container(request, profile, shape, python.executable):
+        python = PythonEnvironment(request.python or profile.container.python, "in the container")
     directives: Directives = {}
     if profile.scheduler == "slurm":
         directives = {"job-name": name, **_profile_directives(profile, shape, share, memory_mb, walltime_s)}
@@ -164,6 +169,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         notes=tuple(note for note in (gpu_note, *unknown) if note),
         preflight=request.preflight,
         rates=_rates(profile) if request.preflight else (),
+        container=container,
     )
 
 

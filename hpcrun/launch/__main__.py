@@ -1,4 +1,4 @@
-"""``python -I -S -B .../launch job|node|rank|check|code ...``: see the module of each."""
+"""``python -I -S -B .../launch job|node|rank|check|code|container ...``: see the module of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if __package__ is None or __package__ == "":
     sys.path[0] = os.path.dirname(os.path.abspath(sys.path[0]))  # of the folder that holds this package
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
 
-PARTS = ("job", "node", "rank", "check", "code")
+PARTS = ("job", "node", "rank", "check", "code", "container")
 
 
 def main() -> int:
