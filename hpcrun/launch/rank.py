@@ -51,7 +51,7 @@ class Rank:
     def __init__(self, rank: int, *, is_task: bool, contained: bool) -> None:
         self._rank, self._is_task, self._contained = rank, is_task, contained
         self._heard_at: dict[int, float] = {}
-        self._told, self._insist_at = "", float("inf")
+        self._told, self._insist_at, self._listens = "", float("inf"), False
         self._folder = NodeFolder(os.environ.get(FOLDER, ""))
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
@@ -91,6 +91,7 @@ class Rank:
         return time.monotonic() < last + ECHO_S
 
     def _on_signal(self, info: Any) -> None:
+        self._look()
         if self._is_echo(info):
             return
         if info.si_pid == os.getppid() and not self._is_task:
@@ -106,14 +107,19 @@ class Rank:
                 send(self._pid, info.si_signo)
 
     def _tick(self) -> bool:
+        self._look()
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         return self._watch.tick() if self._is_task and self._first else False
 
+    def _look(self) -> None:
+        """Note whether the program has a handler of a signal that says so: Python takes its own away as it ends."""
+        self._listens = self._listens or any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
+
     def _has_heard(self) -> bool:
-        """Whether the program knows that it is to stop: it asked, or it has a handler of a signal that says so."""
-        asked = self._folder.has(f"heard-{self._rank}")
-        return asked or any(catches(self._pid, number) for number in (signal.SIGTERM, signal.SIGUSR1))
+        """Whether the program knows that it is to stop: it asked, or it listens."""
+        self._look()
+        return self._listens or self._folder.has(f"heard-{self._rank}")
 
     def _write_node_start(self) -> None:
         if self._first:
