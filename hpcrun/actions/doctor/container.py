@@ -15,7 +15,7 @@ from hpcrun.job.profile import Profile
 def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
     """Judge whether the runtime and the image of a profile's container are here; nothing where it has none.
 
-    Compute nodes may have what this machine lacks, and modules may bring it: it is sure for this machine's own jobs alone.
+    Compute nodes may have what this machine lacks, and modules may bring it: that is sure for its own jobs alone.
     """
     image, runtime = profile.container.image, profile.container.runtime
     if image is None:
