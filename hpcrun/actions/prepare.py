@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.container import with_container
 from hpcrun.actions.failed_nodes import leave_out
 from hpcrun.actions.launch_options import check_launch_options
 from hpcrun.actions.program import check_program, find_python, with_launcher
@@ -15,6 +16,7 @@ from hpcrun.actions.variables import check_job_env
 from hpcrun.errors import (
     UsageError,
 )
+from hpcrun.job.container import image_of
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.plan import Plan, build_plan, job_env
 from hpcrun.job.plan_notes import plan_notes
@@ -81,10 +83,14 @@ def prepare(
         notes += apply_sbatch_env(request, surroundings.env).notes
     request = with_defaults(request, profile, surroundings)
     request = _with_sweep_file(request, surroundings.cwd)
-    path_may_change = bool(profile.modules or profile.setup or request.load or request.setup)
+    request = with_container(request, profile, surroundings)
+    inside = image_of(request, profile) is not None
+    path_may_change = bool(profile.modules or profile.setup or request.load or request.setup) or inside
     request, launcher_notes = with_launcher(request, profile, surroundings)
-    request = check_program(request, surroundings, path_may_change=path_may_change)
-    python, snapshot = find_python(request, profile, surroundings), None
+    request = check_program(request, surroundings, path_may_change=path_may_change, in_container=inside)
+    # --python names the one in the container
+    hosts = request.model_copy(update={"python": None}) if inside else request
+    python, snapshot = find_python(hosts, profile, surroundings), None
     if request.snapshot:
         tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
         request, snapshot = place_in_snapshot(request, tree, python)

@@ -22,11 +22,14 @@ _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _HEAD_BYTES = 65536
 
 
-def check_program(request: JobRequest, surroundings: Surroundings, *, path_may_change: bool) -> JobRequest:
+def check_program(
+    request: JobRequest, surroundings: Surroundings, *, path_may_change: bool, in_container: bool = False
+) -> JobRequest:
     """Return the request with its script as the job will call it.
 
     Args:
-        path_may_change: modules or set-up commands may bring the program, so that it need not be on PATH here.
+        path_may_change: modules, set-up commands or an image may bring the program: it need not be on PATH here.
+        in_container: an absolute path that is not there may be one of the image.
 
     Raises:
         UsageError: there is no such script, it cannot be executed, or it is a batch script of its own.
@@ -49,6 +52,8 @@ def check_program(request: JobRequest, surroundings: Surroundings, *, path_may_c
                              f"hpcrun submit ... bash {script}")  # fmt: skip
         # as sbatch takes it: a program in this folder needs no ./
         return request if "/" in script else request.model_copy(update={"script": f"./{script}"})
+    if in_container and path.is_absolute() and script.startswith("/"):
+        return request
     if script.endswith(".py") or "/" in script:
         raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:

@@ -20,11 +20,12 @@ _POWERS = (
     ("config.yaml", "chooses profile, runs folder, account and time"),
     ("rules.yaml", "patterns that hpcrun searches for in logs"),
     ("templates/", "writes the script: any command, in every job"),
-    ("profiles/", "set-up commands, Python, variables, options of sbatch, srun, torchrun"),
+    ("profiles/", "set-up commands, Python, containers, variables, options of sbatch, srun, torchrun"),
 )
 
 _PROFILE_POWERS = {"setup": "set-up commands", "modules": "modules", "python": "Python", "env": "variables",
-                   "sbatch": "sbatch options", "srun": "srun options", "torchrun": "torchrun options"}  # fmt: skip
+                   "container": "container image", "sbatch": "sbatch options", "srun": "srun options",
+                   "torchrun": "torchrun options"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

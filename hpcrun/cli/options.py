@@ -249,6 +249,24 @@ class JobOptions:
             help="Variable of your environment whose value the job needs and no file may hold. Repeatable.",
         ),
     ] = None
+    container: Annotated[
+        str | None,
+        _option(
+            "--container",
+            metavar="IMAGE",
+            panel=_SHELL,
+            help="Run the ranks in a container: train.sif, docker://pytorch/pytorch. `none` undoes the profile's.",
+        ),
+    ] = None
+    mounts: Annotated[
+        list[str] | None,
+        _option(
+            "--mount",
+            metavar="SOURCE[:TARGET[:ro]]",
+            panel=_SHELL,
+            help="Folder that the container sees, besides the run's and the job's own. Repeatable.",
+        ),
+    ] = None
     workdir: Annotated[
         str | None,
         _option("--workdir", metavar="DIR", panel=_SHELL, help="Folder the job starts in; by default this one."),

@@ -8,6 +8,7 @@ from typing import Literal
 
 from hpcrun.job import directives as sbatch
 from hpcrun.job.allocation import read_allocation
+from hpcrun.job.container import Container, decide_container
 from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launch_options import Options, srun_options, step_words, torchrun_options, torchrun_words
@@ -67,6 +68,7 @@ class Plan:
         rates: what they are compared with: what the card and the network can do by the profile.
         srun, torchrun: options of a person or a profile for the programs that start the ranks.
         snapshot: where in its copy of the code it starts; None where it runs the files themselves.
+        container: what the ranks run in; ``python`` is that of its image then.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Plan:
     snapshot: Snapshot | None = None
     srun: Options = ()
     torchrun: Options = ()
+    container: Container | None = None
 
     @property
     def cpus_per_rank(self) -> int | None:
@@ -126,7 +129,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     Args:
         request: what was asked for; anything not said is taken from the profile.
         profile: the cluster.
-        python: the interpreter of the job.
+        python: the interpreter of the job; of one in a container that of the host, which starts it.
         machine: the machine the local scheduler shares out; not looked at for Slurm.
 
     Raises:
@@ -145,6 +148,8 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     requeue = None if request.preflight == "only" else decide_requeue(request, profile)
     name = name_of(request)
     segment, segment_note = decide_segment(request, profile, shape)
+    if container := decide_container(request, profile, shape, python.executable):
+        python = PythonEnvironment(request.python or profile.container.python, "in the container")
     directives: Directives = {}
     if profile.scheduler == "slurm":
         nodes = shape.nodes + (requeue.spares if requeue else 0)
@@ -183,6 +188,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         rates=_rates(profile) if request.preflight else (),
         srun=srun_options(request, profile, shape),
         torchrun=torchrun_options(request, profile, shape),
+        container=container,
     )
 
 

@@ -19,7 +19,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.metrics import check_metric_pattern
-from hpcrun.job.quoting import check_env_name, quote_directive
+from hpcrun.job.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.request import Launcher
 from hpcrun.job.units import parse_memory, parse_time
 
@@ -87,6 +87,7 @@ DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
 # as --gpus TYPE:N can name it
 GpuTypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 EnvName = Annotated[str, BeforeValidator(check_env_name)]
+MountText = Annotated[str, BeforeValidator(_no_nul), AfterValidator(check_mount)]
 MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/-]+$")]
 MetricPattern = Annotated[Text, AfterValidator(check_metric_pattern)]
 
@@ -229,6 +230,23 @@ class GpuSection(_Section):
         return self
 
 
+class ContainerSection(_Section):
+    """The container that the ranks run in; none without an image.
+
+    Attributes:
+        image: a file, or what the runtime pulls: ``docker://...``.
+        mounts: ``SOURCE[:TARGET[:ro]]``; the job's own folders are there without.
+        nv: whether a job with GPUs sees them in the container.
+        python: the image's Python, with torch.
+    """
+
+    runtime: Literal["apptainer", "singularity", "pyxis", "podman"] = "apptainer"
+    image: Text | None = None
+    mounts: tuple[MountText, ...] = ()
+    nv: Switch = True
+    python: Text = "python3"
+
+
 class Profile(_Section):
     """A kind of machine: its GPUs, limits, directives, environment and set-up."""
 
@@ -248,6 +266,7 @@ class Profile(_Section):
     card: CardSection = CardSection()
     fabric: FabricSection = FabricSection()
     price: PriceSection = PriceSection()
+    container: ContainerSection = ContainerSection()
     launcher: Launcher | None = None
     python: Text | None = None
     modules: tuple[Text, ...] = ()

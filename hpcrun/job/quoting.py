@@ -11,6 +11,7 @@ import re
 _BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
 _NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_MOUNT = re.compile(r"(/[^:,\x00-\x1f]*)(:/[^:,\x00-\x1f]*(:r[ow])?)?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words by which sbatch separates the parts of a heterogeneous job. Some versions find them anywhere on an #SBATCH line
 # (esm-tools/esm_tools#934); 22.05.8 takes them in a name. A name is not worth finding out.
@@ -97,3 +98,14 @@ def check_env_name(name: str) -> str:
     if _ENV_NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be a variable's name: letters, digits and _, no digit first")
     return name
+
+
+def check_mount(text: str) -> str:
+    """Return ``text`` where it names a folder for a container: ``SOURCE[:TARGET[:ro]]``.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if _MOUNT.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no folder for a container; write /data, /data:/mnt or /data:/mnt:ro")
+    return text

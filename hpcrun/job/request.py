@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
-from hpcrun.job.quoting import check_env_name, check_job_name
+from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
 from hpcrun.job.units import parse_memory, parse_time, parse_walltime
 from hpcrun.job.value_errors import error_words
 
@@ -82,6 +82,8 @@ class JobRequest(BaseModel):
     setup: tuple[RawText, ...] = ()
     env: tuple[tuple[str, RawText], ...] = ()
     secrets: tuple[str, ...] = ()
+    container: RawText | None = None
+    mounts: tuple[str, ...] = ()
     workdir: RawText | None = None
     name: str | None = None
     preflight: Preflight | None = None
@@ -164,6 +166,11 @@ class JobRequest(BaseModel):
             pairs.append(item)
         return tuple(pairs)
 
+    @field_validator("mounts")
+    @classmethod
+    def _mounts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_mount(mount) for mount in value)
+
     @field_validator("secrets")
     @classmethod
     def _secrets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -183,6 +190,7 @@ class JobRequest(BaseModel):
         "nodelist",
         "mail_user",
         "mail_type",
+        "container",
     )
     @classmethod
     def _not_empty(cls, value: str | None) -> str | None:
@@ -193,7 +201,7 @@ class JobRequest(BaseModel):
 
 _MOST_SHOWN = 60
 _OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
-           "secrets": "--secret",
+           "secrets": "--secret", "mounts": "--mount",
            "snapshot_limit_mb": "--snapshot-limit"}  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``python -I -S -B .../launch/__main__.py job|node|rank|check|code|guard ...``: see the module of each.
+"""``python -I -S -B .../launch/__main__.py job|node|rank|check|code|container|guard ...``: see the module of each.
 
 Every rank is one more start of Python: this file is named, since to run a folder imports runpy, and what ``rank``
 imports is chosen by what it costs. Without that it would be four times an empty Python's start.
@@ -20,7 +20,7 @@ if __package__ is None or __package__ == "":
     # compiled by the job for all of its ranks, but nowhere else than in the run's own folder
     sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or os.environ.get("HPCRUN_RUN_DIR") != sys.path[0]
 
-PARTS = ("job", "node", "rank", "check", "code", "guard")
+PARTS = ("job", "node", "rank", "check", "code", "container", "guard")
 
 
 def main() -> int:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MANAGED = "HPCRUN_MANAGED"
 """Set where the job may be warned or started again."""
+CONTAINER = "HPCRUN_CONTAINER"
+"""Set in a container, to the runtime that made it."""
 FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
 """The variables that this job's torchrun alone is to find: a program may start one of its own."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"

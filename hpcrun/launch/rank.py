@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # signal itself imports enum, functools and collections: as long again as Python's start
 
+ECHO_S = 1.0
+"""Within so long the same signal again is the one that a container's runtime hands on."""
+
 
 def main(arguments: list[str]) -> int:
     """Run one rank; returns the exit status of its program, 128 + n where signal n ended it."""
@@ -36,7 +39,8 @@ def main(arguments: list[str]) -> int:
     for name in os.environ.pop(environment.FOR_TORCHRUN, "").split():
         os.environ.pop(name, None)
     rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else "RANK"])
-    return Rank(rank, is_task="--task" in options).run(program)
+    contained = environment.CONTAINER in os.environ and bool(options)  # its parent is a container's runtime
+    return Rank(rank, is_task="--task" in options, contained=contained).run(program)
 
 
 def _be_a_task() -> None:
@@ -51,8 +55,9 @@ def _be_a_task() -> None:
 class Rank:
     """The wrapper of one rank."""
 
-    def __init__(self, rank: int, *, is_task: bool) -> None:
-        self._rank, self._is_task = rank, is_task
+    def __init__(self, rank: int, *, is_task: bool, contained: bool) -> None:
+        self._rank, self._is_task, self._contained = rank, is_task, contained
+        self._heard_at: dict[int, float] = {}
         self._told, self._insist_at = "", float("inf")
         self._below_node = FOLDER in os.environ
         self._folder = NodeFolder(os.environ.get(FOLDER, ""))
@@ -109,7 +114,19 @@ class Rank:
             records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}")
         return None
 
+    def _is_echo(self, info: Any) -> bool:
+        """Whether a container's runtime hands on what has come, or the node's process sends to the program, besides."""
+        if not self._contained:
+            return False
+        if not self._is_task:
+            return bool(info.si_pid == os.getppid())
+        last = self._heard_at.get(info.si_signo, -ECHO_S)
+        self._heard_at[info.si_signo] = time.monotonic()
+        return time.monotonic() < last + ECHO_S
+
     def _on_signal(self, info: Any) -> None:
+        if self._is_echo(info):
+            return
         if info.si_pid == os.getppid() and not self._is_task:
             # torchrun's agent, which clears away behind another rank: it means all that the rank has started
             self._told = self._told or "cleared"

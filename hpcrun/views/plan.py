@@ -10,6 +10,7 @@ from typing import Any
 from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared
 from hpcrun.actions.submit import SubmitResult
+from hpcrun.job.container import Container
 from hpcrun.job.launch_options import Options, option_words
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
@@ -39,6 +40,8 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
     ]
+    if plan.container:
+        rows.append(("container", _container(plan.container)))
     if plan.preflight != "only":
         rows.insert(1, ("command", command_line(plan)))
     if plan.sweep:
@@ -94,6 +97,12 @@ def _cpus(plan: Plan) -> str:
         return "the site's default, shared by the ranks of a node as OMP_NUM_THREADS"
     per_node = f"{plan.cpus_per_node} per node"
     return f"{per_node}, OMP_NUM_THREADS={threads_of(plan)}"
+
+
+def _container(container: Container) -> str:
+    mounts = f", with {' '.join(container.mounts)}" if container.mounts else ""
+    gpus = ", with GPUs" if container.gpus else ""
+    return f"{container.image} by {container.runtime}{gpus}{mounts}"
 
 
 def _below(folder: str) -> str:

@@ -163,6 +163,15 @@ CASES = {
     "local-2-nodes-gpu": Case(
         {"script": "train.py", "gpus": "4", "nodes": 2}, LOCAL, machine=Machine(16, ("0", "1", "2", "GPU-3f"))
     ),
+    "container-apptainer": Case(
+        {"script": "train.py", "gpus": "8", "nodes": 2, "container": "/images/my torch.sif", "preflight": True},
+        cluster(container={"mounts": ["/data", "/my scratch:/mnt:ro"]}),
+        snapshot=Snapshot("src", ("src",), "src/train.py"),
+    ),
+    "container-pyxis-srun": Case(
+        {"script": "lit.py", "gpus": "8", "nodes": 2, "launcher": "srun", "env": ["HF_HOME=/data/hf"]},
+        cluster(container={"runtime": "pyxis", "image": "nvcr.io#nvidia/pytorch:26.01-py3", "mounts": ["/data"]}),
+    ),
     "local-python": Case({"script": "prepare.py", "gpus": "0"}, LOCAL, python=BARE),
 }
 

@@ -147,3 +147,16 @@ def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path)
     records = {rank: json.loads((tmp_path / f"rank-{rank}.exit").read_text())["status"] for rank in ranks}
     assert records == {rank: rank for rank in ranks}
     assert {rank: wrapper.returncode for rank, wrapper in wrappers.items()} == records
+
+
+def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
+    """Python takes its handlers away as it ends, so that it is looked at before; else this were a good end."""
+    text = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n"
+    text += "print('up', flush=True)\ntime.sleep(30)\n"
+    with job(tmp_path, python(tmp_path, text), options=("--warn", "60", "--requeue", "1")) as running:
+        running.until("up")
+        time.sleep(1.5)  # it is looked at about every second
+        os.kill(running.process.pid, signal.SIGUSR1)
+        assert running.end() == 124
+        assert running.rank(0)["heard"]
+        assert (running.record["reason"], running.record["again"]) == ("time_limit", True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from hpcrun.actions.asked import Asked
 from hpcrun.actions.doctor.ask import PythonAnswers, RunsAnswers, ask_job_python, ask_runs, ask_slurm
 from hpcrun.actions.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, not_checked
+from hpcrun.actions.doctor.container import judge_container
 from hpcrun.actions.doctor.environment import judge_modules, judge_variables
 from hpcrun.actions.doctor.profile import judge_profile
 from hpcrun.actions.doctor.python import judge_driver, judge_prefix, judge_python, judge_torch
@@ -55,6 +56,7 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     until_s = time.monotonic() + _ALL_WITHIN_S
     asked_slurm = Asked(lambda: ask_slurm(site, missing, targets)) if on_slurm else None
     asked_runs = Asked(lambda: ask_runs(runs, env))
+    contained = profile is not None and profile.container.image is not None
     asked_python = Asked(lambda: ask_job_python(python, profile, env))
     asked_modules = Asked(lambda: try_modules(modules, env)) if modules else None
 
@@ -66,9 +68,13 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     checks += judge_variables(loaded) if loaded else [_no_profile()]
     if asked_modules is not None:
         checks.append(judge_modules(modules, asked_modules.answer(until_s - time.monotonic())))
+    checks += judge_container(profile, env) if profile else []
     found = asked_runs.answer(until_s - time.monotonic())
     checks += _runs(runs, found, on_slurm=on_slurm)
     said = found.place.mount if found else None
+    if contained:  # torch is in the image; of this machine it takes a Python that starts the ranks
+        checks.append(Check(PYTHON, "python", "green", f"{python.executable} starts the ranks; torch is the image's"))
+        return Checkup(name, tuple(checks))
     checks += _python(python, asked_python.answer(until_s - time.monotonic()), said, on_slurm=on_slurm)
     return Checkup(name, tuple(checks))
 

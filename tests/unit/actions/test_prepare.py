@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.prepare import Prepared, choose_profile, prepare
-from hpcrun.errors import HpcrunError, ProfileError, UsageError
+from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
 from hpcrun.job.resources import Machine
 from hpcrun.profiles.config import Config
 from tests.unit.given import request, surroundings, write
@@ -246,3 +246,35 @@ def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
 def test_a_sweep_is_written_in_one_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--sweep and --sweep-file exclude each other"):
         prepared(tmp_path, sweep=["lr=1,2"], sweep_file="rows.yaml")
+
+
+def test_the_image_of_a_container_is_found_from_here(tmp_path: Path) -> None:
+    write(tmp_path / "torch.sif", "")
+    decided = prepared(tmp_path, gpus="4", container="torch.sif")
+    assert decided.request.container == str(tmp_path / "torch.sif")
+    assert decided.plan.container is not None
+    assert decided.plan.container.image == str(tmp_path / "torch.sif")
+    assert " -- apptainer exec --nv " in decided.script.text
+
+
+def test_an_image_that_is_not_there_is_refused_before_the_job_waits(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"there is no container image {tmp_path}/torch.sif\n") as refused:
+        prepared(tmp_path, gpus="4", container="torch.sif")
+    assert refused.value.hint == "pull it: apptainer pull torch.sif docker://...; or name another: --container IMAGE"
+    write(tmp_path / "own/profiles/boxed.yaml", "extends: site\ncontainer: {image: /no/such.sif}\n")
+    with pytest.raises(UsageError, match=r"there is no container image /no/such.sif, which profile 'boxed' names"):
+        prepared(tmp_path, "boxed", gpus="4")
+    assert prepared(tmp_path, "boxed", gpus="4", container="none").plan.container is None
+
+
+def test_a_program_may_be_in_the_image_alone(tmp_path: Path) -> None:
+    write(tmp_path / "torch.sif", "")
+    said: dict[str, Any] = {"gpus": "4", "container": "torch.sif", "launcher": "srun"}
+    assert prepared(tmp_path, script="/opt/app/bin/train", **said).plan.command == ("/opt/app/bin/train",)
+    assert prepared(tmp_path, script="train-model", **said).plan.command == ("train-model",)
+
+
+def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/here.yaml", "scheduler: local\ncontainer: {runtime: podman, image: docker.io/x}\n")
+    with pytest.raises(PlanError, match="podman is not on this machine's PATH"):
+        prepared(tmp_path, "here", {"PATH": str(tmp_path)}, gpus="0")

@@ -1,0 +1,84 @@
+"""The container that the ranks of a job run in: what is asked for, and what the plan makes of it. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from hpcrun.job.shape import Shape
+
+Runtime = Literal["apptainer", "singularity", "pyxis", "podman"]
+NONE = "none"
+"""``--container none`` undoes the profile's."""
+_REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What the ranks run in.
+
+    Attributes:
+        runtime: the program that starts it; pyxis is a plugin of srun.
+        image: an absolute path, or a reference as the runtime takes it.
+        mounts: ``SOURCE:TARGET[:ro]`` for each folder that the image gets besides those of the job.
+        gpus: whether the GPUs of the node are made visible in it.
+        host_python: what starts the ranks, outside the container.
+    """
+
+    runtime: Runtime
+    image: str
+    mounts: tuple[str, ...]
+    gpus: bool
+    host_python: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the image lies in the file system."""
+        return is_image_file(self.runtime, self.image)
+
+
+def is_image_file(runtime: str, image: str) -> bool:
+    """Return whether an image is a path: apptainer takes any word without ``docker://`` or the like for one."""
+    if runtime in ("apptainer", "singularity"):
+        return _REFERENCE.match(image) is None
+    return runtime == "pyxis" and (image.startswith(("/", "./", "../", "~")) or image.endswith(".sqsh"))
+
+
+def image_of(request: JobRequest, profile: Profile) -> str | None:
+    """Return the image that a request and a profile ask for."""
+    image = request.container or profile.container.image
+    return None if image == NONE else image
+
+
+def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_python: str) -> Container | None:
+    """Return the container of a job; None where it has none.
+
+    Raises:
+        UsageError: mounts without a container.
+        PlanError: the runtime needs Slurm.
+    """
+    image, runtime = image_of(request, profile), profile.container.runtime
+    if image is None:
+        if request.mounts:
+            raise UsageError("--mount says nothing without a container", hint="name its image: --container IMAGE")
+        return None
+    if runtime == "pyxis" and profile.scheduler == "local":
+        raise PlanError(
+            f"profile {profile.name!r} starts containers with pyxis, a plugin of srun, and runs on this machine",
+            hint="set container.runtime to apptainer or podman in the profile, or --container none",
+        )
+    return Container(
+        runtime,
+        image,
+        tuple(_both_sides(mount) for mount in (*profile.container.mounts, *request.mounts)),
+        gpus=bool(shape.gpus_per_node) and profile.container.nv,
+        host_python=host_python,
+    )
+
+
+def _both_sides(mount: str) -> str:
+    return mount if ":" in mount else f"{mount}:{mount}"

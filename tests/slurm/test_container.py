@@ -1,0 +1,65 @@
+"""Ranks in containers on a real Slurm, by a stand-in for apptainer that isolates nothing: tests/launch/runtime.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hpcrun, wait_for
+from tests.launch import runtime
+
+pytestmark = pytest.mark.slurm
+
+TRAIN = """
+import os, signal, sys, time
+def save(number, frame):
+    print("handler", flush=True)
+    time.sleep(1)
+    open(os.environ["HPCRUN_CHECKPOINT_DIR"] + "/rank-" + os.environ["RANK"], "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print(os.environ["APPTAINER_CONTAINER"], os.environ["WORLD_SIZE"], os.environ["A"], flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def person(as_researcher: Hpcrun) -> Hpcrun:
+    """A person with an image that has the tests' Python and torch; the runtime is on their PATH."""
+    folder = as_researcher.folder
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "image/bin").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    programs = {
+        "image/bin/python3": f'exec {as_researcher.venv}/bin/python "$@"',
+        "bin/apptainer": f'exec {Path(sys.executable).resolve()} {folder}/runtime.py "$@"',
+    }
+    for name, line in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    (folder / "runtime.py").write_text(Path(runtime.__file__).read_text())
+    return as_researcher
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "srun"])
+def test_cancelled_ranks_in_containers_save_once(person: Hpcrun, launcher: str) -> None:
+    size = ["-P", "a100", "--gpus", "4", "--nodes", "2", "--launcher", launcher, "--env", "A=b c"]
+    env = {"PATH": f"{person.folder}/bin:{person.environ['PATH']}"}
+    person("submit", *size, "--container", "image", "train.py", env=env, check=True)
+    (run,) = person.runs.glob("2*")
+    outs = [run / f"elements/0/attempts/0/rank-{rank}.out" for rank in range(4)]
+    wait_for(lambda: all(out.exists() and out.read_text() for out in outs), 60, "all ranks")
+    person("cancel", run.name, check=True)
+    saved = run / "elements/0/checkpoints"
+    wait_for(lambda: len(list(saved.iterdir())) == 4, 30, "what the ranks save")
+    assert {out.read_text() for out in outs} == {f"{person.folder}/image 4 b c\nhandler\n"}
+    wait_for(lambda: person("status", run.name).stdout.count("CANCELLED") == 1, 30, "the end")
+
+
+def test_a_first_node_without_the_runtime_is_one_message(person: Hpcrun) -> None:
+    done = person("submit", "-P", "a100", "--gpus", "1", "--wait", "--container", "image", "train.py")
+    assert done.returncode != 0
+    shown = person("status", check=True).stdout
+    assert "there is no apptainer on a100-1: load its module" in shown

@@ -1,0 +1,89 @@
+"""The container of a job: from the request and the profile to the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.container import Container, is_image_file
+from hpcrun.job.plan import build_plan
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import read_request
+from hpcrun.job.resources import Machine
+from tests.unit.given import PYTHON, cluster, laptop, plan, request
+
+SIF = "/images/torch.sif"
+
+
+def container(**said: Any) -> Profile:
+    return cluster(container=said)
+
+
+def test_a_job_has_none_by_default() -> None:
+    assert plan(cluster()).container is None
+
+
+def test_a_request_names_an_image_and_the_profile_the_rest() -> None:
+    decided = plan(container(runtime="podman", mounts=["/data"]), gpus="4", container=SIF, mounts=["/x:/y:ro"])
+    assert decided.container == Container(
+        "podman", SIF, ("/data:/data", "/x:/y:ro"), gpus=True, host_python=PYTHON.executable
+    )
+
+
+def test_in_an_image_the_job_runs_the_image_python_and_the_host_has_its_own() -> None:
+    decided = plan(container(image=SIF), gpus="4", script="train.py")
+    assert decided.command == ("python3", "-u", "train.py")
+    assert (decided.python.executable, decided.python.prefix) == ("python3", None)
+    assert decided.container is not None
+    assert decided.container.host_python == PYTHON.executable
+    assert plan(container(image=SIF, python="/opt/py"), gpus="4").python.executable == "/opt/py"
+    asked = request(gpus="4", python="python3.12")
+    named = build_plan(asked, container(image=SIF), python=PYTHON, machine=Machine(cpus=8))
+    assert named.python.executable == "python3.12"
+
+
+@pytest.mark.parametrize(("said", "gpus", "sees"), [({}, "4", True), ({}, "0", False), ({"nv": False}, "4", False)])
+def test_gpus_are_seen_where_there_are_some(said: dict[str, Any], gpus: str, sees: bool) -> None:
+    decided = plan(container(image=SIF, **said), gpus=gpus).container
+    assert decided is not None
+    assert decided.gpus is sees
+
+
+def test_none_undoes_the_container_of_a_profile() -> None:
+    decided = plan(container(image=SIF), gpus="4", container="none")
+    assert decided.container is None
+    assert decided.python == PYTHON
+
+
+def test_mounts_without_a_container_say_nothing() -> None:
+    with pytest.raises(UsageError, match="--mount says nothing"):
+        plan(cluster(), gpus="4", mounts=["/data"])
+
+
+def test_pyxis_is_of_srun() -> None:
+    local = laptop().model_copy(update={"container": container(runtime="pyxis", image=SIF).container})
+    with pytest.raises(PlanError, match="pyxis, a plugin of srun"):
+        plan(local, gpus="0")
+
+
+@pytest.mark.parametrize("mount", ["data", "/a,b", "/a:b", "/a:/b:x", "", "/a\n"])
+def test_a_mount_is_of_absolute_folders(mount: str) -> None:
+    with pytest.raises(UsageError, match=r"--mount: .*write /data"):
+        read_request({"script": "x.py", "mounts": [mount]})
+
+
+@pytest.mark.parametrize(
+    ("runtime", "image", "is_file"),
+    [
+        ("apptainer", "torch.sif", True),
+        ("singularity", "docker://pytorch/pytorch", False),
+        ("apptainer", "oras://x/y:1", False),
+        ("pyxis", "nvcr.io#nvidia/pytorch:26.01-py3", False),
+        ("pyxis", "./torch.sqsh", True),
+        ("podman", "docker.io/pytorch/pytorch", False),
+    ],
+)
+def test_an_image_is_a_file_or_a_reference(runtime: str, image: str, is_file: bool) -> None:
+    assert is_image_file(runtime, image) is is_file
