@@ -10,16 +10,20 @@
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
-exec {came}< <(exec cat "/proc/$$/environ") # the environment as it came, for what this job submits itself
+exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
 
 # Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
-attempt=${SLURM_RESTART_COUNT:-0}
-# A folder that comes with another job's id, or in which one has already started, was only inherited from that job.
-if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; then
+job=$SLURM_JOB_ID
+attempt=${SLURM_RESTART_COUNT:-0} attempts=${HPCRUN_RUN_DIR-}/elements/$element/attempts
+# A folder that comes with another job's id, or in which another job has started, was only inherited from that job.
+if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] ||
+  { [ -e "$attempts/0/start" ] && { [ "$attempt" = 0 ] || ! grep -qsF "\"$job\"" "$attempts/0/start"; }; }; then
   HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-$SLURM_JOB_ID
 fi
-HPCRUN_JOB_ID=$SLURM_JOB_ID
+HPCRUN_JOB_ID=$job
+# The next that is free: without the queue the job may have had others.
+while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do attempt=$((attempt + 1)); done
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
@@ -48,7 +52,7 @@ launch=$HPCRUN_RUN_DIR/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
-launch=(/home/me/venv/bin/python -ISB "$launch")
+launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 command -v apptainer >/dev/null || fail "there is no apptainer on $HOSTNAME: load its module (--load), or set container.runtime in the profile"
 [ -e '/images/my torch.sif' ] || fail "there is no container image "'/images/my torch.sif'" on $HOSTNAME: put it where all nodes see it"
@@ -62,11 +66,15 @@ export PYTHONPATH="$code"/src"${PYTHONPATH:+:$PYTHONPATH}"
 # Writes down what runs, and where Python finds the packages that the copy has: hpcrun status --verbose.
 "${container[@]}" python3 -B "${launch[-1]}" code "$code" "$code"/src/train.py src
 
+# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
+[ -e "$report" ] || echo "{\"node\": \"$SLURMD_NODENAME\", \"failed\": $status}" >"$report"'
+
 # --kill-on-bad-exit: one failed task ends them all; the others would wait 300 s in torchrun's exit barrier. --wait=0: a rank may
 # take its time at the end. --cpus-per-task: srun has not inherited it since Slurm 22.05.
 exec "${launch[@]}" job --came "$came" --preflight -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=0 \
-  "${launch[@]}" check -- "${container[@]}" python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
+  bash -c "$check" check "${launch[@]}" check -- "${container[@]}" python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
   /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py" '&&' \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \

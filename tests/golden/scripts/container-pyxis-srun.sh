@@ -10,16 +10,20 @@
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
-exec {came}< <(exec cat "/proc/$$/environ") # the environment as it came, for what this job submits itself
+exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
 
 # Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
-attempt=${SLURM_RESTART_COUNT:-0}
-# A folder that comes with another job's id, or in which one has already started, was only inherited from that job.
-if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; then
+job=$SLURM_JOB_ID
+attempt=${SLURM_RESTART_COUNT:-0} attempts=${HPCRUN_RUN_DIR-}/elements/$element/attempts
+# A folder that comes with another job's id, or in which another job has started, was only inherited from that job.
+if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] ||
+  { [ -e "$attempts/0/start" ] && { [ "$attempt" = 0 ] || ! grep -qsF "\"$job\"" "$attempts/0/start"; }; }; then
   HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-$SLURM_JOB_ID
 fi
-HPCRUN_JOB_ID=$SLURM_JOB_ID
+HPCRUN_JOB_ID=$job
+# The next that is free: without the queue the job may have had others.
+while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do attempt=$((attempt + 1)); done
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
@@ -49,7 +53,7 @@ launch=$HPCRUN_RUN_DIR/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
-launch=(/home/me/venv/bin/python -ISB "$launch")
+launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # Besides its image the container shows the folders that the job reads and writes.
 folders=("$HPCRUN_RUN_DIR" "$(readlink -f "$HPCRUN_CHECKPOINT_DIR")" "${launch[-1]}" "$PWD" "${TMPDIR:-/tmp}")
@@ -62,5 +66,5 @@ inside=(python3 -ISB "${launch[-1]}") # with the image's Python
 # --kill-on-bad-exit: one failed task ends them all; the others would wait 300 s in torchrun's exit barrier. --wait=0: a rank may
 # take its time at the end. --cpus-per-task: srun has not inherited it since Slurm 22.05.
 exec "${launch[@]}" job --came "$came" -- \
-  srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=1 --wait=0 --export=ALL "${container[@]}" --kill-on-bad-exit=1 \
+  srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=1 "${container[@]}" --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${inside[@]}" rank --task -- "${command[@]}"
