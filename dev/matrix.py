@@ -56,13 +56,19 @@ def main() -> int:
     """Run, write, tell; returns 1 where a test has failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--suites", default=f"{HERE} trixie sid", help="which of: here, trixie, sid")
+    parser.add_argument("--make", action="store_true", help="only make the Debians")
     parser.add_argument("--write", action="store_true", help="only write the tables anew")
     parser.add_argument("--no-write", action="store_true", help="only tell")
     parser.add_argument("--remove", action="store_true", help="delete each Debian behind its tests")
     options, arguments = parser.parse_known_args()
+    suites = [] if options.write else options.suites.split()
+    if options.make:
+        for suite in suites:
+            make(suite)
+        return 0
     failed, seen = False, {} if options.no_write else read()
     whole = not any(word in ("-m", "-k") or "::" in word for word in arguments)
-    for suite in [] if options.write else options.suites.split():
+    for suite in suites:
         failed |= not note(seen, suite, *run(suite, arguments), whole=whole)
         if options.remove and suite != HERE:
             subprocess.run([DEBIAN, "remove", suite], check=True)
@@ -82,22 +88,25 @@ def read() -> Seen:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
+def make(suite: str) -> None:
+    """Make the Debian of a suite, where it is not there yet, with this checkout and its environment."""
+    begun = time.monotonic()
+    subprocess.run([DEBIAN, "keep", suite, *PACKAGES], check=True)
+    made = time.monotonic()
+    subprocess.run([DEBIAN, "online", suite, "sh", "-c", NO_LIBUV], check=True)
+    subprocess.run([DEBIAN, "online", suite, "make", ".venv/installed-dev", "TORCH_INDEX=system"], check=True)
+    print(f"{suite}: made in {made - begun:.0f} s, its Python in {time.monotonic() - made:.0f} s", flush=True)
+
+
 def run(suite: str, arguments: list[str]) -> tuple[str, str]:
     """Run the tests of one suite; returns its versions, and pytest's report."""
-    wanted = shlex.join(
-        arguments if any(word.startswith("tests/") for word in arguments) else ["tests/slurm", *arguments]
-    )
+    some = any(word.startswith("tests/") for word in arguments)
+    wanted = shlex.join(arguments if some else ["tests/slurm", *arguments])
     test = ["make", "test", f"ARGS={wanted} --junitxml={REPORT}"]
-    begun = time.monotonic()
-    if suite == HERE:
-        prefix: list[str] = []
-    else:
+    prefix: list[str] = []
+    if suite != HERE:
+        make(suite)
         prefix = [DEBIAN, "apart", suite]
-        subprocess.run([DEBIAN, "keep", suite, *PACKAGES], check=True)
-        made = time.monotonic()
-        subprocess.run([DEBIAN, "online", suite, "sh", "-c", NO_LIBUV], check=True)
-        subprocess.run([DEBIAN, "online", suite, "make", ".venv/installed-dev", "TORCH_INDEX=system"], check=True)
-        print(f"{suite}: made in {made - begun:.0f} s, its Python in {time.monotonic() - made:.0f} s", flush=True)
         test = ["env", "USE_LIBUV=0", *test, "TORCH_INDEX=system"]
     begun = time.monotonic()
     subprocess.run([*prefix, *test], cwd=REPO, env={**os.environ, "HPCRUN_REQUIRE_SLURM": "1"}, check=False)
