@@ -28,10 +28,11 @@ PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2
 REPORT = ".matrix.xml"
 BEGIN, END = "<!-- written by make matrix -->\n", "<!-- end of what make matrix writes -->\n"
 
-# Debian's torch has no libuv. USE_LIBUV=0 turns it off everywhere but in torchrun's rendezvous, which knows no switch.
+# Debian's torch has no libuv. USE_LIBUV=0 turns it off, but for torchrun's own store and the ranks' way to it.
 NO_LIBUV = (
-    "sed -i 's/multi_tenant=True,$/multi_tenant=True, use_libuv=False,/' "
-    "/usr/lib/python3/dist-packages/torch/distributed/elastic/rendezvous/*.py"
+    "cd /usr/lib/python3/dist-packages/torch/distributed && "
+    "sed -i 's/multi_tenant=True,$/& use_libuv=False,/' elastic/rendezvous/*.py && "
+    "sed -i 's/is_master=False,$/& use_libuv=False,/' rendezvous.py"
 )
 VERSIONS = (
     'printf "%s " $(sbatch --version); .venv/bin/python -c "import platform, torch; '
