@@ -35,7 +35,7 @@ NO_LIBUV = (
     "sed -i 's/is_master=False,$/& use_libuv=False,/' rendezvous.py"
 )
 VERSIONS = (
-    'printf "%s " $(sbatch --version); .venv/bin/python -c "import platform, torch; '
+    'printf "%s " $(slurmctld -V); .venv/bin/python -c "import platform, torch; '
     'print(platform.python_version(), torch.__version__)"'
 )
 PAGE_TEXT = """# Versions of Slurm and Python
