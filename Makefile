@@ -12,18 +12,21 @@ PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo pyth
 ARGS ?=
 
 # Where torch comes from, if not from where pip finds it (on x86_64 that is the build with CUDA): the address of an index,
-# such as PyTorch's own of builds for CPUs. Debian's python3-torch would not do: it lacks libuv, which torchrun asks for.
+# such as PyTorch's own of builds for CPUs. "system" takes that of PYTHON itself, such as Debian's python3-torch; that one
+# lacks libuv, which torchrun asks for: dev/matrix.py helps it.
 TORCH_INDEX ?=
 
-# The Debian of make fresh; which of all random cases make fuzz and make mutants take.
+# The Debian of make fresh; where make matrix runs ("here" is this machine); which of all random cases make fuzz and
+# make mutants take.
 SUITE ?= bookworm
+SUITES ?= here trixie sid
 SEED ?= 1
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint dev/constraints.txt
 INSTALLED_FROM := $(VENV)/torch pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fresh check fuzz mutants golden pictures bench faults cluster cluster-down clean
+.PHONY: help demo test fresh matrix check fuzz mutants golden pictures bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +44,9 @@ fresh: ## demo and test in a new Debian with what README names and nothing else 
 	dev/debian.sh run $(SUITE) make demo TORCH_INDEX=$(TORCH_INDEX)
 	HPCRUN_REQUIRE_SLURM=1 dev/debian.sh run $(SUITE) make test ARGS='$(ARGS)'
 	dev/debian.sh remove $(SUITE)
+
+matrix: ## the Slurm tests with Slurm 22.05, 24.11 and 26.05 (root); ARGS names some, SUITES=sid the Debian
+	$(PYTHON) -m dev.matrix --suites "$(SUITES)" $(ARGS)
 
 check: $(VENV)/installed-dev ## everything CI checks besides the tests
 	$(BIN)/ruff check .
@@ -90,7 +96,7 @@ clean: ## remove the virtual environment and what the tools left behind; runs ar
 $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	{ echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(if $(filter system,$(TORCH_INDEX)),--system-site-packages) $(VENV)
 
 $(VENV)/torch: $(BIN)/python dev/constraints.txt
 ifeq ($(TORCH_INDEX),)
@@ -99,6 +105,8 @@ ifeq ($(TORCH_INDEX),)
 	echo "For the build for CPUs, 0.2 GB: Ctrl-C, then make demo TORCH_INDEX=ADDRESS, with the address of pip's --index-url"; \
 	echo "that https://pytorch.org/get-started/locally shows for CPU"; }
 	@$(INSTALL) torch
+else ifeq ($(TORCH_INDEX),system)
+	@$(BIN)/python -c 'import torch'
 else
 	@echo "installing torch from $(TORCH_INDEX) ..."
 	@$(INSTALL) --index-url $(TORCH_INDEX) torch

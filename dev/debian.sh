@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A new Debian that has what README names and nothing else, and this checkout in it: what a stranger's machine is like.
-# `make fresh` and CI run README's two commands there.
+# `make fresh` and CI run README's two commands there; `make matrix` runs the Slurm tests in newer ones.
 #
 # It is a folder with namespaces for its mounts, processes, host name and semaphores; the network is this machine's,
 # since pip and apt download. So a cluster of `make cluster` must not run here meanwhile: both would use the same cables.
+# 'apart' has a network of its own, with nothing in it: several can run side by side, and beside such a cluster.
 set -Eeuo pipefail
 umask 022
 SELF=${BASH_SOURCE[0]}
@@ -13,13 +14,17 @@ BASE=${HPCRUN_DEBIANS:-/var/tmp/hpcrun-debians} # some gigabytes for each suite
 HOME_INSIDE=/root/hpcrun
 BRIDGE=br-hpcrun # of dev/cluster.sh
 CA_INSIDE=/etc/ssl/certs/ca-certificates.crt
+LOCKS=() # descriptors
 
 usage() {
   cat <<USAGE
 usage: $SELF COMMAND SUITE ...        (root; SUITE is bookworm, trixie, ...)
 
   make SUITE [PACKAGE...]             make it anew, with README's packages, those named here, and this checkout
+  keep SUITE [PACKAGE...]             the same, unless it is there with these packages: only the checkout is new then
   run SUITE COMMAND [ARGUMENT...]     run a command there, in $HOME_INSIDE
+  apart SUITE COMMAND [ARGUMENT...]   the same in a network of its own, which leads nowhere
+  online SUITE COMMAND [ARGUMENT...]  the same with this machine's network, for apt-get and pip: no Slurm there
   remove SUITE                        delete it
 
 folder: $BASE (HPCRUN_DEBIANS)
@@ -43,13 +48,15 @@ need_own_base() {
 
 need_debian() { [[ -e $ROOT/etc/debian_version ]] || die 1 "there is no $ROOT: $SELF make $SUITE"; }
 
-# One at a time: they share the network, and so the names of a cluster's cables.
-only_run() {
-  exec {LOCK}>"$BASE/lock"
-  flock --nonblock "$LOCK" || {
+# One at a time in a Debian, and in all of those that share this machine's network: a cluster's cables have names.
+only_one() { # only_one FILE; the lock goes with this process
+  local lock
+  exec {lock}>"$1"
+  flock --nonblock "$lock" || {
     echo "debian.sh: waiting for another command in a Debian to end" >&2
-    flock "$LOCK"
+    flock "$lock"
   }
+  LOCKS+=("$lock")
 }
 
 need_no_cluster() {
@@ -98,8 +105,9 @@ certificates() { # the file with the certificates that this machine trusts
 
 readme_packages() { sed -n 's/^apt-get install \([^#]*\).*/\1/p' "$CHECKOUT/README.md" | head -n 1; }
 
-copy_checkout() { # as it is, with what is not committed yet
-  mkdir "$ROOT$HOME_INSIDE"
+copy_checkout() { # as it is, with what is not committed yet; a virtual environment that is there stays
+  mkdir -p "$ROOT$HOME_INSIDE"
+  find "$ROOT$HOME_INSIDE" -mindepth 1 -maxdepth 1 ! -name .venv -exec rm -rf {} +
   tar --create --directory "$CHECKOUT" --mode='u+rwX,go+rX,go-w' --exclude-vcs --exclude=__pycache__ \
     --exclude=./{.venv,.mutants,.hypothesis,'.*_cache',build,dist} . |
     tar --extract --directory "$ROOT$HOME_INSIDE" --no-same-owner
@@ -128,6 +136,12 @@ make_debian() {
   while read -r file; do hand_on "$file" "/etc/pip.conf"; done < <(pip_files | tail -n 1)
   { cat /etc/hosts; echo "127.0.0.1 $SUITE"; } >"$ROOT/etc/hosts"
   copy_checkout
+  echo "$*" >"$BASE/$SUITE/packages" # last: it is complete
+}
+
+keep_debian() {
+  only_one "$BASE/$SUITE.lock"
+  if [[ -e $BASE/$SUITE/packages && $(<"$BASE/$SUITE/packages") == "$*" ]]; then copy_checkout; else make_debian "$@"; fi
 }
 
 remove_debian() { rm -rf --one-file-system "${BASE:?}/${SUITE:?}"; }
@@ -153,23 +167,35 @@ INSIDE='
     mount --bind -o ro "$folder" "$root$folder"
   done <<<"$folders"
   hostname "$name"
+  if command -v ip >/dev/null; then ip link set lo up; fi
   chroot "$root" "$@"
 '
 
-run_inside() {
-  local variables=() status=0
-  only_run
-  need_no_cluster
+run_inside() { # run_inside run|apart|online COMMAND...
+  local verb=$1 network=() variables=() status=0 lock
+  shift
+  only_one "$BASE/$SUITE.lock"
+  case $verb in
+    apart) network=(--net) ;;
+    run)
+      only_one "$BASE/lock"
+      need_no_cluster
+      ;;
+  esac
   mapfile -t variables < <(pip_variables; env | grep '^HPCRUN_REQUIRE' || true)
   if [[ -f $ROOT$CA_INSIDE ]]; then variables+=({PIP_CERT,SSL_CERT_FILE,REQUESTS_CA_BUNDLE}"=$CA_INSIDE"); fi
+  # Nothing there holds the locks, and all of it ends where this one is killed.
   # shellcheck disable=SC2016  # the inner shell expands it
-  unshare --mount --propagation private --pid --fork --kill-child --uts --ipc \
-    bash -euc "$INSIDE" debian.sh "$ROOT" "$SUITE" "$(pip_folders)" \
-    /usr/bin/env -i HOME=/root USER=root LOGNAME=root SHELL=/bin/bash TERM="${TERM:-dumb}" \
-    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${variables[@]}" \
-    sh -c 'cd "$0" && exec "$@"' "$HOME_INSIDE" "$@" {LOCK}>&- || status=$?
+  (
+    for lock in "${LOCKS[@]}"; do exec {lock}>&-; done
+    exec setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --uts --ipc "${network[@]}" \
+      bash -euc "$INSIDE" debian.sh "$ROOT" "$SUITE" "$(pip_folders)" \
+      /usr/bin/env -i HOME=/root USER=root LOGNAME=root SHELL=/bin/bash TERM="${TERM:-dumb}" \
+      PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${variables[@]}" \
+      sh -c 'cd "$0" && exec "$@"' "$HOME_INSIDE" "$@"
+  ) || status=$?
   # A cluster that was not brought down has ended with its processes; its bridge is the network's.
-  if [[ -e /sys/class/net/$BRIDGE ]]; then ip link del "$BRIDGE"; fi
+  if [[ $verb == run && -e /sys/class/net/$BRIDGE ]]; then ip link del "$BRIDGE"; fi
   return "$status"
 }
 
@@ -186,11 +212,12 @@ main() {
   shift 2
   case $verb in
     make) make_debian "$@" ;;
-    run)
+    keep) keep_debian "$@" ;;
+    run | apart | online)
       need_debian
       (($#)) || die 2 "run what?"
       trap - ERR # the status is the command's
-      run_inside "$@"
+      run_inside "$verb" "$@"
       ;;
     remove) remove_debian ;;
     *)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import pwd
 import subprocess
 import sys
@@ -20,6 +21,8 @@ CLUSTER_SH = REPO / "dev" / "cluster.sh"
 RESEARCHER = "researcher"
 SESSION_LOCK = Path("/run/hpcrun-tests.lock")  # where root alone can make files
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NEEDED = {name: os.environ[name] for name in ("USE_LIBUV",) if name in os.environ}
+"""What this machine's torch needs in order to work: USE_LIBUV=0 where it is Debian's own."""
 
 Completed = subprocess.CompletedProcess[str]
 T = TypeVar("T")
@@ -71,6 +74,7 @@ class Hpcrun:
             "LANG": "C.UTF-8",
             "PATH": f"{self.venv}/bin:{SYSTEM_PATH}",
             "VIRTUAL_ENV": str(self.venv),
+            **NEEDED,
             **self.extra,
         }
 

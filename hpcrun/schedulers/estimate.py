@@ -23,9 +23,11 @@ DirectivePairs = tuple[tuple[str, str | None], ...]
 
 # --all: a partition that is hidden, or of another group, is there all the same, and sbatch says what is wrong with it
 _PARTITIONS = ["scontrol", "--all", "--oneliner", "show", "partition"]
-# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes stand behind "on" alone, before 18.08 without a partition
+# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes stand behind "on" alone, before 18.08 without a
+# partition. Behind the time there may be "on cluster NAME" (24.11) and "a" (26.05).
 _WILL_START = re.compile(
-    r"\bJob \d+ to start at (?P<start>\S+) using \d+ (?:processors|cnodes) on (?:nodes )?(?P<nodes>\S+)"
+    r"\bJob \d+ to start at (?P<start>\S+) (?:on cluster \S+ )?(?:a )?"
+    r"using \d+ (?:processors|cnodes) on (?:nodes )?(?P<nodes>\S+)"
     r"(?: in partition (?P<partition>\S+))?"
 )
 _PREEMPTS = re.compile(r"^(?:sbatch:)?\s*Preempts: (?P<jobs>[\d,]+)", re.MULTILINE)

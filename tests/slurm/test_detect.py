@@ -17,6 +17,7 @@ def hosts_of(person: Hpcrun, *asked: str) -> set[str]:
     return {line.split()[-1] for line in person("logs", "--all-ranks", check=True).stdout.splitlines()}
 
 
+@pytest.mark.versions
 def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcrun) -> None:
     done = as_researcher("profile", "detect", "--write", "dev", check=True)
     assert done.stderr == ""
@@ -44,6 +45,7 @@ def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcru
     assert path.read_text() == text
 
 
+@pytest.mark.versions
 def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun) -> None:
     done = as_researcher("profile", "detect", env=cluster.env_without_accounting(as_researcher.folder))
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ dist.all_reduce(torch.ones(1))
 """
 
 
+@pytest.mark.versions
 def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) -> None:
     (as_researcher.folder / "train.py").write_text(ONE_RANK_FAILS)
     two = ("-P", "l40s", "-N", "2", "-G", "2", "--cpus", "1", "--mem", "1G", "-t", "5m")

@@ -31,6 +31,7 @@ def attempt(person: Hpcrun) -> Path:
     return Path(status(person)["folder"]) / "elements/0/attempts/0"
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize("accounting", [True, False], ids=["accounting", "no accounting"])
 def test_digits_train_on_two_hosts(cluster: Cluster, as_researcher: Hpcrun, accounting: bool) -> None:
     env = None if accounting else cluster.env_without_accounting(as_researcher.folder)
@@ -44,6 +45,7 @@ def test_digits_train_on_two_hosts(cluster: Cluster, as_researcher: Hpcrun, acco
     assert "COMPLETED" in as_researcher("status", env=env, check=True).stdout
 
 
+@pytest.mark.versions
 def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) -> None:
     script = write(
         as_researcher,
@@ -66,6 +68,7 @@ def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) ->
     assert (found["state"], found["exit_status"]) == ("FAILED", 1)
 
 
+@pytest.mark.versions
 def test_a_ranks_own_exit_status_and_signal_are_kept(as_researcher: Hpcrun) -> None:
     script = write(
         as_researcher,
@@ -81,6 +84,7 @@ def test_a_ranks_own_exit_status_and_signal_are_kept(as_researcher: Hpcrun) -> N
     assert record["node"] == "a100-1"
 
 
+@pytest.mark.versions
 def test_srun_starts_one_task_per_gpu(as_researcher: Hpcrun) -> None:
     script = write(
         as_researcher,

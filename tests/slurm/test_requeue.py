@@ -236,6 +236,7 @@ def scenarios(
         yield results
 
 
+@pytest.mark.versions
 def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None:
     run: Ended = scenarios["time limit"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2)
@@ -292,6 +293,7 @@ def test_one_that_was_done_anyway_is_not_started_again(scenarios: Scenarios) -> 
     assert (run.exit(0)["status"], run.exit(0)["reason"]) == (0, "")
 
 
+@pytest.mark.versions
 def test_a_preempted_job_saves_and_goes_on(scenarios: Scenarios) -> None:
     run: Ended = scenarios["preempted"].result()[0]
     assert (run.state, run.starts) == ("COMPLETED", 2)
@@ -329,6 +331,7 @@ def test_the_rest_of_a_lost_attempt_does_not_end_the_next(scenarios: Scenarios) 
     assert run.starts == 2
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize("by", [0, 1], ids=["hpcrun cancel", "scancel"])
 def test_a_cancelled_job_is_not_started_again(scenarios: Scenarios, by: int) -> None:
     run: Ended = scenarios["cancelled"].result()[by]
@@ -341,6 +344,7 @@ def test_a_failure_is_the_end_unless_said_otherwise(scenarios: Scenarios) -> Non
     assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 1, 3)
 
 
+@pytest.mark.versions
 def test_a_failure_is_tried_again_as_often_as_said(scenarios: Scenarios) -> None:
     run: Ended = scenarios["fails twice"].result()
     assert (run.state, run.starts, run.status["exit_status"]) == ("FAILED", 2, 3)

@@ -18,6 +18,7 @@ def status(person: Hpcrun, name: str) -> dict[str, Any]:
     return dict(only)
 
 
+@pytest.mark.versions
 def test_edits_after_submission_change_nothing_in_waiting_jobs(cluster: Cluster, as_researcher: Hpcrun) -> None:
     project = as_researcher.folder / "project"
     person = as_researcher.run

@@ -44,6 +44,7 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> N
     assert "over already" in as_researcher("cancel", "held", check=True).stderr
 
 
+@pytest.mark.versions
 def test_a_running_job_is_followed_and_cancelled(as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "long", "bash", "-c", "echo begun; sleep 300", check=True)
     running = wait_for_state(as_researcher, "long", "RUNNING")
@@ -65,6 +66,7 @@ def test_a_job_over_its_time_is_a_timeout(as_researcher: Hpcrun, cluster: Cluste
     assert wait_for_state(as_researcher, "slow", "TIMEOUT", timeout=120)["final"]
 
 
+@pytest.mark.versions
 def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     cluster: Cluster, as_researcher: Hpcrun, tmp_path: Path
 ) -> None:
@@ -105,6 +107,7 @@ def half_a_minute_later(folder: Path) -> None:
     path.write_text(json.dumps({**status, "missed_s": status["missed_s"] - 31}))
 
 
+@pytest.mark.versions
 def test_sacct_is_asked_for_what_squeue_has_forgotten(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "bad", "bash", "-c", "exit 9", check=True)
     job_id = str(statuses(as_researcher)["bad"]["job_id"])

@@ -77,6 +77,7 @@ if [ "$*" = "show config" ]; then {real} "$@" | sed 's/^MaxArraySize.*/MaxArrayS
     return f"{folder}:{person.environ['PATH']}"
 
 
+@pytest.mark.versions
 def test_every_value_reaches_its_element_untouched(sweeps: Sweeps) -> None:
     run = sweeps.ended("odd")
     assert run["state"] == "COMPLETED"
@@ -88,6 +89,7 @@ def test_every_value_reaches_its_element_untouched(sweeps: Sweeps) -> None:
     assert "rendezvous" in sweeps.person("logs", "--batch", "odd/3", check=True).stdout
 
 
+@pytest.mark.versions
 def test_each_element_has_a_row_and_the_sweep_one_line(sweeps: Sweeps) -> None:
     run = sweeps.ended("grid")
     assert (run["state"], run["exit_status"]) == ("FAILED", 9)

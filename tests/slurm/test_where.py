@@ -41,6 +41,7 @@ def document(person: Hpcrun, *args: str) -> dict[str, Any]:
     return {"exit status": done.returncode, **found}
 
 
+@pytest.mark.versions
 def test_a_busy_profile_comes_later(
     cluster: Cluster, as_researcher: Hpcrun, busy_a100: str, asked: tuple[dict[str, str | None], Path]
 ) -> None:
@@ -130,6 +131,7 @@ def test_jobs_without_gpus_go_where_no_gpu_is_kept_idle(as_researcher: Hpcrun) -
     assert (best["profile"], best["node_list"], best["cpus_per_node"]) == ("cpu", "cpu-1", 32)
 
 
+@pytest.mark.versions
 def test_jobs_that_would_be_displaced_are_told(cluster: Cluster, as_researcher: Hpcrun) -> None:
     job = cluster.slurm(
         "sbatch", "--parsable", "--partition=preempt", "--nodelist=h100-[1-2]", "--nodes=2", "--gres=gpu:h100:8",

@@ -34,6 +34,14 @@ def completed(stderr: str, status: int | None = 0) -> Completed:
             "sbatch:   Preempts: 12,15",
             Start(AT, "n1", "gpu", ("12", "15")),
         ),
+        (  # 24.11, in a federation
+            "sbatch: Job 7 to start at 2026-11-21T03:30:00 on cluster b using 2 processors on nodes n1 in partition p",
+            Start(AT, "n1", "p"),
+        ),
+        (  # 26.05
+            "sbatch: Job 7 to start at 2026-11-21T03:30:00 a using 64 processors on nodes a100-[1-2] in partition gpu",
+            Start(AT, "a100-[1-2]", "gpu"),
+        ),
         ("sbatch: Job 7 to start at Unknown using 32 processors on nodes n1 in partition gpu", None),
         ("sbatch: Job 7 to start at tomorr 03:30 using 32 processors on nodes n1 in partition gpu", None),
         ("allocation failure: Requested node configuration is not available", None),

@@ -1,0 +1,215 @@
+"""The Slurm tests with several Slurms and Pythons: this machine's, and those of newer Debians (``make matrix``).
+
+What was seen is kept in dev/matrix.json, from which docs/versions.md and the table of README are written.
+Standard library only: it is run before there is an environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[1]
+DEBIAN = str(REPO / "dev" / "debian.sh")
+SEEN, PAGE, README = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md", REPO / "README.md"
+HERE = "here"
+SUITES = {"trixie": "Debian 13", "sid": "Debian sid"}
+PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch".split()
+REPORT = ".matrix.xml"
+BEGIN, END = "<!-- written by make matrix -->\n", "<!-- end of what make matrix writes -->\n"
+
+# Debian's torch has no libuv. USE_LIBUV=0 turns it off, but for torchrun's own store and the ranks' way to it.
+NO_LIBUV = (
+    "cd /usr/lib/python3/dist-packages/torch/distributed && "
+    "sed -i 's/multi_tenant=True,$/& use_libuv=False,/' elastic/rendezvous/*.py && "
+    "sed -i 's/is_master=False,$/& use_libuv=False,/' rendezvous.py"
+)
+VERSIONS = (
+    'printf "%s " $(slurmctld -V); .venv/bin/python -c "import platform, torch; '
+    'print(platform.python_version(), torch.__version__)"'
+)
+PAGE_TEXT = """# Versions of Slurm and Python
+
+The tests that need Slurm, with the Slurm and the Python of three Debians: passed / failed / skipped of each module, as
+each test ended the last time it was run there; – was not run. `make matrix` runs them and writes this page;
+`make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some, `ARGS='-m versions'` twenty of the most telling.
+
+For the two newer ones it makes a Debian of 2 GB each, with a network of its own. Their torch is Debian's, a build for
+CPUs; as it lacks libuv, `USE_LIBUV=0` is set there, and torchrun's rendezvous is changed to ask for none.
+
+"""
+KINDS = ("passed", "failed", "skipped")
+Modules = dict[str, dict[str, str]]
+Seen = dict[str, dict[str, Any]]
+
+
+def main() -> int:
+    """Run, write, tell; returns 1 where a test has failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
+    parser.add_argument("--suites", default=f"{HERE} trixie sid", help="which of: here, trixie, sid")
+    parser.add_argument("--make", action="store_true", help="only make the Debians")
+    parser.add_argument("--write", action="store_true", help="only write the tables anew")
+    parser.add_argument("--no-write", action="store_true", help="only tell")
+    parser.add_argument("--remove", action="store_true", help="delete each Debian behind its tests")
+    options, arguments = parser.parse_known_args()
+    suites = [] if options.write else options.suites.split()
+    if options.make:
+        for suite in suites:
+            make(suite)
+        return 0
+    failed, seen = False, {} if options.no_write else read()
+    whole = not any(word in ("-m", "-k") or "::" in word for word in arguments)
+    for suite in suites:
+        failed |= not note(seen, suite, *run(suite, arguments), whole=whole)
+        if options.remove and suite != HERE:
+            subprocess.run([DEBIAN, "remove", suite], check=True)
+        if not options.no_write:
+            write(seen)
+    if options.write:
+        write(seen)
+    print(table(seen))
+    return int(failed)
+
+
+def read() -> Seen:
+    """Return what was seen so far."""
+    return dict(json.loads(SEEN.read_text(encoding="utf-8"))) if SEEN.exists() else {}
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+def make(suite: str) -> None:
+    """Make the Debian of a suite, where it is not there yet, with this checkout and its environment."""
+    begun = time.monotonic()
+    subprocess.run([DEBIAN, "keep", suite, *PACKAGES], check=True)
+    made = time.monotonic()
+    subprocess.run([DEBIAN, "online", suite, "sh", "-c", NO_LIBUV], check=True)
+    subprocess.run([DEBIAN, "online", suite, "make", ".venv/installed-dev", "TORCH_INDEX=system"], check=True)
+    print(f"{suite}: made in {made - begun:.0f} s, its Python in {time.monotonic() - made:.0f} s", flush=True)
+
+
+def run(suite: str, arguments: list[str]) -> tuple[str, str]:
+    """Run the tests of one suite; returns its versions, and pytest's report."""
+    some = any(word.startswith("tests/") for word in arguments)
+    wanted = shlex.join(arguments if some else ["tests/slurm", *arguments])
+    test = ["make", "test", f"ARGS={wanted} --junitxml={REPORT}"]
+    prefix: list[str] = []
+    if suite != HERE:
+        make(suite)
+        prefix = [DEBIAN, "apart", suite]
+        test = ["env", "USE_LIBUV=0", *test, "TORCH_INDEX=system"]
+    begun = time.monotonic()
+    subprocess.run([*prefix, *test], cwd=REPO, env={**os.environ, "HPCRUN_REQUIRE_SLURM": "1"}, check=False)
+    print(f"{suite}: tested in {time.monotonic() - begun:.0f} s", flush=True)
+    ask = [*prefix, "sh", "-c", f"{VERSIONS}; cat {REPORT}; rm {REPORT}"]
+    done = subprocess.run(ask, cwd=REPO, stdout=subprocess.PIPE, encoding="utf-8", check=True)
+    versions, _, report = done.stdout.partition("\n")
+    return versions, report
+
+
+def note(seen: Seen, suite: str, versions: str, report: str, *, whole: bool) -> bool:
+    """Add what was seen; returns whether nothing has failed.
+
+    Args:
+        whole: all tests of these modules were run: what was known of others is forgotten.
+    """
+    _, slurm, python, torch = versions.split()
+    key = slurm.rpartition(".")[0]
+    before = seen.get(key, {}).get("modules", {})
+    found = results(report)
+    about = {"slurm": slurm, "python": python, "torch": torch, "debian": SUITES.get(suite, "this machine")}
+    modules = {name: tests if whole else {**before.get(name, {}), **tests} for name, tests in found.items()}
+    seen[key] = {**about, "modules": {**before, **modules}}
+    return not any("failed" in tests.values() for tests in found.values())
+
+
+def results(report: str) -> Modules:
+    """Return how each test of each module ended, from pytest's report."""
+    found: Modules = {}
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        ended = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        tests = found.setdefault(case.get("classname", "").split(".")[2], {})
+        if tests.get(case.get("name", "")) != "failed":  # an error after the test is a case of its own
+            tests[case.get("name", "")] = ended
+    return found
+
+
+# --- telling ----------------------------------------------------------------------------------------------------
+
+
+def table(seen: Seen) -> str:
+    """Return a table of modules × versions: passed / failed / skipped."""
+    versions = sorted(seen)
+    modules = sorted({name for version in versions for name in seen[version]["modules"]})
+    lines = ["| module | " + " | ".join(versions) + " |", "|---|" + "---:|" * len(versions)]
+    for module in modules:
+        cells = [_cell(seen[version]["modules"].get(module, {}).values()) for version in versions]
+        lines.append(f"| {module} | " + " | ".join(cells) + " |")
+    cells = [_cell(_all(seen[version]["modules"])) for version in versions]
+    return "\n".join([*lines, "| **all** | " + " | ".join(cells) + " |"]) + "\n"
+
+
+def _cell(ended: Iterable[str]) -> str:
+    counts = Counter(ended)
+    return " / ".join(str(counts[kind]) for kind in KINDS) if counts else "–"
+
+
+def _all(modules: Modules) -> list[str]:
+    return [ended for tests in modules.values() for ended in tests.values()]
+
+
+def summary(seen: Seen) -> str:
+    """Return README's table: one line for each version."""
+    lines = [
+        "| Slurm | Python | torch | on | tests | passed | failed | skipped |",
+        "|---|---|---|---|---:|---:|---:|---:|",
+    ]
+    for version in sorted(seen):
+        about, ended = seen[version], _all(seen[version]["modules"])
+        cells = [about["slurm"], about["python"], about["torch"], about["debian"], str(len(ended))]
+        lines.append("| " + " | ".join([*cells, *(str(ended.count(kind)) for kind in KINDS)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def page(seen: Seen) -> str:
+    """Return docs/versions.md."""
+    failures = [
+        f"* {version}, {module}: " + ", ".join(f"`{name}`" for name, ended in tests.items() if ended == "failed")
+        for version in sorted(seen)
+        for module, tests in sorted(seen[version]["modules"].items())
+        if "failed" in tests.values()
+    ]
+    return PAGE_TEXT + (
+        f"{summary(seen)}\n{table(seen)}\n"
+        + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
+    )
+
+
+def in_readme(text: str, seen: Seen) -> str:
+    """Return README with the table of today in its place."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + summary(seen) + END + after
+
+
+def write(seen: Seen) -> None:
+    """Write what was seen, and what is made from it."""
+    SEEN.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(seen), encoding="utf-8")
+    README.write_text(in_readme(README.read_text(encoding="utf-8"), seen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
