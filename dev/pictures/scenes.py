@@ -156,6 +156,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("preflight-bad-node", "hpcrun preflight -P l40s -N 2 -G 4"),
     plug,
     picture("explain-node", "hpcrun explain pretrain"),
+    picture("nodes", "hpcrun nodes", "hpcrun nodes forget h100-2"),
     end_digits,
     picture("status-ended", "hpcrun status -v digits"),
     picture("status-running", "hpcrun status -v train"),

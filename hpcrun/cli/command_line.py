@@ -18,7 +18,7 @@ from hpcrun.job.quoting import quote_bash
 # Of the options with one letter those that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
-REPEATABLE = frozenset({"--after", "--env", "--load", "--no-sbatch", "--sbatch", "--secret", "--setup",
+REPEATABLE = frozenset({"--after", "--env", "--load", "--mount", "--no-sbatch", "--sbatch", "--secret", "--setup",
                         "--snapshot-include", "--srun", "--sweep", "--torchrun"})  # fmt: skip
 """Options of which every value counts."""
 

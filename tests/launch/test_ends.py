@@ -82,7 +82,7 @@ def test_a_rank_that_leaves_early_is_recorded_as_it_left(tmp_path: Path) -> None
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:
-    with job(tmp_path, ["true"], nodes=2) as running:
+    with job(tmp_path, ["sleep", "1"], nodes=2) as running:
         wait_until(lambda: len(running.processes()) > 3, "the nodes")
         pids = running.processes()
         assert running.end() == 0
