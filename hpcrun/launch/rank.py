@@ -78,6 +78,7 @@ class Rank:
         heard = False
         if self._pid:
             self._folder.put(f"rank-{self._rank}", str(self._pid))
+            self._catch_up()
             found = wait([self._pid], self._on_signal, self._tick)
             status = found[1] if found else 137
             for mark, told in ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM")):
@@ -123,6 +124,12 @@ class Rank:
         last = self._heard_at.get(info.si_signo, -ECHO_S)
         self._heard_at[info.si_signo] = time.monotonic()
         return time.monotonic() < last + ECHO_S
+
+    def _catch_up(self) -> None:
+        """Hand on the end of the job that came before the node's process could know of this program."""
+        if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(signal.SIGTERM):
+            self._folder.note_heard(self._rank, self._pid, signal.SIGTERM)
+            send(self._pid, signal.SIGTERM)
 
     def _on_signal(self, info: Any) -> None:
         if self._is_echo(info):

@@ -19,7 +19,9 @@ EITHER = pytest.mark.parametrize("options", [(), MANAGED], ids=["plain", "requeu
 def test_signals_are_as_a_shell_gives_them(tmp_path: Path, options: tuple[str, ...]) -> None:
     # without 32 and 33, which glibc keeps for itself: its posix_spawn ignores them
     masks = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; python3 -c 'import os; print(os.getpgrp() == os.getppid())'"
-    plain = subprocess.run(["sh", "-c", masks], capture_output=True, text=True, check=True).stdout.splitlines()
+    plain = subprocess.run(
+        ["env", "--default-signal", "sh", "-c", masks], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     with job(tmp_path, ["sh", "-c", masks], options=options) as running:
         assert running.end() == 0
         assert (

@@ -52,8 +52,10 @@ def test_text_classification_learns(hpcrun: Hpcrun) -> None:
 
 def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> None:
     notes = tmp_path / "attempt"
-    (notes / "stop").mkdir(parents=True)
-    (notes / "stop" / "told").touch()
+    notes.mkdir()
+    told = tmp_path / "node/stop-told"
+    told.parent.mkdir()
+    told.touch()
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     args = ("--epochs", "1", "--seq-len", "20", "--d-model", "16", "--layers", "1", "--time-aware")
     env = {
@@ -61,6 +63,7 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(REPO / "hpcrun"),  # as in a job, hpcrun_runtime.py is found and hpcrun need not be
         "HPCRUN_ATTEMPT_DIR": str(notes),
+        "HPCRUN_NODE_DIR": str(told.parent),
         "HPCRUN_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
     }
 
@@ -71,7 +74,7 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
 
     assert "stopped in epoch 1, after step 20 of it" in train()
     assert not (notes / "rank-0.metrics").exists()
-    (notes / "stop" / "told").unlink()
+    told.unlink()
     said = train()
     assert "goes on in epoch 1, after step 20 of it" in said
     assert "everybody's last film: HR@10" in said

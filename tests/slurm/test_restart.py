@@ -142,7 +142,7 @@ def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenar
     run: Ended = scenarios["head"].result()
     lost = (attempt(run.folder, 0) / "hosts").read_text().split()[0]
     assert (run.state, run.starts) == ("COMPLETED", 2)
-    assert run.exit(0)["nodes"] == [lost]
+    assert run.exit(0)["nodes"] in ([lost], [])  # the guard's word, or that of the script itself once its node is back
     assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
 
 

@@ -181,10 +181,10 @@ def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(cluster: C
 
 @pytest.fixture
 def small_disk(as_researcher: Hpcrun) -> Iterator[Path]:
-    """A file system of the researcher's own with 256 kB."""
+    """A file system of the researcher's own with a megabyte."""
     mount = as_researcher.folder / "small"
     mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=256k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=1024k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
     yield mount
     subprocess.run(["umount", "--lazy", mount], check=True)
 
@@ -195,7 +195,7 @@ def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
     runs = small_disk / "runs"
     env = {"HPCRUN_RUNS": str(runs)}
     outcomes = []
-    for room in range(0, 72, 8):
+    for room in range(0, 288, 32):
         (small_disk / "filler").unlink(missing_ok=True)
         fill(small_disk, room)
         done = as_researcher(*HELD, "-J", f"room{room}", "true", env=env)
