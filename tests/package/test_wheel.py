@@ -32,6 +32,19 @@ def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
     assert f"{installed}/bin/python" in done.stdout
     assert person.run(program, "logs").stdout == "trained\n"
     assert person("status", check=True).stdout.count("COMPLETED") == 1  # python -m hpcrun
+    (programs,) = person.runs.glob("*/launch")
+    assert sorted(path.name for path in programs.iterdir()) == sorted(
+        path.name for path in (REPO / "hpcrun/launch").glob("*.py")
+    )
+
+
+def test_a_script_of_the_wheel_runs_by_hand(installed: Path, tmp_path: Path) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    person("render", "-P", "local", "--gpus", "0", "--out", "job.sh", "echo", "here", check=True)
+    assert str(installed) in (tmp_path / "job.sh").read_text()
+    person.run("bash", "job.sh")
+    (log,) = tmp_path.glob("hpcrun-L*/elements/0/attempts/0/rank-0.out")
+    assert log.read_text() == "here\n"
 
 
 def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Path) -> None:
