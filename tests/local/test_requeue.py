@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,14 @@ def attempt(folder: Path, number: int) -> Path:
     return folder / "elements/0/attempts" / str(number)
 
 
+def has_begun(attempt_dir: Path) -> bool:
+    log = attempt_dir / "rank-0.out"
+    return log.exists() and log.stat().st_size > 0
+
+
 def warn(folder: Path, number: int) -> None:
     """Do what the supervisor does before the time limit, once the rank of an attempt has begun."""
-    log = attempt(folder, number) / "rank-0.out"
-    wait_for(lambda: log.exists() and log.stat().st_size, 30, f"attempt {number} to begin")
+    wait_for(partial(has_begun, attempt(folder, number)), 30, f"attempt {number} to begin")
     supervisor = json.loads((folder / "supervisor.json").read_text())["pid"]
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     alive = [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes()]
@@ -199,9 +204,7 @@ def test_a_rank_that_ends_in_the_moment_of_a_signal_keeps_its_exit_status(tmp_pa
         }
         command = [sys.executable, "-ISB", str(LAUNCH), "rank", "--", "bash", "-c", UNDER_SIGNALS]
         wrapper = subprocess.Popen(command, env=env)
-        log = folder / "rank-0.out"
-        while not log.exists() or not log.stat().st_size:
-            time.sleep(0.02)
+        wait_for(partial(has_begun, folder), 30, "the program to begin")
         while wrapper.poll() is None:
             wrapper.send_signal(signal.SIGUSR1)
             time.sleep(random.random() / 100)
