@@ -60,7 +60,6 @@ def main() -> int:
             place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
             for launcher in ("srun", "command"):
                 Many(place, launcher, asked.nodes, asked.per_node).measure()
-            Many(place, "srun", asked.nodes, asked.per_node).measure_by_hand()
     except Failed as error:
         print(f"  NOT MET: {error}")
         return 1
@@ -120,33 +119,6 @@ class Many:
         self._until(lambda: self._status(cancelled)["final"], "the end of one that was cancelled")
         print(f"  {'cancelled, until Slurm says so':<46} {time.monotonic() - began:>8.1f} s")
         (self._place.folder / "go-on").unlink()
-
-    def measure_by_hand(self) -> None:
-        """The same by srun alone, without hpcrun: what the cluster itself takes."""
-        print(f"{self._ranks} ranks on {self._nodes} nodes by srun, without hpcrun", flush=True)
-        folder = self._place.folder
-        (folder / "go-on").touch()
-        (folder / "by-hand").mkdir()
-        script = "#!/bin/bash\ndate +%s.%N >started\n"
-        script += "srun --output by-hand/rank-%t.out bash -c "
-        script += "'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python3 -IS rank.py'\n"
-        (folder / "by-hand.sh").write_text(script)
-        shape = [f"--nodes={self._nodes}", f"--ntasks-per-node={self._per_node}", "--mem=40G", "--parsable"]
-        sbatch = ["sbatch", f"--partition={PARTITION}", *shape, "by-hand.sh"]
-        job = subprocess.run(sbatch, env=self._place.env, cwd=folder, capture_output=True, text=True).stdout.strip()
-        self._until(lambda: self._spoken(folder / "by-hand") == self._ranks, "every rank to speak")
-        took_s = time.time() - float((folder / "started").read_text())
-        print(f"  {'from the script to the last rank’s first line':<46} {took_s:>8.1f} s")
-        began = time.monotonic()
-        subprocess.run(["scancel", job], env=self._place.env, check=True)
-        self._until(lambda: not self._processes("rank.py"), "every process to be gone")
-        print(f"  {'cancelled, until no process is left':<46} {time.monotonic() - began:>8.1f} s")
-        asks = ["squeue", "-h", "-j", job]
-        self._until(
-            lambda: not subprocess.run(asks, env=self._place.env, capture_output=True, text=True).stdout, "its end"
-        )
-        print(f"  {'cancelled, until Slurm says so':<46} {time.monotonic() - began:>8.1f} s", flush=True)
-        (folder / "go-on").unlink()
 
     def _submit(self, *more: str) -> Path:
         program = ["rank.py"] if self._launcher == "srun" else ["python", "once.py"]

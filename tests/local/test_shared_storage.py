@@ -34,8 +34,10 @@ def parts_of(trace: Path) -> dict[int, tuple[str, float]]:
     """The processes that became a part of the launch: which, and when."""
     found = {}
     for line in trace.read_text(errors="replace").splitlines():
-        match = re.match(r'(\d+) +(\d+\.\d+) execve\(.*launch/__main__\.py", "(\w+)"', line)
-        if match and line.endswith("= 0"):
+        match = re.match(
+            r'(\d+) +(\d+\.\d+) execve\([^\[]*\["[^"]*", "-ISB", "[^"]*launch/__main__\.py", "(\w+)"', line
+        )
+        if match:
             found[int(match[1])] = (match[3], float(match[2]))
     return found
 
@@ -145,13 +147,13 @@ def test_a_silent_rank_of_many_is_not_forgotten(hpcrun: Hpcrun) -> None:
 def test_what_a_job_asks_of_its_folder(hpcrun: Hpcrun, tmp_path: Path, managed: bool) -> None:
     """Per rank two logs and one record, per node two; nothing in between but one look for the stop, of each node."""
     (hpcrun.folder / "rank.py").write_text("import time\ntime.sleep(6)\n")
+    job = ("submit", "--dry-run", "-P", "local", "--gpus", "0", "--nodes", "2", "--launcher", "command")
+    requeue = ("--requeue", "1") if managed else ()
+    (hpcrun.folder / "job.sh").write_text(hpcrun(*job, *requeue, "python", "rank.py", check=True).stdout)
     trace = tmp_path / "trace"
     strace = ("strace", "-f", "-ttt", "-y", "-s", "300", "-e", "trace=%file,%desc", "-o", str(trace))
-    job = ("submit", "-P", "local", "--gpus", "0", "--nodes", "2", "--launcher", "command", "--wait")
-    requeue = ("--requeue", "1") if managed else ()
-    done = hpcrun.run(*strace, *hpcrun.argv(*job, *requeue, "python", "rank.py"), timeout=60)
-    assert done.returncode == 0, done.stderr
-    (folder,) = hpcrun.runs.glob("2*")
+    hpcrun.run(*strace, "bash", "job.sh", timeout=60)
+    (folder,) = hpcrun.folder.glob("hpcrun-L*")
     parts = parts_of(trace)
     made, steady = Counter[str](), Counter[str]()
     for pid, at, call, with_ in traced(trace, folder):
