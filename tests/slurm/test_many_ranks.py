@@ -73,8 +73,10 @@ def test_96_ranks_are_cancelled_within_ten_seconds(person: Hpcrun) -> None:
     (person.folder / "go-on").touch()
     folder = submit(person)
     wait_for(lambda: len([text for text in spoken(folder) if text]) == RANKS, 60, "every rank to speak")
-    began = time.monotonic()
+    began = time.time()
     person("cancel", "--yes", folder.name, check=True)
     assert ended(person, folder) == "CANCELLED"
-    assert time.monotonic() - began < 10
-    assert {record["status"] for record in records(folder).values()} <= {143}
+    found = records(folder)  # how long Slurm itself then takes to say so is another matter
+    assert len(found) == RANKS
+    assert {record["status"] for record in found.values()} == {143}
+    assert max(record["ended"] for record in found.values()) - began < 10
