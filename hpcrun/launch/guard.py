@@ -8,15 +8,35 @@ asks Slurm only where the node does not answer, or the job gives no sign of life
 from __future__ import annotations
 
 import os
+import re
+import sys
 import time
 
 from . import records, slurm
 from .decide import NODE_FAILURE, OVER
+from .processes import try_start
 from .silence import answers
 
 LOOK_S, ASK_S = 10.0, 30.0
 SILENT_S = 75.0
 """The job gives a sign of life every 30 s."""
+_EXCLUDE = "HPCRUN_EXCLUDE_BAD"
+_SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
+
+
+def start(node: str, *, on: str, how: str, exclude: bool) -> None:
+    """Start the guard of a node on another, as a step of its own.
+
+    Args:
+        how: what becomes of the job.
+        exclude: the node that failed is not used again.
+    """
+    env = {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
+    env.update({_EXCLUDE: "1"} if exclude else {})
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+    step = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={on}", "--overlap", "--gres=none", "--job-name=guard"]
+    log = os.path.join(records.attempt_dir(), "guard.log")
+    try_start([*step, "--export=ALL", sys.executable, "-ISB", program, "guard", node, how], env, out=log, err=log)
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +60,7 @@ def _end(node: str, how: str) -> int:
     message = "" if how != OVER else "the node of the batch script failed, and --requeue does not allow another attempt"
     more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
     records.write("exit", {**fields, **more})
-    said = slurm.requeue([node] if "HPCRUN_EXCLUDE_BAD" in os.environ else []) if how != OVER else slurm.cancel()
+    said = slurm.requeue([node] if _EXCLUDE in os.environ else []) if how != OVER else slurm.cancel()
     if said:
         records.say(said)
     return 0

@@ -18,15 +18,13 @@ through the queue. Each start of the step is an attempt with a folder of its own
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from . import environment, records, slurm
+from . import environment, guard, records, slurm
 from .decide import (
     FAILURE,
     NODE_FAILURE,
@@ -168,8 +166,7 @@ class Job:
         said = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode != 0:
             return step, said or "the preflight was not judged: the Python of the job does not run here"
-        sys.stdout.write(f"hpcrun: {said}\n")
-        sys.stdout.flush()
+        records.announce(said)
         return step, ""
 
     def _refuse(self, message: str) -> int:
@@ -196,8 +193,7 @@ class Job:
             file.write("\n".join(self._hosts) + "\n")
         if not self._local:
             place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
-            sys.stdout.write(f"hpcrun: job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}\n")
-            sys.stdout.flush()
+            records.announce(f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}")
         watched = self._hosts if (self._rules.times or self._rules.restarts) and not self._local else []
         self._silence, self._found_dead = Silence(watched), None
 
@@ -207,14 +203,7 @@ class Job:
         if not self._spares or not others:
             return
         how = REQUEUE if self._requeues < self._rules.times else OVER
-        size = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
-        env = {name: value for name, value in os.environ.items() if not size.fullmatch(name)}
-        if self._options.exclude_bad_nodes:
-            env["HPCRUN_EXCLUDE_BAD"] = "1"
-        launch = [sys.executable, "-ISB", os.path.dirname(os.path.abspath(__file__)), "guard", self._allotted[0], how]
-        step = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={others[-1]}", "--overlap", "--gres=none"]
-        log = os.path.join(records.attempt_dir(), "guard.log")
-        try_start([*step, "--job-name=guard", "--export=ALL", *launch], env, out=log, err=log)
+        guard.start(self._allotted[0], on=others[-1], how=how, exclude=self._options.exclude_bad_nodes)
 
     def _usable(self) -> list[str]:
         return [host for host in self._allotted if host not in self._left_out]

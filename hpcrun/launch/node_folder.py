@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from .processes import SIGTERM, catches, ignores
+from .processes import catches, ignores, signal
 
 FOLDER = "HPCRUN_NODE_DIR"
 """The variable that names it."""
@@ -50,7 +50,7 @@ class NodeFolder:
 
     def note_heard(self, rank: int, pid: int, number: int) -> None:
         """Note that a program learns from a signal that it is to stop: SIGTERM ends whoever has no handler for it."""
-        if not ignores(pid, number) if number == SIGTERM else catches(pid, number):
+        if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
             self.put(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:

@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
-    import signal
+    import signal as signal  # for the other modules too
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
@@ -25,7 +25,6 @@ HEARD = frozenset(
     {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
 )
 """The signals that the parts take for themselves, and hand on where nobody else has."""
-SIGTERM = signal.SIGTERM
 CANARY_S = 0.3
 """A signal to every process of a step is a loop of kill(2), over in milliseconds."""
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
@@ -63,10 +62,10 @@ def start(
     return os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigmask=blocked, setsigdef=_ALL, **group)
 
 
-def try_start(argv: Sequence[str], env: Mapping[str, str], **how: object) -> tuple[int, int]:
+def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:
     """Start a process; returns its id and 0, or 0 and a shell's status: 127 not there, 126 not to be run."""
     try:
-        return start(argv, env, **how), 0  # type: ignore[arg-type]
+        return start(argv, env, **how), 0
     except OSError as error:
         message = f"hpcrun: cannot start {argv[0]}: {error.strerror}\n"
         err = how.get("err")

@@ -16,15 +16,12 @@ from itertools import count
 
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
-from .processes import Canary, hear, reap, send, try_start, wait
+from .processes import Canary, hear, reap, send, signal, try_start, wait
 from .watch import CLEARED, INSIST_S, Watch
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
-    import signal
     from typing import Any
-else:
-    import _signal as signal  # signal itself imports enum, functools and collections: as long again as Python's start
 
 ECHO_S = 1.0
 """Within so long the same signal again is the one that a container's runtime hands on."""

@@ -59,10 +59,10 @@ def _plain(value: object) -> str | None:
     return repr(value) if isinstance(value, (int, float)) else None
 
 
-def read_text(name: str) -> str:
+def read_text(name: str, folder: str | None = None) -> str:
     """Return what a file of this attempt says, nothing where there is none."""
     try:
-        with open(os.path.join(attempt_dir(), name), encoding="utf-8") as file:
+        with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
             return file.read(1 << 20)
     except (OSError, ValueError):
         return ""
@@ -70,12 +70,14 @@ def read_text(name: str) -> str:
 
 def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     """Return a record of this attempt, None where there is none or it is no record."""
-    import json
+    text = read_text(name, folder)
+    if not text:
+        return None
+    import json  # not before: every rank looks for a record of its own as it starts, and finds none
 
     try:
-        with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
-            found = json.loads(file.read(1 << 20))
-    except (OSError, ValueError):
+        found = json.loads(text)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 
@@ -130,6 +132,12 @@ def ask_to_stop(reason: str) -> bool:
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{os.uname().nodename} {time.time()}\n")
     return True
+
+
+def announce(message: str) -> None:
+    """Write one line to the job's output."""
+    sys.stdout.write(f"hpcrun: {message}\n")
+    sys.stdout.flush()
 
 
 def say(message: str) -> None:

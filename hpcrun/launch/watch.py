@@ -7,13 +7,7 @@ import time
 
 from . import environment, records
 from .node_folder import NodeFolder
-from .processes import Canary, catches, send
-
-TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
-if TYPE_CHECKING:
-    import signal
-else:
-    import _signal as signal  # signal itself imports enum, functools and collections: as long again as Python's start
+from .processes import Canary, catches, send, signal
 
 INSIST_S = 25.0
 """How long a rank that is cleared away has before SIGKILL: torchrun waits 30 s before it kills the wrapper."""

@@ -35,12 +35,12 @@ class Running:
 
     def rank(self, number: int) -> dict[str, Any]:
         """The exit record of a rank."""
-        return json.loads((self.attempt / f"rank-{number}.exit").read_text())  # type: ignore[no-any-return]
+        return dict(json.loads((self.attempt / f"rank-{number}.exit").read_text()))
 
     @property
     def record(self) -> dict[str, Any]:
         """The exit record of the job."""
-        return json.loads((self.attempt / "exit").read_text())  # type: ignore[no-any-return]
+        return dict(json.loads((self.attempt / "exit").read_text()))
 
     def out(self, rank: int = 0) -> str:
         """What a rank has printed so far; empty where it has not begun."""
