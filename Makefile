@@ -64,6 +64,7 @@ pictures: $(VENV)/installed-dev ## take the pictures in docs/pictures anew, on t
 bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/restarts.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/explain.py
