@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from cluster import REPO, NoClusterError, cluster_env, cluster_to_oneself, wait_for
@@ -63,7 +64,7 @@ def measure(place: Place, rounds: int) -> None:
         pulled = time.time()
         for options, run in runs.items():
             first = run / "1/rank-0.out"
-            wait_for(lambda first=first: first.exists() and first.stat().st_size > 0, "the next attempt", 600)
+            wait_for(partial(has_text, first), "the next attempt", 600)
             seconds[options].append(first.stat().st_mtime - pulled)
         for node in lost:
             cable("plug", node)
@@ -81,6 +82,10 @@ def submit(options: str, nodes: list[str], place: Place) -> Path:
     others = ",".join(sorted(NODES - set(nodes)))
     done = place.run([HPCRUN, "submit", "--json", *JOB, *options.split(), "--exclude", others, "rank.py"])
     return Path(json.loads(done.stdout)["folder"]) / "elements/0/attempts"
+
+
+def has_text(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def cable(what: str, node: str) -> None:

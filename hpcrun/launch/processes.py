@@ -27,6 +27,8 @@ HEARD = frozenset(
 """The signals that the parts take for themselves, and hand on where nobody else has."""
 CANARY_S = 0.3
 """A signal to every process of a step is a loop of kill(2), over in milliseconds."""
+LATE_S = 1.0
+"""So long may that loop take on a busy machine from a program, which it ends, to the program's wrapper."""
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
@@ -87,15 +89,20 @@ def wait(
         Its id and its status as a shell gives it (128 + n for signal n), or None where ``tick`` ended the waiting.
     """
     next_s = time.monotonic() + every_s
+    heard: set[int] = set()
     while True:
         for pid in pids:
             found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if found is not None:
-                while (info := signal.sigtimedwait(HEARD, 0)) is not None:
-                    on_signal(info)  # the same signal may have ended it
-                return pid, found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+                ended_by = 0 if found.si_code == os.CLD_EXITED else found.si_status
+                late_s = LATE_S if ended_by in HEARD - heard else 0.0
+                while (info := signal.sigtimedwait(HEARD, late_s)) is not None:
+                    late_s = 0.0
+                    on_signal(info)
+                return pid, 128 + ended_by if ended_by else found.si_status
         info = signal.sigtimedwait(HEARD | {signal.SIGCHLD}, max(0.0, next_s - time.monotonic()))
         if info is not None and info.si_signo != signal.SIGCHLD:
+            heard.add(info.si_signo)
             on_signal(info)
         if time.monotonic() >= next_s:
             if tick is not None and tick():

@@ -73,6 +73,22 @@ def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
         assert (running.rank(0)["status"], running.rank(0)["told"]) == (3, "cleared")
 
 
+def test_a_program_that_slurm_ends_before_it_gets_to_the_wrapper_was_told(tmp_path: Path) -> None:
+    """Slurm signals one process after another, and on a busy machine there is time between them."""
+    options = ("--warn", "60", "--requeue", "1")
+    with job(tmp_path, python(tmp_path, "import time\nprint('ready')\ntime.sleep(900)"), options=options) as running:
+        running.until("ready")
+        nodes = running.processes()[1:]
+        (program,) = [pid for pid in nodes if "/launch" not in command(pid)]
+        send(program, signal.SIGTERM)
+        time.sleep(0.15)
+        for pid in nodes:
+            send(pid, signal.SIGTERM)
+        assert running.end() == 143
+        assert (running.rank(0)["status"], running.rank(0)["told"]) == (143, "TERM")
+        assert os.listdir(running.attempt / "stop") == ["terminated"]
+
+
 def test_a_rank_that_leaves_early_is_recorded_as_it_left(tmp_path: Path) -> None:
     program = python(tmp_path, on_rank(1, "sys.exit(0)", "time.sleep(2); sys.exit(9)"))
     with job(tmp_path, program, chain=agent(tmp_path, 2)) as running:
