@@ -96,7 +96,6 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     assert found["bad"]["exit_status"] == 1
 
 
-@pytest.mark.versions
 def half_a_minute_later(folder: Path) -> None:
     """Let the answer that left a run out have come half a minute ago."""
     path = folder / "status.json"
@@ -104,6 +103,7 @@ def half_a_minute_later(folder: Path) -> None:
     path.write_text(json.dumps({**status, "missed_s": status["missed_s"] - 31}))
 
 
+@pytest.mark.versions
 def test_sacct_is_asked_for_what_squeue_has_forgotten(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "bad", "bash", "-c", "exit 9", check=True)
     job_id = str(statuses(as_researcher)["bad"]["job_id"])
