@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import time
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Cluster, wait_for
-from tests.slurm.lab import Ended, Lab, Scenarios, attempt, begun, run_all, without
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, run_all, without
 
 pytestmark = pytest.mark.slurm
 
@@ -40,8 +39,8 @@ while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
 }
 
 
-def train(lab: Lab, name: str, *options: str, requeue: int = 0) -> tuple[Path, float]:
-    """Train the example on two nodes, and pull the second one's cable in the second epoch; returns when that was."""
+def train(lab: Lab, name: str, *options: str, requeue: int = 0) -> Path:
+    """Train the example on two nodes, and pull the cable of the second in the second epoch; return the run's folder."""
     example = str(lab.person.checkout / "examples/digits_resume.py")
     folder = lab.submit(name, *options, *TWO, example, "--epochs", "3", "--pause", "0.4", requeue=requeue)
     metrics = attempt(folder, 0) / "rank-0.metrics"
@@ -51,28 +50,23 @@ def train(lab: Lab, name: str, *options: str, requeue: int = 0) -> tuple[Path, f
 
     wait_for(in_second_epoch, 120, f"{name} to be in its second epoch")
     lab.cluster.unplug((attempt(folder, 0) / "hosts").read_text().split()[1])
-    return folder, time.time()
-
-
-def first_line_s(folder: Path, since: float) -> str:
-    """Wait for the second attempt's metrics; return how long that took."""
     begun(folder, 1, timeout=240)
-    return f"{os.stat(attempt(folder, 1) / 'hosts').st_mtime - since:.0f} s"
+    return folder
 
 
 def trains(lab: Lab) -> Ended:
-    folder, pulled_s = train(lab, "spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE)
-    took = first_line_s(folder, pulled_s)
+    folder = train(lab, "spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE)
     while_running = lab.person("status", folder.name, check=True).stdout
     ended = lab.ended(folder)
-    return Ended(folder, ended.status, ended.table, while_running, took)
+    nodes = lab.person("nodes", check=True).stdout
+    another = (*SMALL, "-p", "gpu", "--requeue", "1", "--exclude-bad-nodes", "--dry-run", "true")
+    plan = lab.person("submit", *another, check=True).stdout
+    return Ended(folder, ended.status, ended.table, while_running, nodes + plan)
 
 
 def requeued(lab: Lab) -> Ended:
-    folder, pulled_s = train(lab, "queue", *without("a100-1", "a100-2", "h100-2"), requeue=1)
-    took = first_line_s(folder, pulled_s)
-    ended = lab.ended(folder, 180)
-    return Ended(folder, ended.status, ended.table, said=took)
+    folder = train(lab, "queue", *without("a100-1", "a100-2", "h100-2"), requeue=1)
+    return lab.ended(folder, 180)
 
 
 def head(lab: Lab) -> Ended:
@@ -120,6 +114,13 @@ def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -
     assert (ended["reason"], ended["how"], ended["nodes"]) == ("node_failure", "restart", [before[1]])
 
 
+def test_another_submission_leaves_the_node_out(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["trains"].result()
+    (lost,) = run.exit(0)["nodes"]
+    assert re.search(rf"^{lost} .*{run.folder.name}$", run.said, re.MULTILINE)
+    assert re.search(rf"^#SBATCH --exclude=.*\b{lost}\b", run.said, re.MULTILINE)
+
+
 def test_training_goes_on_from_the_checkpoint(scenarios: Scenarios) -> None:
     run: Ended = scenarios["trains"].result()
     metrics = [json.loads(line) for line in (attempt(run.folder, 1) / "rank-0.metrics").read_text().splitlines()]
@@ -135,7 +136,6 @@ def test_status_says_how_it_went_on(scenarios: Scenarios) -> None:
 def test_without_spares_it_is_requeued(scenarios: Scenarios) -> None:
     run: Ended = scenarios["requeued"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2)
-    print("cable pulled to next attempt: restart", scenarios["trains"].result().said, "requeue", run.said)
 
 
 def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenarios) -> None:
