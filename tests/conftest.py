@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -182,7 +183,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if NAMESPACES is None and is_slurm_test(item) and may_have_own_cluster():
         install_slurm()
         NAMESPACES = Namespaces()
-        os.environ["HPCRUN_CLUSTER_DIR"] = f"/tmp/hpcrun-cluster-{os.environ['PYTEST_XDIST_WORKER']}-{os.getpid()}"
+        # not by the process's id: in a container's namespace that is the same at each run
+        os.environ["HPCRUN_CLUSTER_DIR"] = f"/tmp/hpcrun-cluster-{secrets.token_hex(4)}"
     if NAMESPACES is None or not (is_slurm_test(item) or nextitem is None):
         return (yield)
     with NAMESPACES.entered():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import pwd
 import subprocess
@@ -137,6 +138,20 @@ class ClusterError(Exception):
         said = done.stderr.strip() or f"exit status {done.returncode}"
         super().__init__(said.splitlines()[-1].removeprefix("cluster.sh: "))
         self.incapable = done.returncode == 3  # EXIT_CANNOT in dev/cluster.sh
+
+
+NO_GPUS = "torch sees 0 of 2 GPUs"
+"""What a preflight says, rightly, of the cluster's GPUs, which are none, where torch is a build for GPUs."""
+
+
+def torch_is_for_gpus() -> bool:
+    """Whether the tests' torch is a build for GPUs. It is not imported: that takes seconds."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    facts: dict[str, object] = {}
+    exec((Path(spec.origin).parent / "version.py").read_text(), facts)
+    return bool(facts.get("cuda") or facts.get("hip"))
 
 
 def cluster_sh(*args: str) -> str:

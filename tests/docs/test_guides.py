@@ -13,7 +13,7 @@ import typer
 
 from hpcrun.cli.main import build_app
 from tests.docs.page import Command, File, is_shown, steps
-from tests.harness import REPO, Hpcrun
+from tests.harness import NO_GPUS, REPO, Hpcrun, torch_is_for_gpus
 
 GUIDES = REPO / "docs/guides"
 PAGES = {path.name: path.read_text() for path in sorted(GUIDES.glob("*.md"))}
@@ -56,6 +56,8 @@ def type_command(person: Hpcrun, command: Command, status_before: int, *, may_fa
         if (as_said and (may_fail or done.returncode == 0)) or time.monotonic() > until:
             break
         time.sleep(1)
+    if NO_GPUS in done.stdout and torch_is_for_gpus():
+        return done.returncode
     assert may_fail or done.returncode == 0, f"$ {command.line}\nended with {done.returncode}:\n{done.stdout}"
     shown = "\n".join(command.shown)
     assert as_said, f"$ {command.line}\nprinted:\n{done.stdout}\nand the page shows:\n{shown}"

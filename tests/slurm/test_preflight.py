@@ -9,7 +9,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.harness import Cluster, Completed, Hpcrun, wait_for
+from tests.harness import NO_GPUS, Cluster, Completed, Hpcrun, torch_is_for_gpus, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -143,6 +143,10 @@ def test_torchrun_takes_the_port_after_the_preflight(as_researcher: Hpcrun) -> N
 def test_one_task_for_each_rank_follows_one_for_each_node(as_researcher: Hpcrun) -> None:
     ranks = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--preflight", "--wait", "printenv", "RANK")
     done = as_researcher("submit", "-P", "h100", *ranks)
+    if torch_is_for_gpus():
+        assert done.returncode == 7
+        assert NO_GPUS in done.stderr
+        return
     assert done.returncode == 0, done.stderr
     assert sorted(as_researcher("logs", "--all-ranks").stdout.split()[2::3]) == ["0", "1", "2", "3"]
     assert "no bad node; slow: h100-1, h100-2" in as_researcher("logs", "--batch").stdout
