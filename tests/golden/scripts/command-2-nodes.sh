@@ -57,9 +57,11 @@ command=(bash -c 'accelerate launch --machine_rank $NODE_RANK train.py')
 # Each node runs the command once, which starts its own ranks there if it wants any. No RANK or WORLD_SIZE is set: those are its
 # own to say. NODE_RANK, MASTER_ADDR and MASTER_PORT are.
 export NNODES=2 NPROC_PER_NODE=2
-# An mpirun starts its ranks on this node alone. Left to itself it calls srun (MPICH's Hydra, Open MPI's plm), which
-# waits without end for the CPUs and GPUs that this step holds.
-export HYDRA_BOOTSTRAP=${HYDRA_BOOTSTRAP-fork} HYDRA_RMK=${HYDRA_RMK-user}
+# An mpirun starts its ranks on this node alone. Left to itself, or as newer Slurms set it, it calls srun (MPICH's and Intel's
+# Hydra, Open MPI's plm), which waits without end for the CPUs and GPUs that this step holds.
+if [[ ${HYDRA_BOOTSTRAP:-slurm} == slurm ]]; then export HYDRA_BOOTSTRAP=fork; fi
+if [[ ${I_MPI_HYDRA_BOOTSTRAP:-slurm} == slurm ]]; then export I_MPI_HYDRA_BOOTSTRAP=fork; fi # Intel MPI
+export HYDRA_RMK=${HYDRA_RMK-user}
 export OMPI_MCA_plm=${OMPI_MCA_plm-^slurm} OMPI_MCA_ras=${OMPI_MCA_ras-^slurm} # Open MPI 4
 export PRTE_MCA_plm=${PRTE_MCA_plm-^slurm} PRTE_MCA_ras=${PRTE_MCA_ras-^slurm} # Open MPI 5
 
