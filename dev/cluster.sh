@@ -194,12 +194,13 @@ start_munged() {
 database() { mariadb --no-defaults --socket="$ROOT/db/socket" --user=root --execute="$1"; }
 
 start_mariadb() {
+  # Not /tmp: as it starts, a MariaDB removes the temporary tables that it finds, those of another cluster's too.
+  local both=(--no-defaults --user=mysql --datadir="$ROOT/db" --tmpdir="$ROOT/db-tmp")
   # The last two quiet slurmdbd, which finds the defaults too small and says so.
-  local options=(--no-defaults --user=mysql --datadir="$ROOT/db" --socket="$ROOT/db/socket" --bind-address=127.0.0.1
+  local options=("${both[@]}" --socket="$ROOT/db/socket" --bind-address=127.0.0.1
     --port="$DB_PORT" --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900)
-  chown mysql "$ROOT/db"
-  mariadb-install-db --no-defaults --user=mysql --datadir="$ROOT/db" --auth-root-authentication-method=normal \
-    --skip-test-db >"$ROOT/log/mariadb.log" 2>&1
+  chown mysql "$ROOT/db" "$ROOT/db-tmp"
+  mariadb-install-db "${both[@]}" --auth-root-authentication-method=normal --skip-test-db >"$ROOT/log/mariadb.log" 2>&1
   setsid mariadbd "${options[@]}" </dev/null >>"$ROOT/log/mariadb.log" 2>&1 &
   echo $! >"$ROOT/run/mariadbd.pid"
   wait_for mariadbd 30 database 'select 1'
@@ -360,7 +361,7 @@ make_root() {
   mkdir -p "$ROOT"
   need_safe_root # another may have been quicker
   touch "$ROOT/made-by-hpcrun"
-  mkdir "$ROOT"/{etc,state,log,spool,run,dev,db}
+  mkdir "$ROOT"/{etc,state,log,spool,run,dev,db,db-tmp}
 }
 
 configure() { # configure yes|no (accounting)
