@@ -1,8 +1,8 @@
 """What the ranks of one node share: a folder on the node's own disk, in which nobody else can write.
 
 ``rank-N`` holds the process id of a rank's program, ``stop-REASON`` says that all are to stop, ``heard-N`` that rank
-N knows it: it has asked, or was signalled and has a handler. So one process of a node looks at the shared file system
-for all of its ranks, and hpcrun_runtime.should_stop() looks here.
+N knows it: it has asked, or was signalled and has a handler; ``warned-N`` that it was sent the warning. So one
+process of a node looks at the shared file system for all of its ranks, and hpcrun_runtime.should_stop() looks here.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ class Watch:
         self._folder, self._canary = folder, canary
         # the job may be warned and started again, so that it has to be known why it was ended
         self._managed = environment.MANAGED in os.environ
-        self._announced: set[str] = set()
         self._insist_at: float | None = None
         self._beat_at = 0.0
 
@@ -73,16 +72,19 @@ class Watch:
             records.write("preempted", {})
 
     def _announce(self, reason: str) -> None:
-        """Tell the ranks of this node. A rank that handles SIGUSR1 gets it; another does not die of a warning."""
-        if reason in self._announced or self._folder.has(f"stop-{reason}"):  # by the rank that watched before
-            return
-        self._announced.add(reason)
-        self._folder.put(f"stop-{reason}")
+        """Tell the ranks of this node that they are to stop."""
+        if not self._folder.has(f"stop-{reason}"):
+            self._folder.put(f"stop-{reason}")
         if reason == records.TIME_LIMIT:
-            for rank, pid in self._folder.programs().items():
-                if catches(pid, signal.SIGUSR1):
-                    self._folder.note_heard(rank, pid, signal.SIGUSR1)
-                    send(pid, signal.SIGUSR1)
+            self._warn()
+
+    def _warn(self) -> None:
+        """Send SIGUSR1 once to each program that handles it, or begins to; another does not die of a warning."""
+        for rank, pid in self._folder.programs().items():
+            if not self._folder.has(f"warned-{rank}") and catches(pid, signal.SIGUSR1):
+                self._folder.put(f"warned-{rank}")
+                self._folder.note_heard(rank, pid, signal.SIGUSR1)
+                send(pid, signal.SIGUSR1)
 
     def _beat(self) -> None:
         try:

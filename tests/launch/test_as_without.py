@@ -134,6 +134,17 @@ def test_faulthandler_shows_where_it_is_when_warned(tmp_path: Path) -> None:
         assert running.out() == "up\non\n"
 
 
+def test_a_program_that_was_still_starting_is_warned_when_it_listens(tmp_path: Path) -> None:
+    text = "import signal, sys, time\nprint('imports', flush=True)\ntime.sleep(3)\n"
+    text += "signal.signal(signal.SIGUSR1, lambda *_: print('told', flush=True))\ntime.sleep(4)\n"
+    with job(tmp_path, python(tmp_path, text), options=MANAGED) as running:
+        running.until("imports")
+        os.kill(running.process.pid, signal.SIGUSR1)
+        running.end()
+        assert running.out() == "imports\ntold\n"
+        assert running.record["reason"] == "time_limit"
+
+
 @pytest.mark.parametrize(
     "program", [["sleep", "3"], ["sh", "-c", "trap '' USR1 TERM; sleep 3"]], ids=["none", "ignores"]
 )
