@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcrun.actions.inside import unlisted_words
 from hpcrun.actions.status import RunStatus, Schedulers, element_row
 from hpcrun.errors import NotFoundError, SchedulerError
-from hpcrun.runs.elements import CANCELLED_MARK, element_folder
+from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 
@@ -47,7 +47,7 @@ def cancel_runs(runs: Sequence[RunStatus], *, store: RunStore, schedulers: Sched
     for name in sorted({item.run.scheduler for item in told}):
         mine = [item for item in told if item.run.scheduler == name]
         # a note for later, when the scheduler has forgotten why the job ended
-        with _marked([store.folder(item.run.run_id) / CANCELLED_MARK for item in mine]):
+        with _marked([JobFolder(store.folder(item.run.run_id)).cancelled for item in mine]):
             schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
     return Cancelled(told, over, unlisted)
 
@@ -79,8 +79,8 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
         raise _no_job_id(item)
     live = [index for index in going if known[index].live]
     if live:
-        refs = [JobRef(element_folder(item.folder, index), known[index].job_id) for index in live]
-        with _marked([ref.folder / CANCELLED_MARK for ref in refs]):
+        refs = [JobRef(RunFolder(item.folder).element(index).path, known[index].job_id) for index in live]
+        with _marked([JobFolder(ref.folder).cancelled for ref in refs]):
             schedulers(item.run.scheduler).cancel(refs)
     check_listed([element_row(item, known[index]) for index in going if index not in live])
     return live, [index for index in indices if index not in going]

@@ -116,7 +116,7 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
     newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
     begun = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)]
     lines = [f"attempt {one.number + 1}: {_what_made_the_next(one)}" for one in reversed(begun)]
-    where = str(begun[-1].folder.parent.relative_to(item.folder)) if begun else None
+    where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
     return (Evidence("attempts", where, tuple(lines)),) if lines else ()
 
 
@@ -211,7 +211,7 @@ def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> 
 def _signalled_s(attempt: Attempt) -> float | None:
     """Return when the script or a rank first heard that the job was to end, None where nobody did."""
     heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
-    for path in (attempt.folder / "stop").glob("*"):  # launch/records.py: the host and the time
+    for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
         with suppress(OSError, ValueError, IndexError):
             heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
     return min(filter(math.isfinite, heard), default=None)

@@ -153,7 +153,7 @@ def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
     next_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left.ended_s)
     ahead_s = next_s - left.ended_s
     line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
-    where = f"elements/{attempt.folder.parents[1].name}/attempts/{attempt.number}/rank-{rank}.exit" if attempt else None
+    where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
     return f"rank {rank} on {left.node}", where, (line,), ""
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
+from hpcrun.job.layout import JOB_ID, RUN_ID
+from hpcrun.job.layout import run_name as run_name
 from hpcrun.job.units import format_age
-from hpcrun.runs.names import JOB_ID, RUN_ID
-from hpcrun.runs.names import run_name as run_name
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 

@@ -13,6 +13,7 @@ from hpcrun import hpcrun_function
 from hpcrun.actions.prepare import Prepared, prepare
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import UsageError
+from hpcrun.job.layout import WITHIN
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
@@ -75,6 +76,6 @@ def function_files(calls: Sequence[bytes]) -> dict[str, str | bytes]:
         for index, call in enumerate(calls):
             file.writestr(str(index), call)
     return {
-        f"runtime/{PROGRAM}.py": Path(hpcrun_function.__file__).read_text("utf-8"),
-        f"{hpcrun_function.FOLDER}/{hpcrun_function.CALLS}": archive.getvalue(),
+        str(WITHIN.runtime / f"{PROGRAM}.py"): Path(hpcrun_function.__file__).read_text("utf-8"),
+        str(WITHIN.calls): archive.getvalue(),
     }

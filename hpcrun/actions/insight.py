@@ -84,7 +84,7 @@ def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
     """Return what rank 0 of a run noted last with ``log_metrics()``, nothing where it noted nothing."""
     attempt = last_attempt(folder, element)
     try:
-        lines = tail(attempt.folder / "rank-0.metrics", 2).splitlines() if attempt else []
+        lines = tail(attempt.folder.rank_metrics(0), 2).splitlines() if attempt else []
     except OSError:
         return {}
     for line in reversed(lines):  # the last may be half written

@@ -10,10 +10,10 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.job.layout import WITHIN
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
 from hpcrun.runs.log_pace import FEW
 from hpcrun.runs.logs import LogFile, follow, has_text, rank_log
-from hpcrun.runs.store import BATCH_LOG
 
 READ_EVERY_S = 0.5
 MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
@@ -37,7 +37,7 @@ class LogChoice:
     batch: bool = False
     err: bool = False
     element: int = 0
-    batch_log: str = BATCH_LOG
+    batch_log: str = str(WITHIN.batch_log)
     node: str | None = None
     attempt: int | None = None
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcrun.job import state
+from hpcrun.job.layout import RunFolder, parse_numbers
 from hpcrun.runs.attempt import Attempt, last_attempt
 from hpcrun.runs.record import LastStatus, Run
 
@@ -51,10 +52,10 @@ def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:
 
 
 def _newest_attempts(folder: Path) -> list[Attempt]:
-    elements: list[str] = []
+    elements: list[int] = []
     with suppress(OSError):
-        elements = [name for name in os.listdir(folder / "elements") if name.isdecimal()]
-    found = [last_attempt(folder, int(name)) for name in elements]
+        elements = parse_numbers(os.listdir(RunFolder(folder).elements))
+    found = [last_attempt(folder, index) for index in elements]
     return [attempt for attempt in found if attempt is not None]
 
 

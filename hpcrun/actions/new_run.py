@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcrun import hpcrun_runtime
+from hpcrun import hpcrun_runtime, preflight
 from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared
 from hpcrun.actions.snapshot import Code, find_tree, list_code
 from hpcrun.actions.surroundings import Surroundings
+from hpcrun.job.layout import WITHIN, RunFolder
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
 from hpcrun.job.script import LAUNCH
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
-from hpcrun.runs.elements import BATCH_LOGS
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError, RunStore
 from hpcrun.schedulers.protocol import Scheduler
 from hpcrun.schedulers.submitter import permit_text
-from hpcrun.schedulers.supervisor import READY
-
-PROGRAMS = "preflight"
-RUNTIME = "runtime/hpcrun_runtime.py"
-"""Where the script looks for what a training script may import, below the run's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +67,11 @@ def new_run(
     def fill(folder: Path) -> None:
         lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))
         if plan.sweep:
-            (folder / BATCH_LOGS).mkdir(mode=0o700)
+            RunFolder(folder).batch_logs.mkdir(mode=0o700)  # Slurm makes no folder for logs
         if code:
             code.copy_to(folder)
 
-    needed = {RUNTIME: _runtime_source(), **launch_programs(), READY: permit_text(), **files}
+    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.permit): permit_text(), **files}
     if plan.preflight:
         needed |= preflight_programs()
     run, folder = _create(record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill))
@@ -120,20 +115,23 @@ def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], P
             run_id = f"{run_id[:-4]}{number:04x}"
 
 
-def _runtime_source() -> str:
-    return Path(hpcrun_runtime.__file__).read_text("utf-8")
+def runtime_programs() -> dict[str, str]:
+    """Return the module that a training script may import, by its path in the run folder."""
+    return _by_path([Path(hpcrun_runtime.__file__)], WITHIN.runtime)
 
 
 def launch_programs() -> dict[str, str]:
     """Return the programs that run inside a job, by their paths in the run folder, where the script looks for them."""
-    folder = Path(LAUNCH)
-    return {f"{folder.name}/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
+    return _by_path(Path(LAUNCH).glob("*.py"), WITHIN.launch)
 
 
 def preflight_programs() -> dict[str, str]:
     """Return the programs of a preflight, by their paths in the run folder, where the script looks for them."""
-    folder = Path(__file__).parents[1] / PROGRAMS
-    return {f"{PROGRAMS}/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("[a-z]*.py"))}
+    return _by_path(Path(preflight.__file__).parent.glob("[a-z]*.py"), WITHIN.preflight)
+
+
+def _by_path(programs: Iterable[Path], folder: Path) -> dict[str, str]:
+    return {str(folder / path.name): path.read_text("utf-8") for path in sorted(programs)}
 
 
 def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:

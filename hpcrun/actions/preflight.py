@@ -158,7 +158,7 @@ class PreflightWatch:
             for node, words in states.items()
             if is_silent(words)
         }
-        reports = read_reports(attempt.folder / NAME, list(states)) if attempt else {}
+        reports = read_reports(attempt.folder.preflight, list(states)) if attempt else {}
         status = item.status
         if not said and not (status.state == state.NODE_FAIL and reports):
             raise JobFailedError(
@@ -189,6 +189,6 @@ def _verdict(attempt: Attempt | None) -> dict[str, Any] | None:
     if attempt is None:
         return None
     try:
-        return read_object(attempt.folder / NAME / "verdict.json", _MOST_VERDICT)
+        return read_object(attempt.folder.verdict, _MOST_VERDICT)
     except (OSError, ValueError):
         return None

@@ -10,6 +10,7 @@ from hpcrun.actions.lineage import Earlier, Lineage
 from hpcrun.actions.status import RunStatus, Schedulers, one_status
 from hpcrun.actions.sweep_status import failed_elements
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.runs.record import Run
@@ -151,8 +152,8 @@ def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapsh
     code = None
     if plan.snapshot and run.plan.get("snapshot") and not new_snapshot:
         code = Earlier(run.run_id, folder)
-        if not (folder / "code").is_dir():
-            raise PlanError(f"the snapshot of {run.run_id} is gone: {folder / 'code'}",
+        if not (snapshot := RunFolder(folder).code).is_dir():
+            raise PlanError(f"the snapshot of {run.run_id} is gone: {snapshot}",
                             hint="--snapshot copies the code as it is now")  # fmt: skip
     checkpoints = None if fresh else Earlier(run.run_id, folder)
     return Lineage(checkpoints=checkpoints, code=code, resubmitted_from=run.run_id)

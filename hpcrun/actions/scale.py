@@ -16,11 +16,11 @@ from hpcrun.actions.submit import SubmitResult
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.job.after import Dependency
 from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import name_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
-from hpcrun.runs.lineage import CODE
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 
@@ -202,4 +202,4 @@ def _shared_code(study: Study, folder: Callable[[str], Path]) -> Earlier | None:
     if not study.request.get("snapshot"):
         return None
     made = ((point.run_id, folder(point.run_id)) for point in study.points if point.submitted)
-    return next((Earlier(run_id, place) for run_id, place in made if (place / CODE).is_dir()), None)
+    return next((Earlier(run_id, place) for run_id, place in made if RunFolder(place).code.is_dir()), None)

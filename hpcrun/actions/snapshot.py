@@ -14,17 +14,16 @@ from typing import Any
 from hpcrun.actions.editable import editable_folders
 from hpcrun.actions.git import diff_work_tree, run_git
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
 from hpcrun.job.snapshot import Snapshot
 from hpcrun.reading import open_regular
-from hpcrun.runs.lineage import CODE
 from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
 from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
-DIFF = "code.diff"
 _LOOKED_AT = 64 * 1024  # bytes of a file that may be a key
 _UNTRACKED = "?"  # git-ls-files(1), -t
 
@@ -99,13 +98,13 @@ class Code:
             PlanError: a file cannot be read, or git fails.
             OSError: the copy cannot be written.
         """
-        copy_code(self.tree.root, self.files, folder / CODE, self.tree.folder)
+        copy_code(self.tree.root, self.files, RunFolder(folder).code, self.tree.folder)
         if self.commit:
             # also of files that are tracked no longer, or deleted: the diff would show what was in them
             changed = self.tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0")
             hidden = [path for path in changed if path and _is_secret(self.tree.root, path, self.include)]
             less = [f":(exclude,top,literal){path}" for path in hidden]
-            self.tree.diff("--binary", f"--output={folder / DIFF}", self.commit, "--", ":(top)", *less)
+            self.tree.diff("--binary", f"--output={RunFolder(folder).code_diff}", self.commit, "--", ":(top)", *less)
 
 
 def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:

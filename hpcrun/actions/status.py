@@ -16,13 +16,13 @@ from hpcrun.actions.sweep_status import ElementStatus, OpenSweep, judge_sweep, k
 from hpcrun.actions.waits import Wait, never_started, waits_of
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
 from hpcrun.runs.attempt import Attempt, attempts, last_attempt
-from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.runs.store import SBATCH_ERR, DamagedRunError, RunStore
+from hpcrun.runs.store import DamagedRunError, RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 from hpcrun.schedulers.submitter import Sending, look
 
@@ -272,7 +272,7 @@ def _judge(
         newest[0] if newest else None,
         last,
         answered=answers is not None,
-        cancelled=(folder / CANCELLED_MARK).exists(),
+        cancelled=RunFolder(folder).cancelled.exists(),
         sending=sending,
         now_s=now_s,
     )
@@ -324,7 +324,7 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
     if status.state != state.NOT_SUBMITTED:
         return status
     try:
-        said = read_text(folder / SBATCH_ERR).strip()
+        said = read_text(RunFolder(folder).sbatch_stderr).strip()
     except OSError:
         return status
     return replace(status, reason=f"{status.reason}; sbatch said: {said.splitlines()[-1]}") if said else status

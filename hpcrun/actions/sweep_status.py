@@ -11,17 +11,11 @@ from pathlib import Path
 
 from hpcrun.actions.judge import judge, with_attempts
 from hpcrun.job import state
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.parameters import Parameters
 from hpcrun.job.state import JobInfo, is_live
 from hpcrun.runs.attempt import Attempt, attempts
-from hpcrun.runs.elements import (
-    CANCELLED_MARK,
-    Elements,
-    element_folder,
-    elements_of,
-    load_statuses,
-    save_statuses,
-)
+from hpcrun.runs.elements import Elements, elements_of, load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.submitter import Sending
@@ -80,7 +74,7 @@ class OpenSweep:
     def refs(self) -> list[JobRef]:
         """Return whom to ask the scheduler about: each open element."""
         return [
-            JobRef(element_folder(self.folder, index), self.elements.job_id(self.run, index))
+            JobRef(RunFolder(self.folder).element(index).path, self.elements.job_id(self.run, index))
             for index in self.open_indices()
         ]
 
@@ -101,19 +95,20 @@ def judge_sweep(
         sending: how far its submission was before the scheduler was asked, for a sweep without a job.
     """
     statuses = dict(sweep.known)
-    started = _names(sweep.folder / "elements")
-    cancelled = (sweep.folder / CANCELLED_MARK).exists()
+    run_folder = RunFolder(sweep.folder)
+    started = _names(run_folder.elements)
+    cancelled = run_folder.cancelled.exists()
     for index in sweep.open_indices():
-        folder = element_folder(sweep.folder, index)
+        folder = run_folder.element(index)
         touched = str(index) in started
         newest: list[Attempt] = list(islice(attempts(sweep.folder, index), 2)) if touched else []
         status = judge(
             sweep.run,
-            answers.get(folder) if answers is not None else None,
+            answers.get(folder.path) if answers is not None else None,
             newest[0] if newest else None,
             sweep.known.get(index),
             answered=answers is not None,
-            cancelled=cancelled or (touched and (folder / CANCELLED_MARK).exists()),
+            cancelled=cancelled or (touched and folder.cancelled.exists()),
             now_s=now_s,
             sending=sending,
         )
@@ -141,7 +136,7 @@ def element_statuses(
             sweep.elements.job_id(sweep.run, index),
             row,
             statuses.get(index, unknown),
-            element_folder(sweep.folder, index) in live,
+            RunFolder(sweep.folder).element(index).path in live,
         )
         for index, row in sweep.elements.parameters.items()
     )

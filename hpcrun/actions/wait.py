@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.actions.status import RunStatus, Schedulers, one_status
-from hpcrun.runs.attempt import attempts_folder, last_attempt, names_in
-from hpcrun.runs.elements import CANCELLED_MARK, elements_of
+from hpcrun.job.layout import RunFolder, parse_numbers
+from hpcrun.runs.attempt import last_attempt, names_in
+from hpcrun.runs.elements import elements_of
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
@@ -139,14 +140,14 @@ def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
     A look costs some ten system calls and no reading. The folders are opened for a network file system's sake: it
     goes on for half a minute saying that a file is not there, unless its folder is opened.
     """
-    numbers = sorted(int(name) for name in names_in(attempts_folder(folder, element)) if name.isdecimal())
-    own = folder / "elements" / str(element)
-    paths = [folder / CANCELLED_MARK, own / CANCELLED_MARK]
+    own = RunFolder(folder).element(element)
+    numbers = parse_numbers(names_in(own.attempts))
+    paths = [RunFolder(folder).cancelled, own.cancelled]
     if numbers:
-        newest = attempts_folder(folder, element) / str(numbers[-1])
+        newest = own.attempt(numbers[-1])
         with suppress(OSError):
-            os.close(os.open(newest, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        paths.append(newest / "exit")
+            os.close(os.open(newest.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        paths.append(newest.exit)
     return (*numbers[-1:], *map(_stamp, paths))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hpcrun.actions.judge import judge
 from hpcrun.errors import SchedulerError
+from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.job.state import UNKNOWN, JobInfo, is_live, is_terminal
 from hpcrun.runs.attempt import Attempt, last_attempt
-from hpcrun.runs.elements import CANCELLED_MARK
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 
@@ -41,7 +41,7 @@ class Element:
     @property
     def folder(self) -> Path:
         """The folder that stands for this job alone."""
-        return self.run_folder / "elements" / str(self.index) if "_" in self.job_id else self.run_folder
+        return RunFolder(self.run_folder).element(self.index).path if "_" in self.job_id else self.run_folder
 
     def ref(self) -> JobRef:
         """Return the job as schedulers are asked for it."""
@@ -120,7 +120,7 @@ class Watch:
             info = self.scheduler.poll([element.ref()]).get(element.folder)
         if not is_live(info):
             raise SchedulerError(f"Slurm does not know job {element.job_id}: nothing was cancelled")
-        mark = element.folder / CANCELLED_MARK
+        mark = JobFolder(element.folder).cancelled
         with suppress(OSError):  # a note for later, when the scheduler has forgotten why the job ended
             mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             mark.touch()
@@ -144,7 +144,7 @@ class Watch:
 
 
 def _is_cancelled(element: Element) -> bool:
-    return (element.folder / CANCELLED_MARK).exists()
+    return JobFolder(element.folder).cancelled.exists()
 
 
 def _left_word(attempt: Attempt | None, *, cancelled: bool) -> bool:

@@ -18,12 +18,12 @@ from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJo
 from hpcrun.actions.watch import Element, Watch
 from hpcrun.cli.context import make_context
 from hpcrun.errors import SchedulerError
-from hpcrun.hpcrun_function import CALLS, FOLDER
 from hpcrun.job import state
+from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import first_failure
 from hpcrun.runs.logs import tail
 from hpcrun.runs.record import LastStatus
-from hpcrun.runs.store import BATCH_LOG, RunStore
+from hpcrun.runs.store import RunStore
 
 R = TypeVar("R", covariant=True)
 
@@ -75,7 +75,7 @@ class FunctionJob(Job[R]):
             index: number of the element, 0 for the only one.
             keeps_trying: the job may be started again, so that a result counts only when its script has ended.
         """
-        job = cls(folder=run_folder / FOLDER, job_id=job_id, tasks=tuple(range(tasks)))
+        job = cls(folder=RunFolder(run_folder).submitit, job_id=job_id, tasks=tuple(range(tasks)))
         for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
             part._run_id, part._scheduler = run_folder.name, scheduler
             part._index, part._keeps_trying = index, keeps_trying
@@ -151,7 +151,7 @@ class FunctionJob(Job[R]):
             return DelayedSubmission.load(self.paths.submitted_pickle)
         import pickle
 
-        with zipfile.ZipFile(self.paths.folder / CALLS) as calls:
+        with zipfile.ZipFile(self._folder.calls) as calls:
             return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
 
     def __repr__(self) -> str:
@@ -185,8 +185,12 @@ class FunctionJob(Job[R]):
 
     # --- ours -------------------------------------------------------------------------------------------------
 
+    @property
+    def _folder(self) -> RunFolder:
+        return RunFolder(self.paths.folder.parent)
+
     def _element(self) -> Element:
-        return Element(self.paths.folder.parent, self._index, self.job_id)
+        return Element(self._folder.path, self._index, self.job_id)
 
     def _watched(self) -> tuple[Watch, Element]:
         element, watch = self._element(), _watch(self._scheduler)
@@ -231,4 +235,4 @@ class FunctionJob(Job[R]):
         return f"{said}\nit has written no log"
 
     def _batch(self) -> Path:
-        return self.paths.folder.parent / BATCH_LOG
+        return self._folder.batch_log

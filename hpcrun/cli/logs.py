@@ -12,7 +12,7 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.output import tell, tell_person
 from hpcrun.errors import InterruptedByUser, UsageError
-from hpcrun.runs.store import BATCH_LOG
+from hpcrun.job.layout import WITHIN
 
 if TYPE_CHECKING:
     from hpcrun.actions.logs import LogChoice
@@ -33,7 +33,7 @@ class _Place:
     world_size: int = _ANY_RANK
     waiter: Waiter | None = None
     element: int = 0
-    batch_log: str = BATCH_LOG
+    batch_log: str = str(WITHIN.batch_log)
 
 
 def logs(

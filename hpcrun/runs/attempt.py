@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.job.layout import AttemptFolder, RunFolder, parse_nodes, parse_numbers, parse_ranks
 from hpcrun.reading import Kind, list_of, read_bytes, read_fields, read_object, read_text, text, time_s, whole
 from hpcrun.runs.record import JOB_ID
 
@@ -16,8 +16,6 @@ REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "
 """Why an attempt ended, in the words of launch/decide.py."""
 RESTART_BEGINS = "hpcrun: torchrun restart "
 """What a rank's logs say where torchrun starts the rank again (launch/rank.py)."""
-_RANK_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.(out|err|exit)", re.ASCII)
-_ATTEMPT_FOLDER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _MOST_HOSTS = 8 << 20
 """Bytes of the list of nodes: the largest machines have some ten thousand."""
 _RANK, _STATUS = whole(0, 10**7), whole(0, 10**6)
@@ -95,18 +93,13 @@ class Attempt:
         alive_s: when the script last gave a sign of life, in seconds since the epoch by its host's clock.
     """
 
-    folder: Path
+    folder: AttemptFolder
     number: int
     job_id: str
     host: str
     started_s: float
     exit: ExitRecord | None
     alive_s: float
-
-
-def attempts_folder(run_folder: Path, element: int = 0) -> Path:
-    """Return the folder that holds the attempts of one element."""
-    return run_folder / "elements" / str(element) / "attempts"
 
 
 def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
@@ -116,16 +109,15 @@ def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
 
 def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:
     """Yield the attempts of an element that have started, the newest first."""
-    folder = attempts_folder(run_folder, element)
-    numbers = sorted(int(name) for name in names_in(folder) if _ATTEMPT_FOLDER.fullmatch(name))
-    for number in reversed(numbers):
-        attempt = _attempt(folder / str(number), number)
+    folder = RunFolder(run_folder).element(element)
+    for number in reversed(parse_numbers(names_in(folder.attempts))):
+        attempt = _attempt(folder.attempt(number), number)
         if attempt:
             yield attempt
 
 
-def _attempt(folder: Path, number: int) -> Attempt | None:
-    start = _read(folder / "start", _START, needed=tuple(_START))
+def _attempt(folder: AttemptFolder, number: int) -> Attempt | None:
+    start = _read(folder.start, _START, needed=tuple(_START))
     if start is None:
         return None
     started_s = start["started"]
@@ -134,16 +126,16 @@ def _attempt(folder: Path, number: int) -> Attempt | None:
     )
 
 
-def _alive_s(folder: Path) -> float:
+def _alive_s(folder: AttemptFolder) -> float:
     try:
-        alive_s = float(read_bytes(folder / "heartbeat", 100))
+        alive_s = float(read_bytes(folder.heartbeat, 100))
         return float(time_s(alive_s))
     except (OSError, ValueError):
         return 0.0
 
 
-def _exit(folder: Path) -> ExitRecord | None:
-    data = _read(folder / "exit", _EXIT, needed=("status", "signal", "ended"))
+def _exit(folder: AttemptFolder) -> ExitRecord | None:
+    data = _read(folder.exit, _EXIT, needed=("status", "signal", "ended"))
     if data is None:
         return None
     return ExitRecord(
@@ -175,32 +167,27 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
-def _matching(folder: Path, first: str, last: str) -> list[Path]:
-    return [folder / name for name in names_in(folder) if name.startswith(first) and name.endswith(last)]
-
-
-def ranks(folder: Path) -> list[int]:
+def ranks(folder: AttemptFolder) -> list[int]:
     """Return the ranks of an attempt that have written a log or an exit record; none where it is gone."""
-    found = (_RANK_FILE.fullmatch(name) for name in names_in(folder))
-    return sorted({int(match[1]) for match in found if match})
+    return parse_ranks(names_in(folder.path), "out", "err", "exit")
 
 
-def hosts(folder: Path) -> list[str]:
+def hosts(folder: AttemptFolder) -> list[str]:
     """Return the nodes of an attempt in Slurm's order; none where it has not come so far."""
     try:
-        return read_text(folder / "hosts", _MOST_HOSTS).split()
+        return read_text(folder.hosts, _MOST_HOSTS).split()
     except OSError:
         return []
 
 
-def node_ranks(folder: Path) -> dict[str, range]:
+def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     """Return the ranks of each node on which ranks have started."""
-    paths = _matching(folder, "node-", ".start")
+    paths = [folder.node_start(node) for node in parse_nodes(names_in(folder.path))]
     records = (_read(path, _NODE_START, needed=tuple(_NODE_START)) for path in paths)
     return {data["node"]: range(data["first_rank"], data["first_rank"] + data["ranks"]) for data in records if data}
 
 
-def first_failure(folder: Path) -> RankExit | None:
+def first_failure(folder: AttemptFolder) -> RankExit | None:
     """Return the rank of an attempt that failed first, None where none did.
 
     A rank that was told to end is a consequence, whatever its status: it is named only where nothing else failed.
@@ -209,9 +196,9 @@ def first_failure(folder: Path) -> RankExit | None:
     return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
 
 
-def rank_exits(folder: Path) -> list[RankExit]:
+def rank_exits(folder: AttemptFolder) -> list[RankExit]:
     """Return how the ranks of an attempt ended, those that left word."""
-    paths = _matching(folder, "rank-", ".exit")
+    paths = [folder.rank_exit(rank) for rank in parse_ranks(names_in(folder.path), "exit")]
     records = (_read(path, _RANK_EXIT, needed=tuple(_RANK_EXIT)) for path in paths)
     return [
         RankExit(

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.parameters import Parameters, parse_indices
 from hpcrun.reading import read_object
 from hpcrun.runs.record import MOST_RUN, LastStatus, Run, read_status, status_record
-from hpcrun.runs.store import BATCH_LOG, replace_file
+from hpcrun.runs.store import replace_file
 
-BATCH_LOGS = "batch"
-"""The folder of a sweep's batch logs, one per element: Slurm opens them, and makes no folder."""
-STATUSES = "elements.json"
-CANCELLED_MARK = "cancelled"
 _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 
@@ -40,7 +37,7 @@ class Elements:
 
     def batch_log(self, folder: Path, index: int) -> Path:
         """Return the log of an element's batch script."""
-        return folder / BATCH_LOGS / f"{index - self.first}.log"
+        return RunFolder(folder).task_log(index - self.first)
 
 
 def elements_of(run: Run) -> Elements | None:
@@ -53,15 +50,10 @@ def elements_of(run: Run) -> Elements | None:
     return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
 
 
-def element_folder(run_folder: Path, index: int) -> Path:
-    """Return the folder of one element."""
-    return run_folder / "elements" / str(index)
-
-
 def batch_log(run_folder: Path, run: Run, index: int) -> Path:
     """Return the log of the batch script: of an element of a sweep, or of the run."""
     elements = elements_of(run)
-    return elements.batch_log(run_folder, index) if elements else run_folder / BATCH_LOG
+    return elements.batch_log(run_folder, index) if elements else RunFolder(run_folder).batch_log
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
@@ -71,7 +63,7 @@ def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
 
 def _load(run_folder: Path) -> dict[str, Any]:
     try:
-        return read_object(run_folder / STATUSES, MOST_RUN)
+        return read_object(RunFolder(run_folder).element_statuses, MOST_RUN)
     except (OSError, ValueError):
         return {}
 
@@ -98,4 +90,4 @@ def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
         changed = {name: value for name, value in status_record(status).items() if value != unsaid[name]}
         said[str(index)] = {**changed, **(last.unknown if last else {}), **status.unknown}
     with suppress(OSError):  # a view of the truth, as status.json
-        replace_file(run_folder / STATUSES, json.dumps(said) + "\n", durable=False)
+        replace_file(RunFolder(run_folder).element_statuses, json.dumps(said) + "\n", durable=False)

@@ -12,24 +12,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hpcrun.runs.names import JOB_ID, JOBS, job_entry_name, parse_job_entry
+from hpcrun.job.layout import JOB_ID, RunsFolder, parse_job_entry
 
 
 def note_job(root: Path, job_id: str, run_id: str) -> None:
     """Note the job id of a run. Where that cannot be written the run is found more slowly."""
     if not JOB_ID.fullmatch(job_id):
         return
+    runs = RunsFolder(root)
     with suppress(OSError):
-        (root / JOBS).mkdir(mode=0o700, exist_ok=True)
+        runs.jobs.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        os.close(os.open(root / JOBS / job_entry_name(job_id, run_id), flags, 0o600))
+        os.close(os.open(runs.job_entry(job_id, run_id), flags, 0o600))
 
 
 def noted_jobs(root: Path) -> Mapping[str, frozenset[str]]:
     """Return run id → job ids, as the index has them; empty where there is none."""
     found: dict[str, frozenset[str]] = {}
     with suppress(OSError):
-        for name in os.listdir(root / JOBS):
+        for name in os.listdir(RunsFolder(root).jobs):
             if entry := parse_job_entry(name):
                 job_id, run_id = entry
                 found[run_id] = found.get(run_id, frozenset()) | {job_id}
@@ -40,4 +41,4 @@ def forget_jobs(root: Path, run_id: str) -> None:
     """Take a run off the index."""
     for job_id in noted_jobs(root).get(run_id, ()):
         with suppress(OSError):
-            (root / JOBS / job_entry_name(job_id, run_id)).unlink(missing_ok=True)
+            RunsFolder(root).job_entry(job_id, run_id).unlink(missing_ok=True)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
+from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.reading import Kind, optional, read_fields, read_object, table, text
-from hpcrun.runs.elements import element_folder
 
-CODE = "code"
 _IMPORTS: dict[str, Kind] = {"folder": text, "script": optional(text), "imports": optional(table())}
 
 
 def checkpoints_folder(run_folder: Path, element: int = 0) -> Path:
     """Return the folder of checkpoints of a run's element; a link in one that goes on where another ended."""
-    return element_folder(run_folder, element) / "checkpoints"
+    return RunFolder(run_folder).element(element).checkpoints
 
 
 def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None:
@@ -39,14 +37,14 @@ def share_code(run_folder: Path, earlier: Path) -> None:
     Raises:
         OSError: there is none, or the link could not be made.
     """
-    theirs = (earlier / CODE).resolve(strict=True)
-    os.symlink(theirs, run_folder / CODE)
+    theirs = RunFolder(earlier).code.resolve(strict=True)
+    RunFolder(run_folder).code.symlink_to(theirs)
 
 
-def load_imports(attempt_folder: Path) -> dict[str, Any]:
+def load_imports(folder: AttemptFolder) -> dict[str, Any]:
     """Return what an attempt noted of the code it ran: ``folder``, ``script``, ``imports``; empty where it did not."""
     try:
-        known, _ = read_fields(read_object(attempt_folder / CODE), _IMPORTS)
+        known, _ = read_fields(read_object(folder.imports), _IMPORTS)
     except (OSError, ValueError):
         return {}
     return known

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from hpcrun.job.layout import AttemptFolder
 from hpcrun.reading import open_regular
 from hpcrun.runs.log_pace import FEW, LIVE_ROUNDS, Pace
 
@@ -38,9 +39,9 @@ class LogFile:
     attempt: int = 0
 
 
-def rank_log(folder: Path, rank: int, stream: str, attempt: int = 0) -> LogFile:
+def rank_log(folder: AttemptFolder, rank: int, stream: str, attempt: int = 0) -> LogFile:
     """Return the log of one rank of an attempt; ``stream`` is ``out`` or ``err``."""
-    return LogFile(folder / f"rank-{rank}.{stream}", f"rank {rank}", attempt)
+    return LogFile(folder.rank_log(rank, stream), f"rank {rank}", attempt)
 
 
 def has_text(log: LogFile) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
+from hpcrun.job.layout import AttemptFolder, parse_ranks
 from hpcrun.job.metrics import STEP, found_number
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import Kind, number, parse_object, time_s
@@ -17,7 +16,6 @@ from hpcrun.runs.logs import fold, log_lines, rank_log
 from hpcrun.runs.stamps import Stamps
 
 Value = float | int | str
-_METRICS_FILE = re.compile(r"rank-(0|[1-9]\d{0,6})\.metrics", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +41,15 @@ class Unreadable:
     lines: int = 0
 
 
-def metric_ranks(folder: Path) -> list[int]:
+def metric_ranks(folder: AttemptFolder) -> list[int]:
     """Return the ranks of an attempt that have noted metrics."""
-    found = (_METRICS_FILE.fullmatch(name) for name in names_in(folder))
-    return sorted(int(match[1]) for match in found if match)
+    return parse_ranks(names_in(folder.path), "metrics")
 
 
 def noted(attempt: Attempt, rank: int, bad: Unreadable) -> Iterator[MetricsRow]:
     """Yield what a rank noted in one attempt, in its order."""
     try:
-        for line in log_lines(attempt.folder / f"rank-{rank}.metrics"):
+        for line in log_lines(attempt.folder.rank_metrics(rank)):
             row = _row(line, attempt.number, rank)
             if row is not None:
                 yield row

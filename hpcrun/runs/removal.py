@@ -16,12 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import PlanError
-from hpcrun.runs.names import aside_run_id
+from hpcrun.job.layout import WITHIN, parse_aside
 from hpcrun.runs.place import mounts_in
-
-MARKER = ".made-by-hpcrun"
-"""An empty file, the first in a run's folder that is being made; it goes when the run is whole."""
-RECORD = "run.json"
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a FIFO would wait for its writer
@@ -93,7 +89,7 @@ def _open_problem(error: OSError) -> str:
 
 def _stranger(name: str, top: int) -> str | None:
     """Say why an open folder is not one of hpcrun's to delete, None where it is."""
-    run_id = aside_run_id(name)
+    run_id = parse_aside(name)
     if run_id is None:
         return "its name is not one that hpcrun gives"
     if (owner := os.fstat(top).st_uid) != os.geteuid():
@@ -107,7 +103,7 @@ def _stranger(name: str, top: int) -> str | None:
 
 def _has_marker(top: int) -> bool:
     try:
-        found = os.stat(MARKER, dir_fd=top, follow_symlinks=False)
+        found = os.stat(WITHIN.marker, dir_fd=top, follow_symlinks=False)
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
@@ -116,7 +112,7 @@ def _has_marker(top: int) -> bool:
 def _has_record(top: int, run_id: str) -> bool:
     """Whether an open folder holds a run's record, damaged or not: the line with its id is there."""
     try:
-        descriptor = os.open(RECORD, _FILE, dir_fd=top)
+        descriptor = os.open(WITHIN.record, _FILE, dir_fd=top)
     except OSError:
         return False
     with open(descriptor, "rb") as file:
@@ -140,7 +136,7 @@ def _empty(top: int) -> list[str]:
     problems: list[str] = []
     here = os.dup(top)
     try:
-        levels = [_Level("", _identity(here), _unlink_files(here, {MARKER, RECORD}, problems))]
+        levels = [_Level("", _identity(here), _unlink_files(here, {WITHIN.marker.name, WITHIN.record.name}, problems))]
         while True:
             level = levels[-1]
             if level.folders:
@@ -236,8 +232,8 @@ def _identity(folder: int) -> tuple[int, int]:
 def _remove_signs(name: str, top: int, parent: int) -> list[str]:
     """Delete what shows whose folder it is, then the folder, which is empty now."""
     problems: list[str] = []
-    for sign in (RECORD, MARKER):
-        _try(os.unlink, sign, top, problems)
+    for sign in (WITHIN.record, WITHIN.marker):
+        _try(os.unlink, sign.name, top, problems)
     if not problems:
         _try(os.rmdir, name, parent, problems)
     return problems

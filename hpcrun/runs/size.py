@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKPOINTS = "checkpoints"
+from hpcrun.job.layout import is_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def run_size(folder: Path) -> Size:
         size, below = _look_into(where)
         waiting += [(os.path.join(where, name), (*parts[:3], name)) for name in below]
         total += size
-        if len(parts) > 2 and parts[0] == "elements" and parts[2] == CHECKPOINTS:
+        if is_checkpoint(parts):
             checkpoints += size
     return Size(total, checkpoints)
 

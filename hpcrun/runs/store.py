@@ -16,26 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
+from hpcrun.job.layout import RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
 from hpcrun.reading import read_bytes
 from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
-from hpcrun.runs.names import (
-    ACTIVE,
-    JOBS,
-    RUN_ID,
-    STUDIES,
-    aside_run_id,
-    making_name,
-    parse_job_entry,
-    removing_name,
-)
 from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
-from hpcrun.runs.removal import MARKER, NotRemovedError, holds_record, remove_tree, why_not_ours
+from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.runs.rights import ELSEWHERE, check_dedicated, check_parent, check_private, danger_in, private_hint
-
-SCRIPT = "script.sh"
-BATCH_LOG = "batch.log"
-SBATCH_ERR = "sbatch.err"
 
 
 class DamagedRunError(HpcrunError):
@@ -92,7 +79,11 @@ class RunStore:
 
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run."""
-        return self.root / run_id
+        return self._runs.run(run_id).path
+
+    @property
+    def _runs(self) -> RunsFolder:
+        return RunsFolder(self.root)
 
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, oldest first.
@@ -101,11 +92,11 @@ class RunStore:
             UnsafeFolderError: another user could have changed them.
         """
         check_private(self.root)
-        return [name for name in _names(self.root) if name not in (ACTIVE, STUDIES, JOBS) and not name.startswith(".")]
+        return run_names(_names(self.root))
 
     def active_ids(self) -> list[str]:
         """Return the ids of the runs that are not over, oldest first."""
-        return [name for name in _names(self.root / ACTIVE) if RUN_ID.fullmatch(name)]
+        return [name for name in _names(self._runs.active) if RUN_ID.fullmatch(name)]
 
     def create(
         self,
@@ -128,8 +119,8 @@ class RunStore:
             PlanError: the runs folder cannot be written to.
         """
         parent = elsewhere or self.root
-        folder, aside = parent / run.run_id, parent / making_name(run.run_id)
-        link, marker = self.folder(run.run_id), self.root / ACTIVE / run.run_id
+        folder, aside = parent / run.run_id, RunsFolder(parent).incomplete(run.run_id).path
+        link, marker = self.folder(run.run_id), self._runs.active_marker(run.run_id)
         check_dedicated(self.root)
         with writing(parent), ExitStack() as undo:
             for needed in (self.root, parent, marker.parent):  # each by itself: mkdir makes parents by the umask
@@ -147,7 +138,7 @@ class RunStore:
                 _note_place(marker, parent)
             aside.mkdir(mode=0o700)
             undo.callback(_remove_quietly, aside)
-            _fill_folder(aside, {"run.json": run_to_json(run), SCRIPT: script, **(files or {})})
+            _fill_folder(aside, {str(WITHIN.record): run_to_json(run), str(WITHIN.script): script, **(files or {})})
             if fill is not None:
                 fill(aside)
             aside.rename(folder)
@@ -157,7 +148,7 @@ class RunStore:
                 link.symlink_to(folder)  # last: a link to nothing would be a run that cannot be read
             undo.pop_all()  # it is made: nothing is undone any more
         with suppress(OSError):
-            (folder / MARKER).unlink()
+            RunFolder(folder).marker.unlink()
         return folder
 
     def load(self, run_id: str) -> Run:
@@ -168,7 +159,7 @@ class RunStore:
             DamagedRunError: its record cannot be read.
             UnsafeRunError: another user could have written it.
         """
-        path = self.folder(run_id) / "run.json"
+        path = self._runs.run(run_id).record
         try:
             if danger := danger_in(path.parent):
                 raise UnsafeRunError(f"run {run_id} is not read: {danger}", hint=private_hint(path.parent))
@@ -184,7 +175,7 @@ class RunStore:
     def save(self, run: Run) -> None:
         """Replace a run's record, and note its job id in the index."""
         with writing(self.root):
-            replace_file(self.folder(run.run_id) / "run.json", run_to_json(run))
+            replace_file(self._runs.run(run.run_id).record, run_to_json(run))
         self.note_job(run)
 
     def note_job(self, run: Run) -> None:
@@ -207,9 +198,9 @@ class RunStore:
         Raises:
             PlanError: its folder cannot be written to, is not this run's, or a part of it remains.
         """
-        folder, marker = self.folder(run_id), self.root / ACTIVE / run_id
+        folder, marker = self.folder(run_id), self._runs.active_marker(run_id)
         real = folder.resolve()
-        aside = real.with_name(removing_name(run_id))
+        aside = RunsFolder(real.parent).removed(run_id).path
         if real.exists() and not self.is_own_folder(run_id):
             raise NotRemovedError(f"{folder} was not removed: it is not the folder of run {run_id} alone")
         with writing(real.parent):
@@ -244,7 +235,7 @@ class RunStore:
             paths |= set(_noted_asides(marker))
         found = []
         for path in sorted(paths):
-            run_id = aside_run_id(path.name)
+            run_id = parse_aside(path.name)
             with suppress(OSError):
                 if run_id and (changed_s := path.lstat().st_mtime) < before_s:
                     found.append(Leftover(path, run_id, changed_s, why_not_ours(path)))
@@ -260,9 +251,9 @@ class RunStore:
                 errors.append(error)
         runs = set(self.run_ids())
         stale = [path for path in self._lone_markers(runs) if not any(map(os.path.lexists, _noted_asides(path)))]
-        for name in _names(self.root / JOBS):
+        for name in _names(self._runs.jobs):
             if (entry := parse_job_entry(name)) and entry[1] not in runs:
-                stale.append(self.root / JOBS / name)
+                stale.append(self._runs.jobs / name)
         for path in stale:
             with suppress(OSError):
                 if path.lstat().st_mtime < before_s:
@@ -271,12 +262,12 @@ class RunStore:
 
     def _lone_markers(self, runs: Collection[str]) -> list[Path]:
         """Return the markers without their run."""
-        return [self.root / ACTIVE / name for name in self.active_ids() if name not in runs]
+        return [self._runs.active_marker(name) for name in self.active_ids() if name not in runs]
 
     def last_status(self, run_id: str) -> LastStatus | None:
         """Return what was last known of a run, None where nothing was or it cannot be read."""
         try:
-            return status_from_json(read_bytes(self.folder(run_id) / "status.json"))
+            return status_from_json(read_bytes(self._runs.run(run_id).status))
         except (OSError, ValueError):
             return None
 
@@ -287,16 +278,16 @@ class RunStore:
         if last is not None and last.unknown:  # another version of hpcrun has written them
             status = replace(status, unknown={**last.unknown, **status.unknown})
         with suppress(OSError):
-            replace_file(self.folder(run_id) / "status.json", status_to_json(status), durable=False)
+            replace_file(self._runs.run(run_id).status, status_to_json(status), durable=False)
             if status.final:
                 self.leave_active(run_id)
             else:  # a slower process may have just replaced a final status: then it is found out again
-                (self.root / ACTIVE / run_id).touch()
+                self._runs.active_marker(run_id).touch()
 
     def leave_active(self, run_id: str) -> None:
         """Take a run that is over off the active ones."""
         with suppress(OSError):
-            (self.root / ACTIVE / run_id).unlink(missing_ok=True)
+            self._runs.active_marker(run_id).unlink(missing_ok=True)
 
 
 _LONGEST_PATH = 4096  # PATH_MAX
@@ -304,7 +295,7 @@ _LONGEST_PATH = 4096  # PATH_MAX
 
 def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
     """Write the files of a run that is not whole yet: the marker first, by which clean knows the folder."""
-    (aside / MARKER).touch(exist_ok=False)
+    RunFolder(aside).marker.touch(exist_ok=False)
     for name, text in files.items():
         (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(aside / name, text)
@@ -323,10 +314,10 @@ def _noted_asides(marker: Path) -> list[Path]:
         text = read_bytes(marker, _LONGEST_PATH + 1)
     except OSError:
         return []
-    parent = Path(os.fsdecode(text.removesuffix(b"\n")))
-    if b"\0" in text or not parent.is_absolute():
+    parent = RunsFolder(Path(os.fsdecode(text.removesuffix(b"\n"))))
+    if b"\0" in text or not parent.path.is_absolute():
         return []
-    return [parent / making_name(marker.name), parent / removing_name(marker.name)]
+    return [parent.incomplete(marker.name).path, parent.removed(marker.name).path]
 
 
 def _remove_quietly(aside: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
+from hpcrun.job.layout import RunsFolder, StudyFolder
 from hpcrun.reading import (
     Kind,
     flag,
@@ -27,13 +28,11 @@ from hpcrun.reading import (
     time_s,
     whole,
 )
-from hpcrun.runs.names import STUDIES
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.runs.rights import check_dedicated, check_private
 from hpcrun.runs.store import replace_file, writing
 
 SCHEMA = 1
-RECORD, CACHE, LOCK = "study.json", "points.json", "lock"
 
 
 class DamagedStudyError(HpcrunError):
@@ -181,7 +180,10 @@ class StudyStore:
 
     def folder(self, study_id: str) -> Path:
         """Return the folder of a study."""
-        return self.runs / STUDIES / study_id
+        return self._study(study_id).path
+
+    def _study(self, study_id: str) -> StudyFolder:
+        return RunsFolder(self.runs).study(study_id)
 
     def study_ids(self) -> list[str]:
         """Return the ids of all studies, oldest first.
@@ -190,9 +192,10 @@ class StudyStore:
             UnsafeFolderError: another user could have changed them.
         """
         check_private(self.runs)
-        check_private(self.runs / STUDIES)
+        studies = RunsFolder(self.runs).studies
+        check_private(studies)
         with writing(self.runs), suppress(FileNotFoundError):
-            return sorted(name for name in os.listdir(self.runs / STUDIES) if not name.startswith("."))
+            return sorted(name for name in os.listdir(studies) if not name.startswith("."))
         return []
 
     def load(self, study_id: str) -> Study:
@@ -203,10 +206,10 @@ class StudyStore:
             DamagedStudyError: its record cannot be read.
             UnsafeFolderError: another user could have written it.
         """
-        folder = self.folder(study_id)
-        check_private(folder)
+        folder = self._study(study_id)
+        check_private(folder.path)
         try:
-            study = study_from_json(read_bytes(folder / RECORD, _MOST))
+            study = study_from_json(read_bytes(folder.record, _MOST))
             if study.study_id != study_id:  # a copied folder: what is done to it would be done to the other
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
@@ -214,7 +217,7 @@ class StudyStore:
             raise NotFoundError(f"there is no study {study_id!r}", hint="hpcrun scale --list lists them") from None
         except (OSError, ValueError) as error:
             raise DamagedStudyError(
-                f"{folder / RECORD} cannot be read: {error}", hint="its runs are as they are: hpcrun status"
+                f"{folder.record} cannot be read: {error}", hint="its runs are as they are: hpcrun status"
             ) from None
 
     def save(self, study: Study) -> None:
@@ -223,13 +226,14 @@ class StudyStore:
         Raises:
             PlanError: the runs folder cannot be written to, or is not for runs alone.
         """
-        folder = self.folder(study.study_id)
+        folder = self._study(study.study_id)
         check_dedicated(self.runs)
         with writing(self.runs):
-            for needed in (self.runs, folder.parent, folder):  # each by itself: mkdir makes parents by the umask
+            # each by itself: mkdir makes parents by the umask
+            for needed in (self.runs, folder.path.parent, folder.path):
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_private(self.runs)
-            replace_file(folder / RECORD, study_to_json(study))
+            replace_file(folder.record, study_to_json(study))
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
@@ -239,7 +243,7 @@ class StudyStore:
             PlanError: one is submitting them.
         """
         with writing(self.runs):
-            lock = (self.folder(study_id) / LOCK).open("w")
+            lock = self._study(study_id).lock.open("w")
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,11 +258,11 @@ class StudyStore:
     def load_measured(self, study_id: str) -> dict[str, Any]:
         """Return what was kept of the runs that are over; nothing where it cannot be read."""
         try:
-            return read_object(self.folder(study_id) / CACHE, _MOST)
+            return read_object(self._study(study_id).measured, _MOST)
         except (OSError, ValueError):
             return {}
 
     def save_measured(self, study_id: str, measured: dict[str, Any]) -> None:
         """Keep what was measured in the runs that are over; a full disk only means that they are read again."""
         with suppress(OSError):
-            replace_file(self.folder(study_id) / CACHE, json.dumps(measured) + "\n", durable=False)
+            replace_file(self._study(study_id).measured, json.dumps(measured) + "\n", durable=False)

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hpcrun.job.layout import SUBMISSION_FILE, JobFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.array_text import array_id, by_job_id
 from hpcrun.schedulers.protocol import JobRef
 
-# submitit's name for the script that it submits
-_SCRIPT = re.compile(r"/([^/\s]+)/\.submission_file_")
+_SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
 
 
 def run_id_of_job(info: JobInfo) -> str | None:
@@ -35,7 +35,7 @@ def run_id_of_line(command: str) -> str | None:
 
 def run_id_of_folder(folder: Path) -> str:
     """Return the id of the run whose folder this is, or the folder of one of its elements."""
-    return folder.parent.parent.name if folder.parent.name == "elements" else folder.name
+    return JobFolder(folder).run.name
 
 
 def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
+from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import JobInfo
 from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
@@ -66,7 +67,7 @@ class LocalScheduler:
         Raises:
             SchedulerError: the supervisor did not come up.
         """
-        log = submission.folder / "supervisor.log"
+        log = RunFolder(submission.folder).supervisor_log
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: a plain checkout need not be on the job's PYTHONPATH
         limits = (str(submission.walltime_s or 0), str(submission.warn_s or 0))
@@ -104,7 +105,7 @@ class LocalScheduler:
 def _read(folder: Path) -> dict[str, Any] | None:
     """Return the record of a supervisor, None where there is none, or none that can be trusted."""
     try:
-        return read_fields(read_object(folder / supervisor.RECORD), _RECORD, _NEEDED)[0]
+        return read_fields(read_object(JobFolder(folder).supervisor_record), _RECORD, _NEEDED)[0]
     except (OSError, ValueError):
         return None
 
@@ -119,17 +120,18 @@ def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | 
     record, lives = _current(job.folder, alive)
     if record is not None:
         return _info(record, now_s, lives=lives)
-    if job.folder.parent.name != supervisor.ELEMENTS:
+    folder = JobFolder(job.folder)
+    if not folder.is_element:
         return None
     # an element that has not begun: its turn comes while the sweep lives
-    whole, sweep_lives = _current(job.folder.parent.parent, alive)
+    whole, sweep_lives = _current(folder.run, alive)
     if whole is None or job.job_id is None:
         return None
     if not sweep_lives:  # it may have begun, and ended, before the sweep did
         record, lives = _current(job.folder, alive)
         if record is not None:
             return _info(record, now_s, lives=lives)
-    if (job.folder / supervisor.CANCELLED_MARK).exists():
+    if folder.cancelled.exists():
         return JobInfo(job.job_id, state.CANCELLED)
     if sweep_lives:
         return JobInfo(job.job_id, state.PENDING, reason="waits for its turn")

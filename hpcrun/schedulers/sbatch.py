@@ -15,12 +15,11 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
+from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
 from hpcrun.reading import read_text
 from hpcrun.schedulers.protocol import Submission, Submitted
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
-from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED
 
-_STDERR = "sbatch.err"
 # submitit drops what sbatch says besides its answer, a site's remarks among it: it is kept in a file
 _KEEP_STDERR = 'exec 2>"$0"; '
 # for SLURM_SUBMIT_DIR, which is where sbatch was called: the caller of resubmit may be in another folder
@@ -41,17 +40,16 @@ class ScriptExecutor(submitit.SlurmExecutor):
         return self._submission.script
 
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        folder = self._submission.folder
+        folder = RunFolder(self._submission.folder)
         self.sbatch_called = True
-        ready, revoked = folder / READY, folder / REVOKED
-        take_permit = ready.exists() or revoked.exists()
+        take_permit = folder.permit.exists() or folder.permit_revoked.exists()
         return [
             "sh",
             "-c",
             f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_PERMIT if take_permit else ""}exec "$@"',
-            str(folder / _STDERR),
+            str(folder.sbatch_stderr),
             str(self._submission.workdir),
-            *([str(ready), str(folder / CALLED)] if take_permit else []),
+            *([str(folder.permit), str(folder.permit_taken)] if take_permit else []),
             "sbatch",
             f"--output={_output(self._submission)}",
             f"--chdir={self._submission.workdir}",
@@ -76,7 +74,7 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
         SubmissionUncertainError: sbatch got no answer; the job may exist.
         SchedulerError: sbatch refused; the message has its own words.
     """
-    stderr_file = submission.folder / _STDERR
+    stderr_file = RunFolder(submission.folder).sbatch_stderr
     executor = ScriptExecutor(submission)
     try:
         with _environment(env), contextlib.redirect_stderr(io.StringIO()):
@@ -93,7 +91,7 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
     # submitit's copies of the script: ours lies beside them
     job.paths.submission_file.unlink(missing_ok=True)
-    for link in submission.folder.glob(".submission_file_*.sh"):
+    for link in submission.folder.glob(f"{SUBMISSION_FILE}*.sh"):
         link.unlink(missing_ok=True)
     remarks = _read(stderr_file)
     if not remarks:
@@ -117,14 +115,9 @@ def _wait_for(dependency: str) -> list[str]:
 
 
 def _output(submission: Submission) -> str:
-    if submission.elements:
-        return f"{_escape_pattern(submission.folder / 'batch')}/%a.log"
-    return _escape_pattern(submission.folder / "batch.log")
-
-
-def _escape_pattern(path: Path) -> str:
-    """Keep Slurm from reading a path as a file name pattern: ``%%`` is a plain % (sbatch(1), filename pattern)."""
-    return str(path).replace("%", "%%")
+    # sbatch(1), filename pattern: %% is a plain %, and %a the number of the array's task
+    folder = RunFolder(Path(str(submission.folder).replace("%", "%%")))
+    return str(folder.task_log("%a") if submission.elements else folder.batch_log)
 
 
 def _read(path: Path) -> str:

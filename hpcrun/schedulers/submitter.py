@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
+from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
 from hpcrun.reading import Kind, optional, read_fields, read_object, text, whole
-from hpcrun.schedulers.supervisor import CALLED, READY, REVOKED, boot_id, lives, start_ticks
+from hpcrun.schedulers.supervisor import boot_id, lives, start_ticks
 
 _KINDS: dict[str, Kind] = {
     "host": text,
@@ -74,7 +75,7 @@ def close_submission(folder: Path) -> None:
     Raises:
         OSError: it cannot be; nothing is lost by that.
     """
-    (folder / CALLED).unlink(missing_ok=True)
+    RunFolder(folder).permit_taken.unlink(missing_ok=True)
 
 
 def look(folder: Path, created_s: float, now_s: float) -> Sending:
@@ -83,12 +84,13 @@ def look(folder: Path, created_s: float, now_s: float) -> Sending:
     Args:
         created_s, now_s: seconds since the epoch.
     """
-    if (folder / REVOKED).exists():
+    run = RunFolder(folder)
+    if run.permit_revoked.exists():
         return Sending.NEVER
-    called_s = _changed_s(folder / CALLED)
+    called_s = _changed_s(run.permit_taken)
     if called_s is None:
-        return _look_before_call(folder, created_s, now_s)
-    submitter = _read(folder / CALLED)
+        return _look_before_call(run, created_s, now_s)
+    submitter = _read(run.permit_taken)
     if submitter is None or not submitter.is_near():
         return Sending.UNDER_WAY if now_s - called_s < ELSEWHERE_WITHIN_S else Sending.ENDED
     if any(_submits(arguments, folder.name) for arguments in _own_command_lines()):
@@ -96,8 +98,8 @@ def look(folder: Path, created_s: float, now_s: float) -> Sending:
     return Sending.ENDED
 
 
-def _look_before_call(folder: Path, created_s: float, now_s: float) -> Sending:
-    submitter = _read(folder / READY)
+def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending:
+    submitter = _read(run.permit)
     if submitter is not None and submitter.is_near():
         waits = submitter.lives()
     else:
@@ -105,9 +107,9 @@ def _look_before_call(folder: Path, created_s: float, now_s: float) -> Sending:
     if waits:
         return Sending.UNDER_WAY
     try:
-        (folder / READY).rename(folder / REVOKED)
+        run.permit.rename(run.permit_revoked)
     except FileNotFoundError:  # taken in this very moment; or there never was one, from another version of hpcrun
-        return Sending.UNDER_WAY if (folder / CALLED).exists() else Sending.ENDED
+        return Sending.UNDER_WAY if run.permit_taken.exists() else Sending.ENDED
     except OSError:
         return Sending.UNDER_WAY
     return Sending.NEVER
@@ -118,7 +120,7 @@ def _submits(arguments: list[bytes], run_id: str) -> bool:
 
     By the run's id, not its path, which may be spelt in several ways.
     """
-    script, name = f"/{run_id}/.submission_file_".encode(), run_id.encode()
+    script, name = f"/{run_id}/{SUBMISSION_FILE}".encode(), run_id.encode()
     supervisor = any(argument.endswith(b"/supervisor.py") for argument in arguments)
     return any(script in item or (supervisor and item.rpartition(b"/")[2] == name) for item in arguments)
 

@@ -18,11 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+# The paths below a run's folder, as job/layout.py has them.
 RECORD = "supervisor.json"
 READY, CALLED, REVOKED = "submit.ready", "submit.called", "submit.revoked"
-"""The permit to submit a run, by how far it is: see submitter.py."""
-ELEMENTS = "elements"
-CANCELLED_MARK = "cancelled"
+SCRIPT, BATCH_LOG, TASK_LOG = "script.sh", "batch.log", "batch/{}.log"
+ELEMENT, CANCELLED = "elements/{}", "cancelled"
+ATTEMPTS, EXIT = "elements/{}/attempts", "elements/{}/attempts/{}/exit"
 GRACE_S = 10.0
 """How long ranks have to end after SIGTERM, in seconds, before SIGKILL."""
 
@@ -112,7 +113,7 @@ def _clear_away() -> None:
 def _newest(folder: Path, element: int) -> int:
     """Return the number of the newest attempt of an element, -1 where none has started: a script may make several."""
     try:
-        names = os.listdir(folder / ELEMENTS / str(element) / "attempts")
+        names = os.listdir(folder / ATTEMPTS.format(element))
     except OSError:
         return -1
     return max((int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8), default=-1)
@@ -120,7 +121,7 @@ def _newest(folder: Path, element: int) -> int:
 
 def _again(folder: Path, element: int, attempt: int) -> bool:
     """Whether the script's exit record asks for another attempt, as it would ask Slurm with scontrol requeue."""
-    path = folder / ELEMENTS / str(element) / "attempts" / str(attempt) / "exit"
+    path = folder / EXIT.format(element, attempt)
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # never wait for a FIFO
             record = json.loads(file.read(1 << 20))
@@ -175,10 +176,10 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
     """
     told = _take_orphans_and_term()
     record = _new_record(limit_s, job_id)
-    home, log_path, own_env = folder, folder / "batch.log", {}
+    home, log_path, own_env = folder, folder / BATCH_LOG, {}
     if element is not None:
-        home, logs = folder / ELEMENTS / str(element), folder / "batch"
-        log_path = logs / f"{element}.log" if logs.is_dir() else log_path  # a sweep has one for each
+        home, task_log = folder / ELEMENT.format(element), folder / TASK_LOG.format(element)
+        log_path = task_log if task_log.parent.is_dir() else log_path  # a sweep has one for each
         own_env = {"HPCRUN_ELEMENT": str(element)}
         home.mkdir(parents=True, exist_ok=True)
     attempt = requeues = 0
@@ -187,7 +188,7 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"]}
         with log_path.open("ab") as log:
             script = subprocess.Popen(
-                ["bash", str(folder / "script.sh")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
+                ["bash", str(folder / SCRIPT)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
             )
         record["started"] = time.time()
         _write(home, record)
@@ -237,8 +238,8 @@ def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int]
 
 def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> set[int]:
     """Start the supervisor of one element, and return its process id; nothing for one that was cancelled before."""
-    home, own_id = folder / ELEMENTS / str(index), f"{job_id}_{index}"
-    if (home / CANCELLED_MARK).exists():
+    home, own_id = folder / ELEMENT.format(index), f"{job_id}_{index}"
+    if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
         return set()
     pid = os.fork()

@@ -10,6 +10,7 @@ import pytest
 
 from hpcrun.actions.failed_nodes import failures_of, leave_out
 from hpcrun.errors import SchedulerError
+from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.failed_nodes import FailedNode
 from tests.unit import given
@@ -22,7 +23,7 @@ FAILED = (
 
 
 def attempt(number: int, exit_: ExitRecord | None) -> Attempt:
-    return Attempt(Path("/runs/r"), number, "4711", f"head-{number}", 100.0, exit_, 150.0)
+    return Attempt(AttemptFolder(Path("/runs/r")), number, "4711", f"head-{number}", 100.0, exit_, 150.0)
 
 
 def test_the_nodes_of_a_node_failure_failed_and_no_others() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.judge import ALIVE_WITHIN_S, MISSED_FOR_S, judge, with_attempts
+from hpcrun.job.layout import AttemptFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.record import LastStatus, Run
@@ -22,7 +23,7 @@ STARTED = 9_000.0
 
 def attempt(folder: Path, exit_: ExitRecord | None = None) -> Attempt:
     write(folder / "hosts", "node1\nnode2\n")
-    return Attempt(folder, 0, "4711", "node1", STARTED, exit_, STARTED)
+    return Attempt(AttemptFolder(folder), 0, "4711", "node1", STARTED, exit_, STARTED)
 
 
 def decide(
@@ -224,7 +225,7 @@ def test_a_job_that_was_just_submitted_and_is_left_out_waits() -> None:
 
 
 def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(tmp_path: Path) -> None:
-    alive = Attempt(tmp_path, 0, "4711", "node1", STARTED, None, NOW - 40)
+    alive = Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, None, NOW - 40)
     last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
     assert decide(None, alive, last).state == "RUNNING"
 
@@ -247,7 +248,9 @@ def test_a_waiting_job_that_hpcrun_cancelled_and_nobody_knows_was_cancelled() ->
 
 
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    status = decide(None, Attempt(tmp_path, 0, "4711", "node1", STARTED, ExitRecord(0, "", 9_500.0), STARTED))
+    status = decide(
+        None, Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, ExitRecord(0, "", 9_500.0), STARTED)
+    )
     assert (status.state, status.hosts) == ("COMPLETED", None)
 
 
@@ -308,7 +311,7 @@ def test_one_that_was_cancelled_between_two_attempts_was_cancelled(tmp_path: Pat
 
 
 def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
-    return Attempt(Path("/nowhere"), number, "4711", "node1", STARTED, exit_, STARTED)
+    return Attempt(AttemptFolder(Path("/nowhere")), number, "4711", "node1", STARTED, exit_, STARTED)
 
 
 RUNNING = LastStatus("RUNNING", NOW)

@@ -9,12 +9,12 @@ import pytest
 
 from hpcrun.actions.logs import LogChoice, choose_logs, finished_logs, follow_logs, parse_ranks
 from hpcrun.errors import HpcrunError, NotFoundError
-from hpcrun.runs.attempt import attempts_folder
+from hpcrun.job.layout import RunFolder
 from tests.unit.given import write
 
 
 def begin(run: Path, number: int, text: str) -> Path:
-    folder = attempts_folder(run) / str(number)
+    folder = RunFolder(run).element(0).attempt(number).path
     write(folder / "rank-0.out", text)
     write(folder / "start", json.dumps({"job_id": "1", "host": "a", "started": 5.0}))
     return folder / "rank-0.out"

@@ -11,12 +11,12 @@ import pytest
 from hpcrun.actions.patience import ask_patiently
 from hpcrun.actions.status import NEWEST, RunStatus, active_ids, chosen_ids, get_status, last_known
 from hpcrun.errors import SchedulerError
+from hpcrun.job.layout import WITHIN
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.submitter import permit_text
-from hpcrun.schedulers.supervisor import READY
 from tests.unit.given import run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
@@ -122,7 +122,7 @@ def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word
     for name, says in (("squeue", "true"), ("sacct", f"echo asked >>{tmp_path}/asked; echo '{answer}'")):
         write(tmp_path / "bin" / name, f"#!/bin/sh\n{says}\n").chmod(0o755)
     store = RunStore(tmp_path / "runs")
-    store.create(run(RUN_ID, job_id=None), "", files={} if ended else {READY: permit_text()})
+    store.create(run(RUN_ID, job_id=None), "", files={} if ended else {str(WITHIN.permit): permit_text()})
     scheduler = SlurmScheduler({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
     (found,) = get_status([RUN_ID], store=store, schedulers=lambda _: scheduler, host="here", now_s=5000.0).runs
     assert (found.run.job_id, found.status.state) == (("4711", "COMPLETED") if ended else (None, "SUBMITTING"))

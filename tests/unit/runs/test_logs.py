@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.logs import LogFile, follow, has_text, rank_log, tail
 
 BLOCK = 65536
@@ -57,7 +58,7 @@ def test_many_short_lines_cost_only_the_last(tmp_path: Path) -> None:
 
 
 def test_a_log_has_text_or_not(tmp_path: Path) -> None:
-    log = rank_log(tmp_path, 3, "err")
+    log = rank_log(AttemptFolder(tmp_path), 3, "err")
     assert (log.path, log.source) == (tmp_path / "rank-3.err", "rank 3")
     assert not has_text(log)
     log.path.touch()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from hpcrun.job.layout import AttemptFolder
 from hpcrun.job.patterns import Pattern, compile_pattern
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
 
 
 def attempt(folder: Path, number: int = 0) -> Attempt:
-    return Attempt(folder, number, "1", "here", 0.0, None, 0.0)
+    return Attempt(AttemptFolder(folder), number, "1", "here", 0.0, None, 0.0)
 
 
 def row(step: float | None, rank: int = 0, attempt: int = 0, **values: float) -> MetricsRow:
@@ -26,8 +27,8 @@ def test_lines_that_were_cut_off_are_counted_and_left_out(tmp_path: Path) -> Non
     assert (found.step, found.time_s, found.values["note"], sorted(found.values)) == (1, 5.0, "x", ["loss", "note"])
     assert math.isnan(float(found.values["loss"]))
     assert bad.lines == 2
-    assert metric_ranks(tmp_path) == [0]
-    assert metric_ranks(tmp_path / "none") == []
+    assert metric_ranks(AttemptFolder(tmp_path)) == [0]
+    assert metric_ranks(AttemptFolder(tmp_path / "none")) == []
 
 
 def test_what_a_later_attempt_says_of_a_step_stands() -> None:

@@ -1,0 +1,372 @@
+"""The layout of a runs folder: the only place in hpcrun that spells a path in one. Pure: no I/O.
+
+What runs inside a job travels without the rest of hpcrun and spells some of these names again: the templates,
+``launch/``, ``preflight/``, ``hpcrun_*.py`` and ``schedulers/supervisor.py``. ``tests/unit/job/test_layout.py`` holds
+both sides to the same names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}", re.ASCII)
+"""``YYYYMMDD-HHMMSS-name-xxxx``: the name of a run's folder, and of a study's."""
+JOB_ID = re.compile(r"L?\d{1,20}", re.ASCII)
+"""A Slurm job id, or one of the local scheduler."""
+SUBMISSION_FILE = ".submission_file_"
+"""How submitit's name for the script that it submits begins; Slurm shows it as the job's command."""
+
+_ANY_RUN_ID = RUN_ID.pattern.replace("?P<name>", "?:")
+_ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID})(?:\.gone)?", re.ASCII)
+_JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID})", re.ASCII)
+_NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
+_RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
+_NODE_START = re.compile(r"node-(?P<node>.+)\.start")
+_ACTIVE, _JOBS, _STUDIES = "active", "jobs", "studies"
+_ELEMENTS, _CHECKPOINTS = "elements", "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFolder:
+    """The folder of one attempt of an element."""
+
+    path: Path
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return self.path.parents[3]
+
+    @property
+    def start(self) -> Path:
+        """The start record of the script."""
+        return self.path / "start"
+
+    @property
+    def heartbeat(self) -> Path:
+        """The time of the script's last sign of life."""
+        return self.path / "heartbeat"
+
+    @property
+    def exit(self) -> Path:
+        """The exit record of the script."""
+        return self.path / "exit"
+
+    @property
+    def hosts(self) -> Path:
+        """The nodes in Slurm's order."""
+        return self.path / "hosts"
+
+    @property
+    def imports(self) -> Path:
+        """The record of the code that ran, where the run has a snapshot."""
+        return self.path / "code"
+
+    @property
+    def stop(self) -> Path:
+        """The folder of the requests to stop, a file for each reason."""
+        return self.path / "stop"
+
+    @property
+    def preflight(self) -> Path:
+        """The folder of the preflight's reports, one per node."""
+        return self.path / "preflight"
+
+    @property
+    def verdict(self) -> Path:
+        """The verdict of the preflight."""
+        return self.preflight / "verdict.json"
+
+    def rank_log(self, rank: int, stream: str) -> Path:
+        """Return the log of a rank's ``out`` or ``err``."""
+        return self.path / f"rank-{rank}.{stream}"
+
+    def rank_exit(self, rank: int) -> Path:
+        """Return the exit record of a rank."""
+        return self.path / f"rank-{rank}.exit"
+
+    def rank_metrics(self, rank: int) -> Path:
+        """Return the metrics that a rank logged."""
+        return self.path / f"rank-{rank}.metrics"
+
+    def node_start(self, node: str) -> Path:
+        """Return the start record of a node."""
+        return self.path / f"node-{node}.start"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """The folder that schedulers know a job by: a run's, or that of an element where each element is a job."""
+
+    path: Path
+
+    @property
+    def is_element(self) -> bool:
+        """Whether it is the folder of an element."""
+        return self.path.parent.name == _ELEMENTS
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return self.path.parents[1] if self.is_element else self.path
+
+    @property
+    def cancelled(self) -> Path:
+        """The mark that the job was cancelled."""
+        return self.path / "cancelled"
+
+    @property
+    def supervisor_record(self) -> Path:
+        """The record of a local job's supervisor."""
+        return self.path / "supervisor.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFolder(JobFolder):
+    """The folder of one element of a run."""
+
+    @property
+    def attempts(self) -> Path:
+        """The folder of the attempts."""
+        return self.path / "attempts"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder for the script's checkpoints, which all attempts share."""
+        return self.path / _CHECKPOINTS
+
+    def attempt(self, number: int) -> AttemptFolder:
+        """Return the folder of an attempt."""
+        return AttemptFolder(self.attempts / str(number))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder(JobFolder):
+    """The folder of one run."""
+
+    @property
+    def marker(self) -> Path:
+        """The mark that hpcrun made the folder; it goes when the run is whole."""
+        return self.path / ".made-by-hpcrun"
+
+    @property
+    def record(self) -> Path:
+        """The run's record: request and plan."""
+        return self.path / "run.json"
+
+    @property
+    def script(self) -> Path:
+        """The script that was submitted."""
+        return self.path / "script.sh"
+
+    @property
+    def batch_log(self) -> Path:
+        """The log of the batch script."""
+        return self.path / "batch.log"
+
+    @property
+    def batch_logs(self) -> Path:
+        """The folder of a sweep's batch logs."""
+        return self.path / "batch"
+
+    def task_log(self, task: int | str) -> Path:
+        """Return the batch log of one task of a sweep's array."""
+        return self.batch_logs / f"{task}.log"
+
+    @property
+    def status(self) -> Path:
+        """The last known status."""
+        return self.path / "status.json"
+
+    @property
+    def element_statuses(self) -> Path:
+        """The last known status of each element of a sweep."""
+        return self.path / "elements.json"
+
+    @property
+    def code(self) -> Path:
+        """The snapshot of the code."""
+        return self.path / "code"
+
+    @property
+    def code_diff(self) -> Path:
+        """What the snapshot of the code changes in its commit."""
+        return self.path / "code.diff"
+
+    @property
+    def launch(self) -> Path:
+        """The programs that run the job."""
+        return self.path / "launch"
+
+    @property
+    def preflight(self) -> Path:
+        """The programs of a preflight."""
+        return self.path / "preflight"
+
+    @property
+    def runtime(self) -> Path:
+        """The modules that ranks can import."""
+        return self.path / "runtime"
+
+    @property
+    def submitit(self) -> Path:
+        """The folder of submitit's pickles, where the program is a Python function."""
+        return self.path / "submitit"
+
+    @property
+    def calls(self) -> Path:
+        """The archive of the pickled calls, one per element."""
+        return self.submitit / "calls.zip"
+
+    @property
+    def permit(self) -> Path:
+        """The permit to submit, until it is taken: see ``schedulers/submitter.py``."""
+        return self.path / "submit.ready"
+
+    @property
+    def permit_taken(self) -> Path:
+        """The permit to submit after sbatch or the supervisor has taken it."""
+        return self.path / "submit.called"
+
+    @property
+    def permit_revoked(self) -> Path:
+        """The permit to submit after it was taken back."""
+        return self.path / "submit.revoked"
+
+    @property
+    def sbatch_stderr(self) -> Path:
+        """The stderr of sbatch."""
+        return self.path / "sbatch.err"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """The log of a local job's supervisor."""
+        return self.path / "supervisor.log"
+
+    @property
+    def elements(self) -> Path:
+        """The folder of the elements."""
+        return self.path / _ELEMENTS
+
+    def element(self, index: int) -> ElementFolder:
+        """Return the folder of an element; a run that is no sweep has element 0."""
+        return ElementFolder(self.elements / str(index))
+
+
+WITHIN = RunFolder(Path())
+"""The paths of a run relative to its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFolder:
+    """The folder of one scaling study."""
+
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """The study's record: its request and its runs."""
+        return self.path / "study.json"
+
+    @property
+    def measured(self) -> Path:
+        """The measurements of the runs that are over."""
+        return self.path / "points.json"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of the process that submits the study's runs."""
+        return self.path / "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class RunsFolder:
+    """The folder of all runs, or the ``--output-dir`` of some."""
+
+    path: Path
+
+    def run(self, run_id: str) -> RunFolder:
+        """Return the folder of a run."""
+        return RunFolder(self.path / run_id)
+
+    def incomplete(self, run_id: str) -> RunFolder:
+        """Return the folder of a run that is being made."""
+        return RunFolder(self.path / f".{run_id}")
+
+    def removed(self, run_id: str) -> RunFolder:
+        """Return the folder of a run that is being deleted."""
+        return RunFolder(self.path / f".{run_id}.gone")
+
+    @property
+    def active(self) -> Path:
+        """The folder of the markers of runs that are not over."""
+        return self.path / _ACTIVE
+
+    def active_marker(self, run_id: str) -> Path:
+        """Return the marker of a run that is not over."""
+        return self.active / run_id
+
+    @property
+    def jobs(self) -> Path:
+        """The folder of the index from job ids to runs."""
+        return self.path / _JOBS
+
+    def job_entry(self, job_id: str, run_id: str) -> Path:
+        """Return the entry of a run in the index of job ids."""
+        return self.jobs / f"{job_id}.{run_id}"
+
+    @property
+    def studies(self) -> Path:
+        """The folder of the scaling studies."""
+        return self.path / _STUDIES
+
+    def study(self, study_id: str) -> StudyFolder:
+        """Return the folder of a study."""
+        return StudyFolder(self.studies / study_id)
+
+
+def run_names(names: Iterable[str]) -> list[str]:
+    """Return those of the names in a runs folder that may be runs."""
+    return [name for name in names if name not in (_ACTIVE, _JOBS, _STUDIES) and not name.startswith(".")]
+
+
+def run_name(run_id: str) -> str:
+    """Return the name in a run id."""
+    match = RUN_ID.fullmatch(run_id)
+    return match["name"] if match else run_id
+
+
+def parse_aside(name: str) -> str | None:
+    """Return the run whose folder has this name while it is made or deleted, None for another name."""
+    match = _ASIDE.fullmatch(name)
+    return match["run_id"] if match else None
+
+
+def parse_job_entry(name: str) -> tuple[str, str] | None:
+    """Return the job id and the run id in the name of an entry of the index, None for another name."""
+    match = _JOB_ENTRY.fullmatch(name)
+    return (match["job_id"], match["run_id"]) if match else None
+
+
+def parse_numbers(names: Iterable[str]) -> list[int]:
+    """Return the numbers among the names in a folder of elements or attempts, the smallest first."""
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+
+
+def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
+    """Return the ranks with a file of one of the kinds (``out``, ``err``, ``exit``, ``metrics``) among the names."""
+    matches = (_RANK_FILE.fullmatch(name) for name in names)
+    return sorted({int(match["rank"]) for match in matches if match and match["kind"] in kinds})
+
+
+def parse_nodes(names: Iterable[str]) -> list[str]:
+    """Return the nodes with a start record among the names."""
+    return [match["node"] for name in names if (match := _NODE_START.fullmatch(name))]
+
+
+def is_checkpoint(parts: Sequence[str]) -> bool:
+    """Whether a path below a run's folder, in its parts, lies in an element's folder of checkpoints."""
+    return len(parts) > 2 and parts[0] == _ELEMENTS and parts[2] == _CHECKPOINTS
