@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcrun.reading import Kind, flag, optional, read_fields, read_object, text, time_s
+from hpcrun.runs.write import replace_file
 
 KEPT_S = 24 * 3600.0
 MOST = 200
@@ -92,8 +93,6 @@ class FailedNodes:
         return sorted((one for one in found if 0 <= now_s - one.failed_s < KEPT_S), key=lambda one: one.failed_s)
 
     def _save(self, entries: Sequence[FailedNode]) -> None:
-        from hpcrun.runs.store import replace_file
-
         newest = sorted(entries, key=lambda one: one.failed_s)[-MOST:]
         with suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -6,11 +6,9 @@ file and a rename, so that a reader sees the old one or the new one, never half 
 
 from __future__ import annotations
 
-import errno
 import os
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +21,7 @@ from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
 from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.runs.rights import ELSEWHERE, check_dedicated, check_parent, check_private, danger_in, private_hint
+from hpcrun.runs.write import replace_file, write_file, writing
 
 
 class DamagedRunError(HpcrunError):
@@ -298,7 +297,7 @@ def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
     RunFolder(aside).marker.touch(exist_ok=False)
     for name, text in files.items():
         (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(aside / name, text)
+        write_file(aside / name, text)
 
 
 def _note_place(marker: Path, parent: Path) -> None:
@@ -351,45 +350,3 @@ def _names(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=ELSEWHERE) from None
-
-
-@contextmanager
-def writing(root: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a message.
-
-    Raises:
-        PlanError: it refused.
-    """
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = f"free some space there; {ELSEWHERE}" if full else ELSEWHERE
-        raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
-
-
-def _write(path: Path, content: str | bytes, *, durable: bool = True) -> None:
-    with path.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def replace_file(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file by one that is whole before it takes the name.
-
-    Args:
-        durable: wait until it is on the disk, so that not even a power failure loses it.
-
-    Raises:
-        OSError: it could not be written; the old file is untouched.
-    """
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(descriptor)
-    try:
-        _write(Path(name), text, durable=durable)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

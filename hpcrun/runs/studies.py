@@ -30,7 +30,7 @@ from hpcrun.reading import (
 )
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.runs.rights import check_dedicated, check_private
-from hpcrun.runs.store import replace_file, writing
+from hpcrun.runs.write import replace_file, writing
 
 SCHEMA = 1
 
