@@ -127,7 +127,7 @@ def launch_programs() -> dict[str, str]:
 
 def preflight_programs() -> dict[str, str]:
     """Return the programs of a preflight, by their paths in the run folder, where the script looks for them."""
-    return _by_path(Path(preflight.__file__).parent.glob("[a-z]*.py"), WITHIN.preflight)
+    return _by_path(Path(preflight.__file__).parent.glob("*.py"), WITHIN.preflight)
 
 
 def _by_path(programs: Iterable[Path], folder: Path) -> dict[str, str]:

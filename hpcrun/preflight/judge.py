@@ -1,7 +1,8 @@
 """The judge of a preflight: ``judge.py [--RATE=N ...]``, run once on the first node when the others are done.
 
 It reads what the nodes have written, decides which of them are bad, writes ``verdict.json`` beside it, prints a table
-to stderr and one line for the exit record to stdout. Exit status 0: nothing is wrong. Standard library only.
+to stderr and one line for the exit record to stdout. Exit status 0: nothing is wrong. Standard library and
+``checks.py`` only.
 """
 
 from __future__ import annotations
@@ -13,33 +14,16 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+if not __package__:  # run by its path, in the run's folder
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    __package__ = Path(__file__).parent.name
+    sys.dont_write_bytecode = True
+
+from .checks import CHECKS, FAILED, SLOW, Cell, Rates, Reports, cell, check_node, listed
+
 SCHEMA = 1
-CHECKS = ("names", "port", "clock", "shm", "gemm", "within", "across", "errors")
-OK, SLOW, FAILED, NONE = "ok", "slow", "FAILED", "-"
-
-OF_PEERS = 0.6
-"""A GPU, or a node's links, below this share of what the others reach is bad."""
-OF_CARD, OF_LINK = 0.4, 0.3
-"""Below this share of the maker's rate something is slow; the profile may also name another card."""
-CLOCK_SLOW_S, CLOCK_FAILED_S = 1.0, 30.0
-SHM_PER_RANK_MB, SHM_SLOW_MB = 64, 1024
-"""NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for all."""
-# Xids after which a GPU needs a reset or more, and those that are worth a word; all others come from programs.
-# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
-XIDS_FAILED = frozenset({46, 48, 62, 64, 74, 79, 95, 119, 120, 136, 140, 143})
-XIDS_SLOW = frozenset({63, 92, 94, 109, 154})
-
-Cell = dict[str, str]
-Reports = Mapping[str, Mapping[str, Any]]
-Rates = Mapping[str, float]
-
-
-def cell(mark: str, text: str = "") -> Cell:
-    """Return one entry of the table."""
-    return {"mark": mark, "text": text}
 
 
 def judge(
@@ -61,7 +45,7 @@ def judge(
     """
     said = said or {}
     answered = {host: reports[host] for host in hosts if host in reports}
-    table = {host: _row(host, answered, rates or {}) for host in hosts}
+    table = {host: check_node(host, answered, rates or {}) for host in hosts}
     faults: dict[str, list[str]] = {host: [] for host in hosts}
     silent = [host for host in hosts if host not in answered and (answered or host in said)]
     for host in silent:
@@ -92,7 +76,7 @@ def message(verdict: Mapping[str, Any]) -> str:
     parts = [f"bad: {', '.join(bad)}"] if bad else []
     parts += verdict["problems"]
     if not parts and verdict["slow"]:
-        parts.append(f"no bad node; slow: {_list([item['node'] for item in verdict['slow']])}")
+        parts.append(f"no bad node; slow: {listed([item['node'] for item in verdict['slow']])}")
     if verdict["exclude"]:
         parts.append(f"add --exclude={verdict['exclude']}")
     return "preflight: " + ("; ".join(parts) or "all nodes are fine")
@@ -105,172 +89,6 @@ def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
         for host, row in table.items()
     }
     return [{"node": host, "why": "; ".join(reasons)} for host, reasons in found.items() if reasons]
-
-
-def _row(host: str, answered: Reports, rates: Rates) -> dict[str, Cell]:
-    if host not in answered:
-        return {check: cell(NONE) for check in CHECKS}
-    report = answered[host]
-    others = [other for name, other in answered.items() if name != host]
-    return {
-        "names": _names(report),
-        "port": _port(report),
-        "clock": _clock(host, answered),
-        "shm": _shm(report),
-        "gemm": _gemm(report, others, rates),
-        "within": _within(report, others, rates),
-        "across": _rate_across(report, rates),
-        "errors": _errors(report),
-    }
-
-
-def _names(report: Mapping[str, Any]) -> Cell:
-    names = report.get("names")
-    if not names:
-        return cell(NONE)
-    unknown = [name for name, found in names.items() if isinstance(found, str)]
-    if unknown:
-        # alone, a node is called localhost
-        return cell(FAILED if len(names) > 1 else SLOW, f"cannot resolve {_list(unknown)}")
-    own = names.get(report["node"]) or []
-    if own and all(address.startswith("127.") or address == "::1" for address in own):
-        return cell(SLOW, f"takes itself for {own[0]}")
-    return cell(OK, str(len(names)))
-
-
-def _port(report: Mapping[str, Any]) -> Cell:
-    if report.get("bind"):
-        return cell(FAILED, f"cannot listen on {report['port']}: {report['bind']}")
-    times = [answer["ms"] for answer in report.get("reach", {}).values() if "ms" in answer]
-    return cell(OK, f"{median(times):.1f} ms" if times else "") if "reach" in report else cell(NONE)
-
-
-def _clock(host: str, answered: Reports) -> Cell:
-    """Compare clocks as the first node sees them; the one in the middle is taken for right."""
-    first = next(iter(answered))
-    seen = {name: answer["clock_s"] for name, answer in answered[first].get("reach", {}).items() if "clock_s" in answer}
-    seen[first] = 0.0
-    if host not in seen or len(seen) < 2:
-        return cell(NONE)
-    middle = (
-        sorted(seen.values(), key=lambda offset: (abs(offset), offset))[0] if len(seen) < 3 else median(seen.values())
-    )
-    off = seen[host] - middle
-    text = f"{round(off * 1000):+d} ms" if abs(off) < 10 else f"{off:+.0f} s"
-    return cell(FAILED if abs(off) > CLOCK_FAILED_S else SLOW if abs(off) > CLOCK_SLOW_S else OK, text)
-
-
-def _shm(report: Mapping[str, Any]) -> Cell:
-    shm = report.get("shm")
-    if not shm:
-        return cell(NONE)
-    free = shm["free_mb"]
-    text = f"{free / 1024:.0f} GB" if free >= 10240 else f"{free} MB free"
-    needed = SHM_PER_RANK_MB * len(report.get("ranks") or [1])
-    return cell(FAILED if free < needed else SLOW if free < SHM_SLOW_MB else OK, text)
-
-
-def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    ranks = report.get("ranks")
-    if not ranks:
-        return cell(NONE) if "failed" not in report else cell(FAILED, f"its Python ends with status {report['failed']}")
-    trouble = _trouble(ranks, ("import torch", "device", "gemm"))
-    if trouble:
-        return trouble
-    for number, rank in enumerate(ranks):
-        if rank.get("expected"):
-            return cell(FAILED, rank["no_gpu"])
-        if not rank.get("right"):
-            return cell(FAILED, f"{_who(rank, number)} multiplies wrongly")
-    if "tflops" in ranks[0]:
-        return _gemm_rate(ranks, others, rates)
-    # GPUs that are only claimed, as in a cluster for tests
-    return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "right, on the CPU")
-
-
-def _gemm_rate(ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    found = [rank.get("tflops", 0.0) for rank in ranks]
-    elsewhere = [rank["tflops"] for other in others for rank in other.get("ranks") or [] if "tflops" in rank]
-    for number, tflops in enumerate(found):
-        peers = found[:number] + found[number + 1 :] + elsewhere
-        if peers and tflops < OF_PEERS * median(peers):
-            return cell(FAILED, f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}")
-    slowest, card = min(found), rates.get(f"{ranks[0]['dtype']}-tflops")
-    text = f"{len(found)} × {slowest:.0f} TFLOPS"
-    if card and slowest < OF_CARD * card:
-        return cell(SLOW, f"{text} of {card:.0f}")
-    for number, rank in enumerate(ranks):
-        if rank["free_gb"] < 0.9 * rank["total_gb"]:
-            return cell(SLOW, f"GPU {number}: only {rank['free_gb']:.0f} of {rank['total_gb']:.0f} GB are free")
-    return cell(OK, text)
-
-
-def _trouble(ranks: Sequence[Mapping[str, Any]], stages: tuple[str, ...]) -> Cell | None:
-    """Return what went wrong in some stages of a node's ranks."""
-    for number, rank in enumerate(ranks):
-        if rank.get("doing", "import torch") not in stages:
-            continue
-        if "error" in rank:
-            return cell(FAILED, f"{_who(rank, number)}: {rank['error']}")
-        if rank.get("status"):
-            return cell(FAILED, f"{_who(rank, number)} ended with status {rank['status']}")
-        if rank.get("doing") == "import torch":
-            return cell(SLOW, "torch was not loaded in time")
-        return cell(FAILED, f"{_who(rank, number)} hangs")
-    return None
-
-
-def _who(rank: Mapping[str, Any], number: int) -> str:
-    return f"GPU {number}" if "gpu" in rank else f"rank {number}"
-
-
-def _sum(report: Mapping[str, Any], stage: str) -> float | None:
-    """Return the bandwidth of a node's slowest rank, None where a rank has none."""
-    found = [rank.get(stage) for rank in report.get("ranks") or []]
-    return min(found) if found and None not in found else None
-
-
-def _gb_s(rate: float) -> str:
-    return f"{rate:.{0 if rate >= 10 else 1}f} GB/s"
-
-
-def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    ranks, found = report.get("ranks") or [], _sum(report, "within")
-    if found is None:
-        return _trouble(ranks, ("within",)) or cell(NONE)
-    elsewhere = [rate for other in others if (rate := _sum(other, "within")) is not None]
-    if "gpu" not in ranks[0]:
-        return cell(OK, _gb_s(found))
-    if elsewhere and found < OF_PEERS * median(elsewhere):
-        return cell(FAILED, f"{_gb_s(found)}, the others {median(elsewhere):.0f}")
-    link = rates.get("nvlink-gb-s", 0) / 2  # the maker counts both directions
-    return cell(SLOW, f"{_gb_s(found)} of {link:.0f}") if found < OF_LINK * link else cell(OK, _gb_s(found))
-
-
-def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
-    ranks, found = report.get("ranks") or [], _sum(report, "across")
-    if found is None:
-        late = f"no sum: {_list(report['missing'])} not ready" if report.get("missing") else ""
-        return _trouble(ranks, ("across",)) or cell(NONE, late)
-    port = rates.get("fabric-gbit-s", 0) / 8
-    slow = "gpu" in ranks[0] and found < OF_LINK * port
-    return cell(SLOW, f"{_gb_s(found)}, one port has {port:.0f}") if slow else cell(OK, _gb_s(found))
-
-
-def _errors(report: Mapping[str, Any]) -> Cell:
-    errors = report.get("errors")
-    if not errors:
-        return cell(NONE)
-    ecc, rows, xids = errors.get("ecc"), errors.get("rows"), errors.get("xids")
-    marked = [(FAILED, f"Xid {xid}") for xid in xids or [] if xid in XIDS_FAILED]
-    marked += [(FAILED, "a memory row could not be replaced") for row in rows or [] if row[1] in ("Yes", "1")]
-    marked += [(SLOW, f"Xid {xid}") for xid in xids or [] if xid in XIDS_SLOW]
-    marked += [(SLOW, "a reset is due to replace a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
-    marked += [(SLOW, f"{sum(ecc)} uncorrected ECC errors")] if ecc and sum(ecc) else []
-    if marked:
-        return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))
-    known = [name for name, values in (("ECC", ecc), ("Xid", xids)) if values is not None]
-    return cell(OK, f"no {' or '.join(known)}") if known else cell(NONE, "cannot be read")
 
 
 def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]]) -> dict[str, str]:
@@ -302,15 +120,15 @@ def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[st
             paths[host] = f"{sources[0]} does not reach {host} ({error}), though others do"
             table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
         elif len(sources) >= len(targets):
-            who = f"{_list(sources)} cannot reach" if reached else "nobody reaches"
+            who = f"{listed(sources)} cannot reach" if reached else "nobody reaches"
             faults[host].append(f"{who} its port {answered[host].get('port')} ({error})")
             table[host]["port"] = cell(FAILED, f"not reached: {error}")
         else:
             reaches = any("ms" in answer for answer in answered[host]["reach"].values())
             faults[host].append(
-                f"{'does not reach ' + _list(targets) if reaches else 'reaches no other node'} ({error})"
+                f"{'does not reach ' + listed(targets) if reaches else 'reaches no other node'} ({error})"
             )
-            table[host]["port"] = cell(FAILED, f"does not reach {_list(targets)}: {error}")
+            table[host]["port"] = cell(FAILED, f"does not reach {listed(targets)}: {error}")
     return paths
 
 
@@ -329,7 +147,7 @@ def _blame_cells(
             continue
         texts = {host: table[host][check]["text"] for host in answered if table[host][check]["mark"] == FAILED}
         if check == "names":
-            texts = {host: text for host, text in texts.items() if text != f"cannot resolve {_list(nowhere)}"}
+            texts = {host: text for host, text in texts.items() if text != f"cannot resolve {listed(nowhere)}"}
         alike = next(iter(texts.values()), "")
         of_python = "No module named" in alike or "has no CUDA" in alike  # which no other node would put right
         if set(texts) == set(answered) and set(texts.values()) == {alike} and (len(texts) > 1 or of_python):
@@ -351,11 +169,7 @@ def _across(answered: Reports, table: dict[str, dict[str, Cell]]) -> list[str]:
         return [f"the nodes reach each other, but their all-reduce failed: {texts[0]}"]
     late = {name for report in answered.values() for name in report.get("missing") or []}
     slow = any(table[host]["gemm"]["mark"] == SLOW for host in late if host in table)
-    return [] if slow or not late else [f"{_list(sorted(late))} not ready in time for an all-reduce"]
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return [] if slow or not late else [f"{listed(sorted(late))} not ready in time for an all-reduce"]
 
 
 def table_lines(verdict: Mapping[str, Any]) -> list[str]:

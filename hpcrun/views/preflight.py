@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.preflight import PreflightResult
-from hpcrun.preflight.judge import CHECKS
+from hpcrun.preflight.checks import CHECKS
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:

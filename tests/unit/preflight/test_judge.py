@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcrun.actions.new_run import preflight_programs
+from hpcrun.job.layout import RunFolder
 from hpcrun.preflight.judge import judge, message, parse_srun, table_lines
+from tests.unit.given import write
 
 H100 = {"bf16-tflops": 989.0, "fp16-tflops": 989.0, "nvlink-gb-s": 900.0, "fabric-gbit-s": 400.0}
 
@@ -269,3 +277,26 @@ srun: error: Task launch for StepId=112.0 failed on node a100-2: Communication c
 srun: error: Application launch failed: Communication connection failure
 """
     assert parse_srun(text) == {"a100-2": "Communication connection failure"}
+
+
+@pytest.mark.parametrize("more", [{}, {"PYTHONSAFEPATH": "1"}], ids=["", "safe-path"])
+def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path: Path) -> None:
+    run, other = RunFolder(tmp_path / "run"), tmp_path / "site"
+    for name, text in preflight_programs().items():
+        write(run.path / name, text)
+    for name in ("preflight", "hpcrun"):  # an installed package of that name is not taken for ours
+        write(other / name / "__init__.py", "raise ImportError")
+    hosts, reports = cluster()
+    attempt = run.element(0).attempt(0)
+    write(attempt.hosts, "\n".join(hosts))
+    for host, report in reports.items():
+        write(attempt.preflight / f"{host}.json", json.dumps(report))
+    env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(attempt.path), "PYTHONPATH": str(other), **more}
+    before = set(run.path.rglob("*"))
+    done = subprocess.run(
+        [sys.executable, str(run.preflight / "judge.py"), "--bf16-tflops=989"],
+        env=env, cwd=other, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "preflight: all nodes are fine\n"), done.stderr
+    assert json.loads(attempt.verdict.read_text()) == judge(hosts, reports, rates={"bf16-tflops": 989.0})
+    assert set(run.path.rglob("*")) - before == {attempt.verdict}
