@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from hpcrun.actions.lineage import Earlier, Lineage, Link, check_can_wait
+from hpcrun.actions.lineage import ChainLink, Earlier, Lineage, check_can_wait
 from hpcrun.actions.prepare import Prepared
 from hpcrun.actions.submit import SubmitResult
 from hpcrun.actions.surroundings import Surroundings
@@ -49,13 +49,13 @@ def submit_chain(
     """
     done: list[SubmitResult] = []
     for number, link in enumerate(links, 1):
-        mine = replace(lineage, link=Link(number, len(links)))
+        mine = replace(lineage, link=ChainLink(number, len(links)))
         if done:
             first = Earlier(done[0].run.run_id, done[0].folder)
             mine = replace(
                 mine,
                 after=(*lineage.after, *_after(done, chain)),  # a first link that can never start must not let it start
-                link=Link(number, len(links), first.run_id),
+                link=ChainLink(number, len(links), first.run_id),
                 checkpoints=first,
                 code=first if link.plan.snapshot else None,
             )

@@ -9,7 +9,7 @@ from hpcrun.actions.lost import LOST_AFTER_S, SURELY_OVER_AFTER_S, has_started, 
 from hpcrun.actions.status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
-from hpcrun.runs.size import Size, run_size
+from hpcrun.runs.size import DiskUsage, run_size
 from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
@@ -48,7 +48,7 @@ class Candidate:
 
     item: RunStatus
     ended_s: float
-    size: Size
+    size: DiskUsage
     kept: str | None = None
 
 

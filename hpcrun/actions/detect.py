@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.detect_types import gpu_offers
-from hpcrun.actions.detect_yaml import Found, profile_text
+from hpcrun.actions.detect_yaml import DetectedCluster, profile_text
 from hpcrun.actions.surroundings import Surroundings
 from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
 from hpcrun.job.profile import Profile
@@ -47,7 +47,7 @@ def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
         raise SchedulerError(_silence(facts), hint="run it where `sinfo` works; sinfo tells when the cluster is back")
     offers = gpu_offers(facts)
     trials = site.try_gpu_forms(offers[0].type, offers[0].partition.name) if offers else []
-    found = Found(
+    found = DetectedCluster(
         facts,
         offers,
         trials,

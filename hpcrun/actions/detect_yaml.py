@@ -20,7 +20,7 @@ _USUAL_DEFAULT_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DetectedCluster:
     """All that was found out.
 
     Attributes:
@@ -36,7 +36,7 @@ class Found:
     base: str | None
 
 
-def profile_text(found: Found) -> str:
+def profile_text(found: DetectedCluster) -> str:
     """Return the YAML of a profile."""
     facts = found.facts
     # the profile's own partition: that of the only type, else of jobs without GPUs
@@ -105,7 +105,7 @@ def _account_lines(facts: ClusterFacts) -> list[str]:
     return [account, _line(0, "# qos:", f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one")]
 
 
-def _gpu_lines(found: Found, own: Partition | None) -> list[str]:
+def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
     source = found.facts.sources["nodes"]
     if not found.offers:
         return [_line(0, "# gpu:", f"{source}: no node has a GPU that can be asked for by name or number")]
@@ -165,7 +165,7 @@ def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None, source
     return lines
 
 
-def _own_lines(found: Found, own: Partition | None) -> list[str]:
+def _own_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
     """Return what counts for the only GPU type, or, where there are several or none, for jobs without GPUs."""
     facts, source = found.facts, found.facts.sources["nodes"]
     if len(found.offers) == 1:
@@ -239,7 +239,7 @@ def _accounting(facts: ClusterFacts) -> list[str]:
     ]
 
 
-def _host_lines(found: Found) -> list[str]:
+def _host_lines(found: DetectedCluster) -> list[str]:
     host = found.host
     where = "a compute node" if found.in_job else "not inside a job: run it in one to see a compute node"
     gpus = ", ".join(f"{count} × {model}" for model, count in host.gpus.items())

@@ -13,7 +13,7 @@ from hpcrun.actions.explain_words import answer, evidence_of, next_command
 from hpcrun.actions.judge import ended_text
 from hpcrun.actions.status import RunStatus, element_row
 from hpcrun.actions.sweep_status import ElementStatus
-from hpcrun.diagnosis.culprit import SAME_MOMENT_S, Ended, Speech, first_leaver
+from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
@@ -147,12 +147,12 @@ def _gather(
     item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
 ) -> tuple[Facts, tuple[str, ...]]:
     """Return what the ranks and the logs of an attempt say, and what could not be read."""
-    reader = _Reader(item.folder, Scanner.of(rules), quick, [])
+    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
     logs: list[Log] = []
-    ends: dict[int, Ended] = {}
+    ends: dict[int, RankEnd] = {}
     if attempt is not None:
         exits = rank_exits(attempt.folder)
-        ends = {end.rank: Ended(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
+        ends = {end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
         logs = _rank_logs(reader, attempt, ends)
     for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
         logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
@@ -161,7 +161,7 @@ def _gather(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _LogReader:
     """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
 
     folder: Path
@@ -190,7 +190,7 @@ class _Reader:
         return [_from_last(RESTART_BEGINS, log) for log in logs]
 
 
-def _rank_logs(reader: _Reader, attempt: Attempt, ends: Mapping[int, Ended]) -> list[Log]:
+def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
     """Return the logs of the ranks that may tell of the end, and of one that left before the others."""
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]

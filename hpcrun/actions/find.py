@@ -17,14 +17,14 @@ LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRun:
     """A run, and what to say where the word could have meant an older one too."""
 
     run: Run
     note: str | None = None
 
 
-def find_run(word: str, store: RunStore) -> Found:
+def find_run(word: str, store: RunStore) -> FoundRun:
     """Find one run.
 
     Args:
@@ -41,14 +41,14 @@ def find_run(word: str, store: RunStore) -> Found:
         ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
         second = ids[-1][:15]  # YYYYMMDD-HHMMSS: ids tell time in seconds, records more exactly
         newest = [store.load(run_id) for run_id in ids if run_id.startswith(second)]
-        return Found(max(newest, key=lambda run: run.created_s))
+        return FoundRun(max(newest, key=lambda run: run.created_s))
     if word in ids:
-        return Found(store.load(word))
+        return FoundRun(store.load(word))
     found = _by_job_id(word, ids, store) if JOB_ID.fullmatch(word) else None
     if found:
         return found
     run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
-    return Found(store.load(run_id), note)
+    return FoundRun(store.load(run_id), note)
 
 
 def newest_line(run: Run) -> str:
@@ -86,7 +86,7 @@ def choose_id(word: str, ids: Sequence[str], nouns: tuple[str, str], listing: st
     raise NotFoundError(f"there is no {noun} {word!r}", hint=f"did you mean {close!r}?" if close else listing)
 
 
-def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> Found | None:
+def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> FoundRun | None:
     """Find the run of a job: first where the index says, and in the runs that it does not know, then in all."""
     noted = store.noted_jobs()
     likely = {run_id for run_id in ids if run_id not in noted or word in noted[run_id]}
@@ -99,7 +99,7 @@ def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> Found | None:
         return None
     # where one cluster has used an id again, its older jobs are over
     note = f"{word}: the newest of {len(found)} runs of that job id, {found[0].run_id}" if len(found) > 1 else None
-    return Found(found[0], note)
+    return FoundRun(found[0], note)
 
 
 def _choice(run: Run, store: RunStore) -> str:

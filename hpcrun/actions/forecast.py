@@ -18,7 +18,7 @@ from hpcrun.scaling.forecast import (
     CASES,
     Case,
     Forecast,
-    Size,
+    JobSize,
     StepCost,
     communication_s,
     forecast,
@@ -26,7 +26,7 @@ from hpcrun.scaling.forecast import (
     step_cost,
     with_batch,
 )
-from hpcrun.scaling.workload import Workload, one_of, read_option, read_workload
+from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload
 
 MOST_SIZES = 64
 
@@ -35,7 +35,7 @@ LINEAR_HOLDS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ForecastRequest:
     """What is to be forecast.
 
     Attributes:
@@ -44,7 +44,7 @@ class Question:
         price: of a GPU for an hour; None takes the profile's.
     """
 
-    work: Workload
+    work: MeasuredTraining
     counts: tuple[GpuCount, ...]
     nodes: tuple[int, ...]
     cases: tuple[Case, ...]
@@ -63,7 +63,7 @@ class ForecastResult:
         notes: what was left out, or taken for granted.
     """
 
-    question: Question
+    question: ForecastRequest
     profile: Profile
     profile_name: str
     gpu_type: str | None
@@ -75,7 +75,7 @@ class ForecastResult:
     notes: tuple[str, ...]
 
 
-def read_question(said: Mapping[str, str]) -> Question:
+def read_question(said: Mapping[str, str]) -> ForecastRequest:
     """Build the question from what was typed, by the names of the options.
 
     Raises:
@@ -94,7 +94,7 @@ def read_question(said: Mapping[str, str]) -> Question:
         )
     cases = read_option("mode", said.get("mode", "both"), lambda text: one_of(text, CASES))
     price = said.get("price_per_gpu_hour")
-    return Question(
+    return ForecastRequest(
         work, counts, nodes, cases, None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
     )
 
@@ -116,7 +116,7 @@ def _node_counts(text: str) -> tuple[int, ...]:
     return tuple(parse_count(word) for word in text.split(","))
 
 
-def make_forecast(question: Question, profile_name: str, surroundings: Surroundings) -> ForecastResult:
+def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
     """Forecast every number of GPUs on a profile.
 
     Raises:
@@ -153,18 +153,18 @@ def _request(count: GpuCount, nodes: int | None = None) -> JobRequest:
     return JobRequest(script="true", gpus=count, nodes=nodes)  # nothing runs; a request has a script
 
 
-def _size(count: GpuCount, nodes: int | None, profile: Profile) -> Size:
+def _size(count: GpuCount, nodes: int | None, profile: Profile) -> JobSize:
     shape = decide_shape(_request(count, nodes), profile)
-    return Size(shape.gpus, shape.nodes)
+    return JobSize(shape.gpus, shape.nodes)
 
 
-def _sizes(question: Question, profile: Profile) -> tuple[Size, ...]:
+def _sizes(question: ForecastRequest, profile: Profile) -> tuple[JobSize, ...]:
     nodes = question.nodes or (None,) * len(question.counts)
     sizes = (_size(count, number, profile) for count, number in zip(question.counts, nodes, strict=True))
     return tuple(dict.fromkeys(sizes))
 
 
-def _remedies(work: Workload, rows: Sequence[Forecast], cost: StepCost) -> tuple[Forecast, ...]:
+def _remedies(work: MeasuredTraining, rows: Sequence[Forecast], cost: StepCost) -> tuple[Forecast, ...]:
     """Return for each size with too little work the measured batch on each GPU, doubled until it is enough."""
     enough = work.batch_per_gpu
     while enough < cost.half_batch:
@@ -177,11 +177,13 @@ def _remedies(work: Workload, rows: Sequence[Forecast], cost: StepCost) -> tuple
     )
 
 
-def _notes(work: Workload, profile: Profile, rows: Sequence[Forecast], network: Network) -> list[str]:
+def _notes(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network) -> list[str]:
     return [note for note, holds in (*_left_out(work, profile, rows, network), *_taken(work, profile, rows)) if holds]
 
 
-def _left_out(work: Workload, profile: Profile, rows: Sequence[Forecast], network: Network) -> list[tuple[str, bool]]:
+def _left_out(
+    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network
+) -> list[tuple[str, bool]]:
     nodes = any(row.size.nodes > 1 for row in rows)
     inside = any(row.size.gpus_per_node > 1 for row in rows)
     known = work.parameters is not None
@@ -202,7 +204,7 @@ def _left_out(work: Workload, profile: Profile, rows: Sequence[Forecast], networ
     ]
 
 
-def _taken(work: Workload, profile: Profile, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
+def _taken(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
     full = half_rows(profile.card)
     tokens, rest = work.tokens_per_sample, work.samples % work.batch_size
     sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"

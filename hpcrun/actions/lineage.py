@@ -26,7 +26,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     """The place of a run in a chain.
 
     Attributes:
@@ -51,7 +51,7 @@ class Lineage:
     """
 
     after: tuple[Dependency, ...] = ()
-    link: Link | None = None
+    link: ChainLink | None = None
     checkpoints: Earlier | None = None
     code: Earlier | None = None
     resubmitted_from: str | None = None

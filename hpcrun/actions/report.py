@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.scaling.batches import BatchChange, batch_changes
-from hpcrun.scaling.causes import Diagnosis, diagnose_series
+from hpcrun.scaling.causes import ScalingDiagnosis, diagnose_series
 from hpcrun.scaling.claims import Contradiction, contradictions
-from hpcrun.scaling.command import ANY, Command
+from hpcrun.scaling.command import ANY, ScaleCommand
 from hpcrun.scaling.fit import Fit, best_fit, fit_series
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.series import Series, build_series
@@ -34,7 +34,7 @@ class ReportOptions:
     weak: bool = False
     warmup: int = 1
     min_efficiency: float = MIN_EFFICIENCY
-    command: Command = ANY
+    command: ScaleCommand = ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Part:
     fits: tuple[Fit, ...]
     expected: Fit | None
     advice: Advice | None
-    diagnosis: Diagnosis | None
+    diagnosis: ScalingDiagnosis | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _CACHE_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StudyMeasurements:
     """What studies have measured so far.
 
     Attributes:
@@ -45,7 +45,7 @@ def read_points(
     now_s: float,
     patterns: Callable[[str], Mapping[str, str]],
     explained: Explained = unexplained,
-) -> Measured:
+) -> StudyMeasurements:
     """Read what the runs of some studies measured.
 
     Args:
@@ -70,7 +70,7 @@ def read_points(
         over = {item.run_id: point for item, point in zip(status.runs, found, strict=True) if _is_over(item, known)}
         if over.keys() != known.keys():
             place.save_measured(study.study_id, _record(over, wanted))
-    return Measured(tuple(points), away)
+    return StudyMeasurements(tuple(points), away)
 
 
 def _is_over(item: StudyRun, known: Mapping[str, Point]) -> bool:

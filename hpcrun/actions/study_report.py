@@ -9,7 +9,7 @@ from dataclasses import replace
 from hpcrun.actions.report import ReportOptions
 from hpcrun.errors import UsageError
 from hpcrun.runs.studies import Study
-from hpcrun.scaling.command import ANY, Command
+from hpcrun.scaling.command import ANY, ScaleCommand
 
 _NAMED = 3
 
@@ -67,13 +67,13 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
     return remarks
 
 
-def command_of(study: Study) -> Command:
+def command_of(study: Study) -> ScaleCommand:
     """Return the command that a study was, for those that a report proposes."""
     request = study.request
     words = [*(["--module"] if request.get("module") else []), request["script"], *request.get("args", ())]
     said = {"--lr": study.lr, "--dataset": study.dataset, "--launcher": request.get("launcher")}
     options = [word for option, value in said.items() if value for word in (option, value)]
-    return Command(
+    return ScaleCommand(
         script=shlex.join(words),
         sizes="--ranks" if study.unit == "ranks" else "--gpus",
         profile=shlex.join(["-P", study.profile]),

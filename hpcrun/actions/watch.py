@@ -53,7 +53,7 @@ class Element:
 
 
 @dataclass(slots=True)
-class Watch:
+class Poller:
     """What is known of some jobs of one scheduler.
 
     Attributes:

@@ -17,7 +17,7 @@ from hpcrun.job.units import format_time
 from hpcrun.profiles.folder import folders_of
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.detect_text import Partition
-from hpcrun.schedulers.estimate import DirectivePairs, Estimate, SlurmForecast, Start
+from hpcrun.schedulers.estimate import DirectivePairs, SlurmForecast, Start, StartEstimate
 
 MOST_ASKED = 12
 """How many requests sbatch is asked about: each uses up a job id and a moment of the controller's time."""
@@ -27,7 +27,7 @@ _PYTHON = PythonEnvironment("python3", "not looked for")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Placement:
     """A profile, or one GPU type of it, on which the job fits.
 
     Attributes:
@@ -55,7 +55,7 @@ class Offer:
         gpu_hours: GPUs × time limit; None where nothing says the limit.
     """
 
-    candidate: Candidate
+    candidate: Placement
     start: Start
     gpu_hours: float | None
 
@@ -126,10 +126,10 @@ def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
 
 def _candidates(
     request: JobRequest, names: Sequence[str], surroundings: Surroundings
-) -> tuple[list[Candidate], list[Misfit]]:
+) -> tuple[list[Placement], list[Misfit]]:
     candidates, misfits, errors = [], [], []
     for name, type_, outcome in _tried(request, names, surroundings):
-        if isinstance(outcome, Candidate):
+        if isinstance(outcome, Placement):
             candidates.append(outcome)
         else:
             misfits.append(Misfit(name, type_, outcome.message))
@@ -142,7 +142,7 @@ def _candidates(
 
 def _tried(
     request: JobRequest, names: Sequence[str], surroundings: Surroundings
-) -> Iterator[tuple[str, str | None, Candidate | HpcrunError]]:
+) -> Iterator[tuple[str, str | None, Placement | HpcrunError]]:
     """Plan the job with each profile, and with each type of a profile where the request leaves that open."""
     for name in dict.fromkeys(names or _all_names(surroundings)):
         try:
@@ -161,7 +161,7 @@ def _tried(
             try:
                 plan = _plan(asked, profile, surroundings)
                 idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
-                yield name, type_, Candidate(name, type_, asked, plan, idles_gpus)
+                yield name, type_, Placement(name, type_, asked, plan, idles_gpus)
             except HpcrunError as error:
                 yield name, type_, error
 
@@ -213,7 +213,7 @@ def _over(plan: Plan, partition: Partition) -> str | None:
 
 
 def _judged(
-    candidates: Sequence[Candidate], answers: dict[DirectivePairs, Estimate], partitions: Sequence[Partition]
+    candidates: Sequence[Placement], answers: dict[DirectivePairs, StartEstimate], partitions: Sequence[Partition]
 ) -> tuple[list[Offer], list[Misfit]]:
     offers, refused = [], []
     for candidate in candidates:
@@ -225,7 +225,7 @@ def _judged(
     return offers, refused
 
 
-def _no_start(answer: Estimate | None) -> str:
+def _no_start(answer: StartEstimate | None) -> str:
     if answer is None:
         return f"not asked: {MOST_ASKED} requests are the most; name profiles with -P"
     return f"sbatch gave no answer: {answer.said}" if answer.silent else answer.said

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.watch import Element, Watch
+from hpcrun.actions.watch import Element, Poller
 from hpcrun.cli.context import make_context
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
@@ -36,11 +36,11 @@ _SETTLES_WITHIN_S = 15.0
 
 
 @cache
-def _watch(scheduler: str) -> Watch:
+def _watch(scheduler: str) -> Poller:
     """Return this process's watch over the jobs of a scheduler: of all executors together."""
     context = make_context()
     adapter = context.polling_scheduler(scheduler)
-    return Watch(adapter, adapter.cluster(), context.host)
+    return Poller(adapter, adapter.cluster(), context.host)
 
 
 class FunctionJob(Job[R]):
@@ -192,7 +192,7 @@ class FunctionJob(Job[R]):
     def _element(self) -> Element:
         return Element(self._folder.path, self._index, self.job_id)
 
-    def _watched(self) -> tuple[Watch, Element]:
+    def _watched(self) -> tuple[Poller, Element]:
         element, watch = self._element(), _watch(self._scheduler)
         if not watch.knows(element):
             run = RunStore(element.run_folder.parent).load(self._run_id)

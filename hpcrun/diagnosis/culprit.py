@@ -38,7 +38,7 @@ class Speech(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RankEnd:
     """How a rank ended: exit status (128 + n for signal n), on which node, when (seconds since the epoch).
 
     Attributes:
@@ -69,7 +69,7 @@ class Culprit:
     left: bool = False
 
 
-def find_culprit(ends: Sequence[Ended], speech: Mapping[int, Speech]) -> Culprit | None:
+def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:
     """Return the rank that ended the run, None where no rank ended by itself.
 
     The first rank that failed of its own, else one that left with exit status 0 before the others failed, else the
@@ -96,7 +96,7 @@ def find_culprit(ends: Sequence[Ended], speech: Mapping[int, Speech]) -> Culprit
     return None
 
 
-def before_signal(ends: Iterable[Ended], signalled_s: float) -> list[Ended]:
+def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
     """Return the ends that a signal to the whole job did not cause, and those of the ranks that it terminated.
 
     Args:
@@ -105,7 +105,7 @@ def before_signal(ends: Iterable[Ended], signalled_s: float) -> list[Ended]:
     return [end for end in ends if end.status == TERMINATED or end.ended_s < signalled_s]
 
 
-def first_leaver(ends: Iterable[Ended], within_s: float = 0.0) -> Ended | None:
+def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | None:
     """Return the first rank with exit status 0, if it ended before all that did not end well; None where none did.
 
     Args:
@@ -117,14 +117,14 @@ def first_leaver(ends: Iterable[Ended], within_s: float = 0.0) -> Ended | None:
     return well[0] if well and badly and well[0].ended_s <= badly[0].ended_s + within_s else None
 
 
-def failure_order(ends: Iterable[Ended], speech: Mapping[int, Speech]) -> list[int]:
+def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
     """Return the ranks that failed by themselves: those of their own trouble first, each kind by time."""
     failed = _failures(ends, speech)
     failed.sort(key=lambda end: (_symptom(end, speech), end.told, end.ended_s, end.rank))
     return [end.rank for end in failed]
 
 
-def _failures(ends: Iterable[Ended], speech: Mapping[int, Speech]) -> list[Ended]:
+def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[RankEnd]:
     """Return the ranks that failed and were not cleared away behind another that had.
 
     A rank that raised may take so long to end that it is terminated with the others, who had noticed: its exception is
@@ -140,17 +140,17 @@ def _failures(ends: Iterable[Ended], speech: Mapping[int, Speech]) -> list[Ended
     ]
 
 
-def _speech(end: Ended, speech: Mapping[int, Speech]) -> Speech:
+def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
     return speech.get(end.rank, Speech.NOTHING)
 
 
-def _symptom(end: Ended, speech: Mapping[int, Speech]) -> int:
+def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
     """Return 0 for a rank that failed of its own, else how far its words are from the culprit."""
     said = _speech(end, speech)
     return int(said) if said.of_others else 0
 
 
-def _suspicion(end: Ended, speech: Mapping[int, Speech]) -> int:
+def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
     """Return how a rank is placed among those that ended in the same moment, the likeliest culprit 0.
 
     A silent abort or kill is how libraries and launchers end a rank whose peer is gone; other ends are the rank's own.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hpcrun.diagnosis.culprit import (
     TERMINATED,
     Culprit,
-    Ended,
+    RankEnd,
     Speech,
     before_signal,
     failure_order,
@@ -69,7 +69,7 @@ class Facts:
     """
 
     state: str
-    ends: Mapping[int, Ended] = field(default_factory=dict)
+    ends: Mapping[int, RankEnd] = field(default_factory=dict)
     logs: Sequence[Log] = ()
     signalled_s: float | None = None
 
@@ -119,7 +119,7 @@ class Diagnosis:
     leaver: int | None = None
     of_record: bool = False
 
-    def failed_first(self, end: Ended | None) -> bool:
+    def failed_first(self, end: RankEnd | None) -> bool:
         """Whether a rank's own failure was the first, and it was not merely terminated."""
         return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not self.left
 
@@ -165,12 +165,12 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     )
 
 
-def _may_speak(end: Ended, facts: Facts) -> bool:
+def _may_speak(end: RankEnd, facts: Facts) -> bool:
     """Whether a rank's log says why it ended: one that was terminated with its job may have logged an error before."""
     return end.status != TERMINATED or facts.state in _OF_THE_JOB
 
 
-def _counted(facts: Facts) -> list[Ended]:
+def _counted(facts: Facts) -> list[RankEnd]:
     """Return the ends that count: in a job that was signalled, those before the signal."""
     if facts.state in _OF_THE_JOB:
         return list(facts.ends.values())
@@ -268,7 +268,7 @@ def _speech(rank: int, facts: Facts) -> Speech:
     return speech_of([log for log in facts.logs if log.rank == rank], facts.ends.get(rank))
 
 
-def speech_of(logs: Sequence[Log], end: Ended | None) -> Speech:
+def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     """Return what the end of a rank's logs speaks of: its uncaught exception, else the lines that rules know.
 
     Args:
@@ -293,7 +293,7 @@ def speech_of(logs: Sequence[Log], end: Ended | None) -> Speech:
     return Speech.OWN if levels else Speech.NOTHING
 
 
-def uncaught(logs: Sequence[Log], end: Ended | None) -> Traceback | None:
+def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
     """Return the exception that ended a rank, from its logs; None where nobody raised one, or the program went on.
 
     Args:
@@ -322,7 +322,7 @@ def _place(hit: Hit, log: Log) -> int | None:
     return None if first is None or hit.number is None else hit.number - first
 
 
-def _was_survived(hit: Hit, log: Log, end: Ended | None) -> bool:
+def _was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     """Whether the program went on after a line: an exception that it caught, and said so."""
     if not is_exception_line(hit.line):
         return False

@@ -28,7 +28,7 @@ _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class RequestedResources:
     """What Slurm is asked for.
 
     Attributes:
@@ -41,7 +41,7 @@ class Allocation:
     walltime_s: int | None
 
 
-def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> Allocation:
+def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> RequestedResources:
     """Return what the directives of a job ask for.
 
     Raises:
@@ -51,7 +51,9 @@ def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> A
     _check_binding(directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
     cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
-    return Allocation(cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_time, directives.get("time")))
+    return RequestedResources(
+        cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_time, directives.get("time"))
+    )
 
 
 def _memory_mb(directives: Directives, shape: Shape, cpus: int | None, profile: Profile) -> int | None:

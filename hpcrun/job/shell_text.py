@@ -50,7 +50,7 @@ class _Open:
             self.word = []
 
 
-class _Reader:
+class _Tokenizer:
     """Reads a text token by token. Comments, here documents and quoted text are no commands."""
 
     def __init__(self, text: str) -> None:
@@ -160,7 +160,7 @@ def read_commands(text: str) -> list[ShellCommand]:
 
     What only a running shell knows is left as it stands: other variables, what a command prints, sourced files.
     """
-    return list(_Reader(text).commands())
+    return list(_Tokenizer(text).commands())
 
 
 def _end_of_line(text: str, position: int) -> int:

@@ -31,7 +31,7 @@ PEERS = 64
 """To so many nodes each one connects: the first, and those behind it in the job's order."""
 
 
-class Report:
+class NodeReport:
     """What is known of this node, on disk at every moment."""
 
     def __init__(self, path: Path, **known: Any) -> None:
@@ -46,7 +46,7 @@ class Report:
             aside.replace(self._path)
 
 
-class Node:
+class LocalNode:
     """This node's place among the others, as the batch script says it.
 
     Attributes:
@@ -78,7 +78,7 @@ class Node:
 class Door:
     """Listens on the job's port: answers those who knock, and on the first node lets all ranks start together."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: LocalNode) -> None:
         self._node = node
         self._changed = threading.Condition()
         self._ready: set[str] = set()
@@ -130,7 +130,7 @@ def free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def ask(node: Node, rank: int, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def ask(node: LocalNode, rank: int, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Ask another node something, in one connection.
 
     Raises:
@@ -150,7 +150,7 @@ def ask(node: Node, rank: int, question: dict[str, Any], timeout_s: float) -> di
     return {**answer, "ms": (answered_s - asked_s) * 1000, "middle_s": (asked_s + answered_s) / 2}
 
 
-def reach(node: Node, rank: int, until: float) -> dict[str, Any]:
+def reach(node: LocalNode, rank: int, until: float) -> dict[str, Any]:
     """Connect to another node until it answers or the time is over; return how far away it and its clock are."""
     error = "no time was left"
     while time.monotonic() < until:
@@ -240,7 +240,7 @@ def has_driver() -> bool:
 class Ranks:
     """The ranks of this node: processes that say what they do and find, line by line."""
 
-    def __init__(self, node: Node, ranks: int, gpus: int) -> None:
+    def __init__(self, node: LocalNode, ranks: int, gpus: int) -> None:
         self._changed = threading.Condition()
         self._found: list[dict[str, Any]] = [{} for _ in range(ranks)]
         self._processes = []
@@ -305,14 +305,14 @@ class Ranks:
                 continue
 
 
-def in_background(report: Report, key: str, look: Callable[[], Any]) -> threading.Thread:
+def in_background(report: NodeReport, key: str, look: Callable[[], Any]) -> threading.Thread:
     """Start a look that may take long, such as at a name server that does not answer; what it finds is reported."""
     thread = threading.Thread(target=lambda: report.put(**{key: look()}), daemon=True)
     thread.start()
     return thread
 
 
-def knock_at_all(node: Node, report: Report) -> None:
+def knock_at_all(node: LocalNode, report: NodeReport) -> None:
     """Connect to the other nodes, all at once."""
     until = node.ends_at - CONNECTED_BEFORE_END_S
     found: dict[str, Any] = {}
@@ -329,7 +329,7 @@ def knock_at_all(node: Node, report: Report) -> None:
     report.put(reach={node.hosts[rank]: found.get(node.hosts[rank], {"error": "no answer"}) for rank in node.peers()})
 
 
-def agree(node: Node, door: Door | None) -> dict[str, Any]:
+def agree(node: LocalNode, door: Door | None) -> dict[str, Any]:
     """Wait for the other nodes to be ready; return the port of the first, and who is missing."""
     if node.rank == 0:
         return {"missing": node.hosts[1:]} if door is None else door.wait_for_all(node.name)
@@ -339,7 +339,7 @@ def agree(node: Node, door: Door | None) -> dict[str, Any]:
         return {"missing": node.hosts[:1]}
 
 
-def check(node: Node, ranks: int, gpus: int, report: Report) -> None:
+def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
     """Do all of it."""
     report.put(shm=shared_memory(), started=time.time())
     door = None
@@ -372,8 +372,8 @@ def check(node: Node, ranks: int, gpus: int, report: Report) -> None:
 
 def main() -> None:
     """Run the node. Told to end, as by srun when another node does not answer, it ends its ranks."""
-    node = Node(dict(os.environ))
-    report = Report(node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port)
+    node = LocalNode(dict(os.environ))
+    report = NodeReport(node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     check(node, int(sys.argv[1]), int(sys.argv[2]), report)
     os._exit(0)  # a look that still hangs is not waited for

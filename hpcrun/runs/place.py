@@ -23,7 +23,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunsFolderFacts:
     """A runs folder as it was found.
 
     Attributes:
@@ -47,13 +47,13 @@ class Place:
     other_use: str | None = None
 
 
-def look_at_place(root: Path) -> Place:
+def look_at_place(root: Path) -> RunsFolderFacts:
     """Look at a runs folder, and write and rename a file there; what was written is removed again."""
     tested = next((folder for folder in (root, *root.parents) if os.path.exists(folder)), Path("/"))
     error = _write_error(tested)
     found = tested.stat()
     space = os.statvfs(tested)
-    return Place(
+    return RunsFolderFacts(
         tested,
         tested == root,
         error,

@@ -11,7 +11,7 @@ from hpcrun.job.layout import is_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class DiskUsage:
     """Bytes on the disk.
 
     Attributes:
@@ -23,7 +23,7 @@ class Size:
     checkpoints: int
 
 
-def run_size(folder: Path) -> Size:
+def run_size(folder: Path) -> DiskUsage:
     """Return the size of a run's folder. Links in it are not followed; what cannot be read counts as nothing."""
     total = checkpoints = 0
     waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
@@ -34,7 +34,7 @@ def run_size(folder: Path) -> Size:
         total += size
         if is_checkpoint(parts):
             checkpoints += size
-    return Size(total, checkpoints)
+    return DiskUsage(total, checkpoints)
 
 
 def _look_into(folder: str) -> tuple[int, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcrun.scaling.command import ANY, Command
+from hpcrun.scaling.command import ANY, ScaleCommand
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.sizes import Size
 from hpcrun.scaling.verdict import EXCELLENT, Advice
@@ -19,7 +19,7 @@ SMALL_BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Bottleneck:
     """A part of the time that a size loses.
 
     Attributes:
@@ -37,7 +37,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class ScalingDiagnosis:
     """Why one size falls short.
 
     Attributes:
@@ -47,11 +47,11 @@ class Diagnosis:
     """
 
     row: Row
-    causes: tuple[Cause, ...]
+    causes: tuple[Bottleneck, ...]
     unknown: tuple[str, ...]
 
 
-def diagnose_series(series: Series, advice: Advice, command: Command = ANY) -> Diagnosis | None:
+def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY) -> ScalingDiagnosis | None:
     """Return why the first size that is not worth its GPUs is not, or else the largest; None where that is excellent.
 
     Args:
@@ -61,12 +61,12 @@ def diagnose_series(series: Series, advice: Advice, command: Command = ANY) -> D
     if row is base or row.efficiency >= EXCELLENT:
         return None
     found = [judge(row, base, command) for judge in _JUDGES]
-    causes = [cause for cause in found if isinstance(cause, Cause) and cause.share >= NOTABLE]
+    causes = [cause for cause in found if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
     unknown = tuple(cause for cause in found if isinstance(cause, str))
-    return Diagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
+    return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
 
 
-def _batch(row: Row, base: Row, command: Command) -> Cause | str | None:
+def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
     """Judge the batch of a GPU: what it loses is all that waiting for data and for other ranks does not explain.
 
     A fixed batch that is divided among more GPUs gives each less to do in a step, while what a step costs besides, its
@@ -81,7 +81,7 @@ def _batch(row: Row, base: Row, command: Command) -> Cause | str | None:
     lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
     batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
     shrunk = f", {_number(before)} at {base.gpus}" if before != each else ""
-    return Cause(
+    return Bottleneck(
         "batch",
         lost,
         f"the batch of {row.batch_size} is {_number(each)} for each of {row.gpus} GPUs{shrunk}",
@@ -90,10 +90,10 @@ def _batch(row: Row, base: Row, command: Command) -> Cause | str | None:
     )
 
 
-def _sync(row: Row, _base: Row, command: Command) -> Cause | str | None:
+def _sync(row: Row, _base: Row, command: ScaleCommand) -> Bottleneck | str | None:
     if row.shares.sync is None:
         return "communication (sync_s of an epoch)"
-    return Cause(
+    return Bottleneck(
         "sync",
         row.shares.sync,
         f"synchronising the ranks takes {_percent(row.shares.sync)} of an epoch",
@@ -102,10 +102,10 @@ def _sync(row: Row, _base: Row, command: Command) -> Cause | str | None:
     )
 
 
-def _data(row: Row, base: Row, command: Command) -> Cause | str | None:
+def _data(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
     if row.shares.data is None:
         return "data loading (data_s of an epoch)"
-    return Cause(
+    return Bottleneck(
         "data",
         row.shares.data,
         f"waiting for data takes {_percent(row.shares.data)} of an epoch",
@@ -114,10 +114,10 @@ def _data(row: Row, base: Row, command: Command) -> Cause | str | None:
     )
 
 
-def _startup(row: Row, base: Row, command: Command) -> Cause | str | None:
+def _startup(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
     if row.shares.startup is None:
         return "launch overhead (startup_s and total_s)"
-    return Cause(
+    return Bottleneck(
         "startup",
         row.shares.startup,
         f"{_percent(row.shares.startup)} of the run is over before the first epoch begins",
@@ -126,7 +126,7 @@ def _startup(row: Row, base: Row, command: Command) -> Cause | str | None:
     )
 
 
-def _uneven(row: Row, base: Row, command: Command) -> Cause | str | None:
+def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
     counts = row.points[0].rank_samples
     batch = row.batch_size
     if batch is not None and batch % row.gpus and not counts:
@@ -138,7 +138,7 @@ def _uneven(row: Row, base: Row, command: Command) -> Cause | str | None:
         share = row.shares.idle
         evidence = f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
     even = max(1, round((batch or row.gpus) / row.gpus)) * row.gpus
-    return Cause(
+    return Bottleneck(
         "uneven",
         share,
         evidence,
@@ -147,7 +147,13 @@ def _uneven(row: Row, base: Row, command: Command) -> Cause | str | None:
     )
 
 
-_JUDGES: tuple[Callable[[Row, Row, Command], Cause | str | None], ...] = (_batch, _sync, _data, _startup, _uneven)
+_JUDGES: tuple[Callable[[Row, Row, ScaleCommand], Bottleneck | str | None], ...] = (
+    _batch,
+    _sync,
+    _data,
+    _startup,
+    _uneven,
+)
 
 
 def _sizes(*rows: Row) -> list[Size]:

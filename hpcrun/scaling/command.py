@@ -9,7 +9,7 @@ from hpcrun.scaling.sizes import BATCH_PLACES, Size
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ScaleCommand:
     """``hpcrun scale`` as it would be typed again.
 
     Attributes:
@@ -54,5 +54,5 @@ class Command:
         return " ".join(word for word in ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread) if word)
 
 
-ANY = Command()
+ANY = ScaleCommand()
 """The command of a study of which nothing is known but its numbers."""

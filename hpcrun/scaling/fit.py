@@ -83,7 +83,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _LawTerms:
     """How a law reads: its terms at so many GPUs, and what they add up to for a speed-up."""
 
     terms: Callable[[Array], list[Array]]
@@ -93,15 +93,15 @@ class _Shape:
     communication: bool
 
 
-_STRONG: dict[Law, _Shape] = {
-    "amdahl": _Shape(lambda n: [n**0, 1 / n], lambda speedup, _: 1 / speedup, serial=True, communication=False),
-    "communication": _Shape(
+_STRONG: dict[Law, _LawTerms] = {
+    "amdahl": _LawTerms(lambda n: [n**0, 1 / n], lambda speedup, _: 1 / speedup, serial=True, communication=False),
+    "communication": _LawTerms(
         lambda n: [n**0, 1 / n, n - 1], lambda speedup, _: 1 / speedup, serial=True, communication=True
     ),
 }
-_WEAK: dict[Law, _Shape] = {
-    "gustafson": _Shape(lambda n: [n**0, n], lambda speedup, _: speedup, serial=True, communication=False),
-    "communication": _Shape(
+_WEAK: dict[Law, _LawTerms] = {
+    "gustafson": _LawTerms(lambda n: [n**0, n], lambda speedup, _: speedup, serial=True, communication=False),
+    "communication": _LawTerms(
         lambda n: [n**0, n - 1], lambda speedup, growth: growth / speedup, serial=False, communication=True
     ),
 }
@@ -134,13 +134,13 @@ def scaled_speedup(serial: Estimate, gpus: int) -> Estimate:
     return Estimate(gpus - serial.value * (gpus - 1), *bounds)
 
 
-def _coefficients(shape: _Shape) -> int:
+def _coefficients(shape: _LawTerms) -> int:
     import numpy as np
 
     return len(shape.terms(np.ones(1)))
 
 
-def _fit(law: Law, shape: _Shape, rows: Sequence[Row]) -> Fit:
+def _fit(law: Law, shape: _LawTerms, rows: Sequence[Row]) -> Fit:
     import numpy as np
 
     gpus = np.array([row.gpus for row in rows], dtype=float)
@@ -240,7 +240,7 @@ def _share(coefficients: Array, one: Array, term: int) -> Array:
     return share
 
 
-def _prediction(shape: _Shape, gpus: float, smallest: float, found: Array, draws: Array | None) -> Prediction:
+def _prediction(shape: _LawTerms, gpus: float, smallest: float, found: Array, draws: Array | None) -> Prediction:
     import numpy as np
 
     terms = np.stack(shape.terms(np.array([gpus])), axis=1)

@@ -15,7 +15,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.profile import CardSection
 from hpcrun.job.shape import multiples_around
 from hpcrun.scaling.communication import Network, bucket_overlap, computed_s, exposed_s, ring_allreduce_s
-from hpcrun.scaling.workload import Workload, steps_per_epoch
+from hpcrun.scaling.workload import MeasuredTraining, steps_per_epoch
 
 Case = Literal["fixed", "scaled"]
 CASES: dict[str, tuple[Case, ...]] = {"fixed": ("fixed",), "scaled": ("scaled",), "both": ("fixed", "scaled")}
@@ -28,7 +28,7 @@ Concern = Literal["little work", "communication", "slower"]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class JobSize:
     """How large a job is."""
 
     gpus: int
@@ -75,7 +75,7 @@ class Forecast:
     """
 
     case: Case
-    size: Size
+    size: JobSize
     batch_size: int
     steps: int
     lr_linear: float | None
@@ -109,7 +109,7 @@ def half_rows(card: CardSection) -> float | None:
     return max(peaks) * 1e12 / (card.memory_bandwidth_gb_s * 1e9)
 
 
-def step_cost(work: Workload, rows: float | None, comm_s: float) -> StepCost:
+def step_cost(work: MeasuredTraining, rows: float | None, comm_s: float) -> StepCost:
     """Return what a step costs, from the second measurement where there is one, else from the card.
 
     Args:
@@ -129,7 +129,7 @@ def step_cost(work: Workload, rows: float | None, comm_s: float) -> StepCost:
     return StepCost(half_batch * sample_s, sample_s)
 
 
-def _computed_s(work: Workload, step_s: float, comm_s: float) -> float:
+def _computed_s(work: MeasuredTraining, step_s: float, comm_s: float) -> float:
     compute_s = computed_s(step_s, comm_s, overlap_of(work))
     if compute_s <= 0:
         raise UsageError(
@@ -139,7 +139,7 @@ def _computed_s(work: Workload, step_s: float, comm_s: float) -> float:
     return compute_s
 
 
-def _by_two(work: Workload, batch_size: int, compute_s: float, second_s: float) -> StepCost:
+def _by_two(work: MeasuredTraining, batch_size: int, compute_s: float, second_s: float) -> StepCost:
     sample_s = (second_s - compute_s) / (batch_size // work.gpus - work.batch_per_gpu)
     fixed_s = compute_s - sample_s * work.batch_per_gpu
     if sample_s <= 0 or fixed_s < -_NOISE * compute_s:
@@ -152,14 +152,14 @@ def _by_two(work: Workload, batch_size: int, compute_s: float, second_s: float) 
     return StepCost(fixed_s, sample_s) if fixed_s > 0 else StepCost(0.0, compute_s / work.batch_per_gpu)
 
 
-def communication_s(work: Workload, size: Size, network: Network) -> float | None:
+def communication_s(work: MeasuredTraining, size: JobSize, network: Network) -> float | None:
     """Return how long the gradients of a step take to be summed; None where that is not known."""
     if work.parameters is None:
         return 0.0 if size.gpus == 1 else None
     return ring_allreduce_s(work.parameters * work.gradient_bytes, size.gpus_per_node, size.nodes, network)
 
 
-def overlap_of(work: Workload) -> float:
+def overlap_of(work: MeasuredTraining) -> float:
     """Return the share of communication that may hide: as was said, else as DDP's buckets allow."""
     if work.overlap is not None:
         return work.overlap
@@ -167,7 +167,7 @@ def overlap_of(work: Workload) -> float:
 
 
 def forecast(
-    work: Workload, cases: Sequence[Case], sizes: Sequence[Size], cost: StepCost, network: Network
+    work: MeasuredTraining, cases: Sequence[Case], sizes: Sequence[JobSize], cost: StepCost, network: Network
 ) -> tuple[Forecast, ...]:
     """Return what is to be expected of every size in every case.
 
@@ -181,13 +181,13 @@ def forecast(
     )
 
 
-def with_batch(work: Workload, row: Forecast, batch_size: int, cost: StepCost) -> Forecast:
+def with_batch(work: MeasuredTraining, row: Forecast, batch_size: int, cost: StepCost) -> Forecast:
     """Return a forecast as it would be with another batch."""
     return _forecast(work, "scaled", row.size, batch_size, cost, row.comm_s)
 
 
 def _forecast(
-    work: Workload, case: Case, size: Size, batch_size: int, cost: StepCost, comm_s: float | None
+    work: MeasuredTraining, case: Case, size: JobSize, batch_size: int, cost: StepCost, comm_s: float | None
 ) -> Forecast:
     steps = steps_per_epoch(work.samples, batch_size)
     compute_s = cost.at(batch_size // size.gpus)
@@ -215,7 +215,13 @@ def _forecast(
 
 
 def _concerns(
-    work: Workload, size: Size, batch_per_gpu: int, compute_s: float, waited_s: float, speedup: float, cost: StepCost
+    work: MeasuredTraining,
+    size: JobSize,
+    batch_per_gpu: int,
+    compute_s: float,
+    waited_s: float,
+    speedup: float,
+    cost: StepCost,
 ) -> tuple[Concern, ...]:
     found: dict[Concern, bool] = {
         "little work": size.gpus > 1 and batch_per_gpu < cost.half_batch,
@@ -225,7 +231,7 @@ def _concerns(
     return tuple(name for name, true in found.items() if true)
 
 
-def _batch(work: Workload, case: Case, gpus: int) -> int:
+def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
     """Return the batch of all GPUs together.
 
     Raises:

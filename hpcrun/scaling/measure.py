@@ -51,7 +51,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RunMeasurement:
     """One run in numbers, each None where it did not say: means over its epochs, but the last accuracy.
 
     Times and samples per second are more than 0.
@@ -65,7 +65,7 @@ class Measured:
     shares: Shares
 
 
-def measure(point: Point, warmup: int) -> Measured:
+def measure(point: Point, warmup: int) -> RunMeasurement:
     """Return the means of a run over its epochs, without the first ``warmup``; the last epoch always counts."""
     epochs = point.epochs[min(warmup, max(0, len(point.epochs) - 1)) :]
     epoch_s = mean(map(positive, (epoch.time_s for epoch in epochs)))
@@ -74,7 +74,7 @@ def measure(point: Point, warmup: int) -> Measured:
         rate = point.samples / epoch_s
     accuracies = _numbers(epoch.accuracy for epoch in point.epochs)
     accuracy = accuracies[-1] if accuracies else None
-    return Measured(point, epoch_s, rate, positive(point.total_s), accuracy, _shares(point, epochs))
+    return RunMeasurement(point, epoch_s, rate, positive(point.total_s), accuracy, _shares(point, epochs))
 
 
 def positive(value: float | None) -> float | None:

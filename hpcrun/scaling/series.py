@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hpcrun.scaling.measure import Measured, Shares, Spread, mean_shares, measure, positive, spread
+from hpcrun.scaling.measure import RunMeasurement, Shares, Spread, mean_shares, measure, positive, spread
 from hpcrun.scaling.points import Point, Source
 
 Basis = Literal["epoch", "throughput", "run", "published"]
@@ -125,7 +125,7 @@ def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def _series(name: str, runs: Sequence[Measured], weak: bool) -> Series:
+def _series(name: str, runs: Sequence[RunMeasurement], weak: bool) -> Series:
     completed = [run for run in runs if not _problem(run.point)]
     of_table = all(run.point.source == "csv" for run in completed)
     basis = _basis(completed, _WEAK if weak else _STRONG_TABLE if of_table else _STRONG)
@@ -150,7 +150,7 @@ def _problem(point: Point) -> str:
     return point.problem or ("" if point.state == "COMPLETED" else point.state)
 
 
-def _basis(runs: Sequence[Measured], order: Sequence[Basis]) -> Basis:
+def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
     """Return the first basis that has a run of every size; where there is none, the one that has most sizes."""
 
     def covered(basis: Basis) -> int:
@@ -159,7 +159,7 @@ def _basis(runs: Sequence[Measured], order: Sequence[Basis]) -> Basis:
     return max(order, key=covered)
 
 
-def _value(run: Measured, basis: Basis) -> float | None:
+def _value(run: RunMeasurement, basis: Basis) -> float | None:
     """Return what a run is compared by: positive, or None."""
     values: dict[Basis, float | None] = {
         "epoch": run.epoch_s,
@@ -170,8 +170,8 @@ def _value(run: Measured, basis: Basis) -> float | None:
     return values[basis]
 
 
-def _rows(runs: Sequence[Measured], basis: Basis, weak: bool) -> tuple[Row, ...]:
-    sizes: dict[tuple[int, int], list[Measured]] = defaultdict(list)
+def _rows(runs: Sequence[RunMeasurement], basis: Basis, weak: bool) -> tuple[Row, ...]:
+    sizes: dict[tuple[int, int], list[RunMeasurement]] = defaultdict(list)
     for run in runs:
         sizes[run.point.gpus, run.point.nodes].append(run)
     if not sizes:
@@ -195,7 +195,7 @@ def _speed(value: Spread, growth: float, basis: Basis, weak: bool) -> Spread:
     return value.under(growth if weak else 1.0)
 
 
-def _row(runs: Sequence[Measured], speedup: Spread, smallest: int, basis: Basis) -> Row:
+def _row(runs: Sequence[RunMeasurement], speedup: Spread, smallest: int, basis: Basis) -> Row:
     first = runs[0].point
     return Row(
         gpus=first.gpus,

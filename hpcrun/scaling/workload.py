@@ -32,7 +32,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class MeasuredTraining:
     """One measured epoch, and what is known of the training.
 
     Attributes:
@@ -88,14 +88,14 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-def read_workload(said: Mapping[str, str]) -> Workload:
+def read_workload(said: Mapping[str, str]) -> MeasuredTraining:
     """Build the workload from what was typed, by the names of the options.
 
     Raises:
         UsageError: a value cannot be read, or contradicts another; the message names the option.
     """
     values = {_READERS[name][0]: read_option(name, text, _READERS[name][1]) for name, text in said.items()}
-    work = Workload(**values)
+    work = MeasuredTraining(**values)
     _check(work)
     return work
 
@@ -157,7 +157,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Option → the field of the workload, and how it is read."""
 
 
-def _check(work: Workload) -> None:
+def _check(work: MeasuredTraining) -> None:
     sizes = [("--batch-size", work.batch_size), *([("--also", work.second[0])] if work.second else [])]
     for option, size in sizes:
         if size > work.samples:

@@ -50,7 +50,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class StartEstimate:
     """sbatch's answer: a start, or its own words where it named none; ``silent`` where there was no answer."""
 
     start: Start | None
@@ -80,7 +80,7 @@ class SlurmForecast:
             raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="run it where `sinfo` works")
         return found
 
-    def estimate(self, requests: Sequence[DirectivePairs]) -> list[Estimate]:
+    def estimate(self, requests: Sequence[DirectivePairs]) -> list[StartEstimate]:
         """Ask when a job with each of these directives could start."""
         if not requests:
             return []
@@ -98,13 +98,13 @@ def estimate_command(directives: DirectivePairs) -> list[str]:
     return ["sbatch", "--test-only", *options, "--wrap=true"]
 
 
-def read_answer(answer: Completed) -> Estimate:
+def read_answer(answer: Completed) -> StartEstimate:
     """Return what came of :func:`estimate_command`."""
     said = answer.stderr.strip()
     if answer.status is None or "Unable to contact slurm controller" in said:
-        return Estimate(None, said, silent=True)
+        return StartEstimate(None, said, silent=True)
     start = parse_start(said) if answer.ok else None
-    return Estimate(start, said or f"sbatch gave no reason (exit status {answer.status})")
+    return StartEstimate(start, said or f"sbatch gave no reason (exit status {answer.status})")
 
 
 def parse_start(said: str) -> Start | None:

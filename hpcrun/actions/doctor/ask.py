@@ -12,7 +12,7 @@ from hpcrun.actions.doctor.slurm import SlurmAnswers
 from hpcrun.actions.doctor.target import Target
 from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
-from hpcrun.runs.place import Mount, Place, look_at_place, mount_of
+from hpcrun.runs.place import Mount, RunsFolderFacts, look_at_place, mount_of
 from hpcrun.schedulers.client import ask_version, ping, try_directives
 from hpcrun.schedulers.detect import SlurmSite, Trial
 from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts, ask_driver, ask_python
@@ -25,7 +25,7 @@ _ONE_ANSWER_S = 11.0  # a little more than a command gets
 class RunsAnswers:
     """What was found at the runs folder."""
 
-    place: Place
+    place: RunsFolderFacts
     quota: Quota | None
 
 

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from hpcrun.actions.doctor.check import RUNS, Check, Level
-from hpcrun.runs.place import Mount, Place
+from hpcrun.runs.place import Mount, RunsFolderFacts
 from hpcrun.schedulers.quota import Quota, Use
 
 # File systems that many machines mount at once.
@@ -24,7 +24,7 @@ _ELSEWHERE = "HPCRUN_RUNS=/path names another folder"
 _GB = 10**9
 
 
-def judge_runs(root: Path, place: Place, quota: Quota | None, *, uid: int, on_slurm: bool) -> list[Check]:
+def judge_runs(root: Path, place: RunsFolderFacts, quota: Quota | None, *, uid: int, on_slurm: bool) -> list[Check]:
     """Return how the runs folder is.
 
     Args:
@@ -43,7 +43,7 @@ def judge_runs(root: Path, place: Place, quota: Quota | None, *, uid: int, on_sl
     return checks if quota is None else [*checks, *judge_quota(quota)]
 
 
-def judge_write(root: Path, place: Place) -> Check:
+def judge_write(root: Path, place: RunsFolderFacts) -> Check:
     """Judge whether a file could be written and renamed."""
     error = place.error
     if error is None:
@@ -55,7 +55,7 @@ def judge_write(root: Path, place: Place) -> Check:
     return Check(RUNS, "writable", "red", f"{place.tested}: {error.strerror}", fix)
 
 
-def judge_mode(root: Path, place: Place, uid: int) -> Check:
+def judge_mode(root: Path, place: RunsFolderFacts, uid: int) -> Check:
     """Judge who else can write: what lies there is read, and run, as the person's own."""
     seen = f"mode {place.mode:04o}"
     if place.mode & 0o002:
@@ -88,7 +88,7 @@ def judge_file_system(mount: Mount, *, on_slurm: bool) -> Check:
     )
 
 
-def judge_space(place: Place) -> Check:
+def judge_space(place: RunsFolderFacts) -> Check:
     """Judge what is left for an ordinary user."""
     files = "" if place.free_files is None else f" and {place.free_files:,} files"
     seen = f"{_size(place.free_bytes)}{files} left"

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from hpcrun.actions.report import Part, Report
 from hpcrun.scaling.batches import BatchChange
-from hpcrun.scaling.causes import Diagnosis
+from hpcrun.scaling.causes import ScalingDiagnosis
 from hpcrun.scaling.claims import Contradiction
 from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction, scaled_speedup
 from hpcrun.scaling.points import Point, Source
@@ -157,7 +157,7 @@ def _prediction(prediction: Prediction) -> str:
     return f"{count(prediction.gpus, 'GPU')} {speedup} = {percent_text(prediction.efficiency.value)}"
 
 
-def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
+def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
     at = f"at {count(diagnosis.row.gpus, 'GPU')} "
     for number, cause in enumerate(diagnosis.causes, 1):
         yield Line(f"cause {number}", f"{at}{cause.evidence}: {cause.advice}", cause.command)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.actions.detect_types import gpu_offers
-from hpcrun.actions.detect_yaml import Found, profile_text
+from hpcrun.actions.detect_yaml import DetectedCluster, profile_text
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.yaml_file import parse_yaml
 from hpcrun.schedulers.detect import ClusterFacts, Trial
@@ -39,7 +39,7 @@ def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> Cl
 
 
 def text_of(found: ClusterFacts, trials: list[Trial] = ACCEPTED) -> str:
-    return profile_text(Found(found, gpu_offers(found), trials, NOWHERE, in_job=False, base=None))
+    return profile_text(DetectedCluster(found, gpu_offers(found), trials, NOWHERE, in_job=False, base=None))
 
 
 def loaded(text: str) -> Profile:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.lineage import Lineage, Link
+from hpcrun.actions.lineage import ChainLink, Lineage
 from hpcrun.actions.new_run import NewRun, new_run
 from hpcrun.actions.prepare import prepare
 from hpcrun.job.resources import Machine
@@ -51,8 +51,8 @@ def test_a_new_run_is_whole_when_it_is_seen(tmp_path: Path) -> None:
 
 
 def test_the_links_of_a_chain_name_their_first(tmp_path: Path) -> None:
-    first = made(tmp_path, "20260101-000000-train-aaaa", Lineage(link=Link(1, 2))).run
-    second = made(tmp_path, "20260101-000000-train-bbbb", Lineage(link=Link(2, 2, first.run_id))).run
+    first = made(tmp_path, "20260101-000000-train-aaaa", Lineage(link=ChainLink(1, 2))).run
+    second = made(tmp_path, "20260101-000000-train-bbbb", Lineage(link=ChainLink(2, 2, first.run_id))).run
     assert first.chain == {"link": 1, "links": 2, "first": first.run_id}
     assert second.chain == {"link": 2, "links": 2, "first": first.run_id}
     assert made(tmp_path, "20260101-000000-train-cccc").run.chain is None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.study import REMOVED, StudyRun, StudyStatus, brought_up, find_study, look_at, missing, newest_runs
-from hpcrun.actions.study_points import Measured, _known, _record, read_points
+from hpcrun.actions.study_points import StudyMeasurements, _known, _record, read_points
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -77,7 +77,7 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
         (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def measure(store: RunStore, studies: StudyStore, **patterns: str) -> Measured:
+def measure(store: RunStore, studies: StudyStore, **patterns: str) -> StudyMeasurements:
     return read_points([STUDY], place=studies, store=store, schedulers=lambda name: Ended(), host="here",  # type: ignore[arg-type,return-value]
                        now_s=3000.0, patterns=lambda profile: patterns)  # fmt: skip
 

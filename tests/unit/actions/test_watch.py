@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.watch import Element, Watch
+from hpcrun.actions.watch import Element, Poller
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.protocol import JobRef
@@ -25,7 +25,7 @@ class Site:
 
     folder: Path
     now_s: float = 1000.0
-    watch: Watch = field(init=False)
+    watch: Poller = field(init=False)
 
     def __post_init__(self) -> None:
         (self.folder / "bin").mkdir()
@@ -34,7 +34,7 @@ class Site:
         squeue.chmod(0o755)
         self.says({})
         scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin"})
-        self.watch = Watch(scheduler, "alpha", "login1", clock=lambda: self.now_s)
+        self.watch = Poller(scheduler, "alpha", "login1", clock=lambda: self.now_s)
 
     def says(self, states: dict[str, str]) -> None:
         lines = (
@@ -111,7 +111,7 @@ class Asked:
 
 def test_jobs_of_this_machine_are_looked_at_twice_a_second(tmp_path: Path) -> None:
     machine = Asked()
-    watch = Watch(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
+    watch = Poller(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
     element = Element(tmp_path, 0, "L1")
     watch.add(element, run(job_id="L1", scheduler="local", host="here", cluster=None))
     for now_s, times in ((0.0, 1), (0.0, 1), (0.4, 1), (0.5, 2), (0.9, 2), (1.0, 3)):

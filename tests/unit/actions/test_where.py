@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.where import Candidate, Misfit, Offer, over_partition, ranked, where
+from hpcrun.actions.where import Misfit, Offer, Placement, over_partition, ranked, where
 from hpcrun.errors import ProfileError, SchedulerError, UsageError
 from hpcrun.job.gpu_types import naming_gpu_type, types_to_choose_from
 from hpcrun.schedulers.detect_text import Partition
@@ -72,7 +72,7 @@ def test_a_type_is_named_in_every_count_of_gpus() -> None:
 
 
 def offer(name: str, start_s: float, preempts: tuple[str, ...] = (), *, idles_gpus: bool = False) -> Offer:
-    candidate = Candidate(name, None, request(), plan(), idles_gpus)
+    candidate = Placement(name, None, request(), plan(), idles_gpus)
     return Offer(candidate, Start(start_s, "n1", "gpu", preempts), 1.0)
 
 

@@ -12,7 +12,7 @@ from hpcrun.diagnosis.culprit import (
     CLEARED_AWAY_AFTER_S,
     SAME_MOMENT_S,
     Culprit,
-    Ended,
+    RankEnd,
     Speech,
     before_signal,
     failure_order,
@@ -27,7 +27,7 @@ End = tuple[int, float, Speech]
 
 def judged(*ends: End) -> Culprit | None:
     """The culprit, the same for every order of the records."""
-    records = [Ended(rank, f"n{rank // 2}", status, when) for rank, (status, when, _) in enumerate(ends)]
+    records = [RankEnd(rank, f"n{rank // 2}", status, when) for rank, (status, when, _) in enumerate(ends)]
     speech = {rank: said for rank, (_, _, said) in enumerate(ends)}
     answers = {find_culprit(order, speech) for order in permutations(records)}
     assert len(answers) == 1
@@ -120,19 +120,24 @@ def test_the_order_of_the_records_never_matters(ends: list[End]) -> None:
 
 def test_a_rank_that_was_told_to_end_comes_after_one_that_was_not() -> None:
     """A handler of SIGTERM may end with any status, and teardown may raise what it likes."""
-    told = Ended(0, "n0", 1, 10.1, told=True)
-    failed = Ended(1, "n0", 139, 10.3)
+    told = RankEnd(0, "n0", 1, 10.1, told=True)
+    failed = RankEnd(1, "n0", 139, 10.3)
     assert find_culprit([told, failed], {0: OWN}) == Culprit(1)
     assert failure_order([told, failed], {}) == [1, 0]
 
 
 def test_a_rank_that_was_told_to_end_is_named_where_the_others_speak_of_it() -> None:
     """One that fails and is slow to end is told to, once the others have noticed."""
-    noticed, slow = Ended(0, "n0", 1, 10.0), Ended(1, "n0", 3, 10.4, told=True)
+    noticed, slow = RankEnd(0, "n0", 1, 10.0), RankEnd(1, "n0", 3, 10.4, told=True)
     assert find_culprit([noticed, slow], {0: GONE}) == Culprit(1)
 
 
 def test_what_ranks_did_after_the_signal_is_left_out() -> None:
-    ends = [Ended(0, "n0", 0, 10.0), Ended(1, "n0", 1, 99.5), Ended(2, "n1", 143, 99.9), Ended(3, "n1", 0, 99.1)]
+    ends = [
+        RankEnd(0, "n0", 0, 10.0),
+        RankEnd(1, "n0", 1, 99.5),
+        RankEnd(2, "n1", 143, 99.9),
+        RankEnd(3, "n1", 0, 99.1),
+    ]
     assert before_signal(ends, 99.0) == [ends[0], ends[2]]
     assert first_leaver(before_signal(ends, 99.0)) == ends[0]

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from hpcrun.preflight import node as program
-from hpcrun.preflight.node import Door, Node, ask, free_port, parse_ecc, parse_rows, parse_xids, reach, resolve
+from hpcrun.preflight.node import Door, LocalNode, ask, free_port, parse_ecc, parse_rows, parse_xids, reach, resolve
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Callable[[int], Node]:
+def nodes(tmp_path: Path) -> Callable[[int], LocalNode]:
     """The nodes of a local job of three, by rank."""
     (tmp_path / "hosts").write_text("local-0\nlocal-1\nlocal-2\n")
     port = free_port("127.0.0.1")
 
-    def make(rank: int) -> Node:
-        return Node(
+    def make(rank: int) -> LocalNode:
+        return LocalNode(
             {
                 "HPCRUN_ATTEMPT_DIR": str(tmp_path),
                 "HPCRUN_NODE": f"local-{rank}",
@@ -36,25 +36,25 @@ def nodes(tmp_path: Path) -> Callable[[int], Node]:
     return make
 
 
-def test_a_node_that_listens_is_reached(nodes: Callable[[int], Node]) -> None:
+def test_a_node_that_listens_is_reached(nodes: Callable[[int], LocalNode]) -> None:
     Door(nodes(1))
     answer = reach(nodes(0), 1, time.monotonic() + 5)
     assert answer["ms"] < 1000
     assert abs(answer["clock_s"]) < 1
 
 
-def test_a_node_that_starts_later_is_reached(nodes: Callable[[int], Node]) -> None:
+def test_a_node_that_starts_later_is_reached(nodes: Callable[[int], LocalNode]) -> None:
     late = threading.Timer(0.5, lambda: Door(nodes(1)))
     late.start()
     assert "ms" in reach(nodes(0), 1, time.monotonic() + 5)
 
 
-def test_a_node_that_does_not_listen_is_given_up(nodes: Callable[[int], Node]) -> None:
+def test_a_node_that_does_not_listen_is_given_up(nodes: Callable[[int], LocalNode]) -> None:
     assert reach(nodes(0), 1, time.monotonic() + 0.5) == {"error": "Connection refused"}
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"null\n", b'{"node": "local-2", "job": "L1"}\n', b""])
-def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], Node], answer: bytes) -> None:
+def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], LocalNode], answer: bytes) -> None:
     node = nodes(0)
     with socket.create_server((node.address(1), node.port)) as server:
 
@@ -70,7 +70,7 @@ def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], Node], an
         thread.join()
 
 
-def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], Node]) -> None:
+def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], LocalNode]) -> None:
     node = nodes(1)
     Door(node)
     for said in (b"GET / HTTP/1.0\r\n\r\n", b"[]\n", b"", b"\xff\xfe\n"):
@@ -79,7 +79,7 @@ def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], Node]
     assert "ms" in reach(nodes(0), 1, time.monotonic() + 5)
 
 
-def test_all_begin_together_when_the_last_is_ready(nodes: Callable[[int], Node]) -> None:
+def test_all_begin_together_when_the_last_is_ready(nodes: Callable[[int], LocalNode]) -> None:
     first = nodes(0)
     door = Door(first)
     answers = []
@@ -96,13 +96,13 @@ def test_all_begin_together_when_the_last_is_ready(nodes: Callable[[int], Node])
     assert len({answer["port"] for answer in answers}) == 1
 
 
-def test_a_node_that_is_never_ready_is_missed_in_time(nodes: Callable[[int], Node]) -> None:
+def test_a_node_that_is_never_ready_is_missed_in_time(nodes: Callable[[int], LocalNode]) -> None:
     first = nodes(0)
     first.ends_at = time.monotonic() + program.READY_BEFORE_END_S + 0.3
     assert Door(first).wait_for_all("local-0")["missing"] == ["local-1", "local-2"]
 
 
-def test_of_many_nodes_each_connects_to_some_and_to_the_first(nodes: Callable[[int], Node]) -> None:
+def test_of_many_nodes_each_connects_to_some_and_to_the_first(nodes: Callable[[int], LocalNode]) -> None:
     node = nodes(0)
     node.hosts, node.rank = [f"n{number}" for number in range(500)], 100
     assert node.peers() == [0, *range(101, 164)]
@@ -132,7 +132,7 @@ def test_xids_are_found_in_the_kernel_s_log() -> None:
 
 
 def test_a_report_is_whole_at_every_moment(tmp_path: Path) -> None:
-    report = program.Report(tmp_path / "n0.json", node="n0")
+    report = program.NodeReport(tmp_path / "n0.json", node="n0")
     for number in range(3):
         report.put(step=number)
         assert json.loads((tmp_path / "n0.json").read_text()) == {"node": "n0", "step": number}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcrun.runs.size import Size, run_size
+from hpcrun.runs.size import DiskUsage, run_size
 from tests.unit.given import write
 
 
 def test_an_empty_folder_and_one_that_is_gone_hold_nothing(tmp_path: Path) -> None:
-    assert run_size(tmp_path) == Size(0, 0)
-    assert run_size(tmp_path / "gone") == Size(0, 0)
+    assert run_size(tmp_path) == DiskUsage(0, 0)
+    assert run_size(tmp_path / "gone") == DiskUsage(0, 0)
 
 
 def test_checkpoints_are_counted_in_the_whole_and_by_themselves(tmp_path: Path) -> None:
@@ -27,4 +27,4 @@ def test_checkpoints_are_counted_in_the_whole_and_by_themselves(tmp_path: Path) 
         return sum(path.lstat().st_blocks * 512 for path in paths)
 
     kept.append(run / "elements/0/checkpoints/last")
-    assert run_size(run) == Size(blocks([*logs, *kept]), blocks(kept))
+    assert run_size(run) == DiskUsage(blocks([*logs, *kept]), blocks(kept))

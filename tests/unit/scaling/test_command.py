@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from hpcrun.scaling.command import Command
+from hpcrun.scaling.command import ScaleCommand
 from hpcrun.scaling.sizes import Size
 
 SIZES = (Size(1, 1), Size(4, 1))
 
 
 def test_a_command_of_which_nothing_is_known() -> None:
-    unknown = Command()
+    unknown = ScaleCommand()
     assert unknown.scale(SIZES, batch_size=4096) == "hpcrun scale --gpus 1,4 SCRIPT --batch-size 4096"
     assert unknown.scale(SIZES, args="--epochs 20") == "hpcrun scale --gpus 1,4 SCRIPT --epochs 20"
     assert unknown.preflight(4, 1) == "hpcrun preflight --gpus 4"
 
 
 def test_a_study_s_own_command_has_its_options_and_its_batch_in_their_places() -> None:
-    study = Command("train.py --batch-size '{batch_size}'", profile="-P a100", options="--lr 1e-3", batch_size=1024)
+    study = ScaleCommand(
+        "train.py --batch-size '{batch_size}'", profile="-P a100", options="--lr 1e-3", batch_size=1024
+    )
     begin, end = "hpcrun scale -P a100 --gpus 1,4 --lr 1e-3", "train.py --batch-size '{batch_size}'"
     assert study.scale(SIZES, batch_size=4096) == f"{begin} --batch-size 4096 {end}"
     assert (
@@ -27,11 +29,11 @@ def test_a_study_s_own_command_has_its_options_and_its_batch_in_their_places() -
 
 
 def test_nodes_are_said_where_there_are_several() -> None:
-    assert Command().scale((Size(4, 1), Size(8, 2))) == "hpcrun scale --gpus 4,8 --nodes 1,2 SCRIPT"
+    assert ScaleCommand().scale((Size(4, 1), Size(8, 2))) == "hpcrun scale --gpus 4,8 --nodes 1,2 SCRIPT"
 
 
 def test_in_weak_scaling_the_batch_is_that_of_each() -> None:
-    study = Command("t.py '{per_gpu_batch_size}'", sizes="--ranks", options="--weak", batch_size=64, weak=True)
+    study = ScaleCommand("t.py '{per_gpu_batch_size}'", sizes="--ranks", options="--weak", batch_size=64, weak=True)
     assert (
         study.scale(SIZES, batch_size=512)
         == "hpcrun scale --ranks 1,4 --weak --batch-size 128 t.py '{per_gpu_batch_size}'"

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from hpcrun.errors import UsageError
 from hpcrun.job.profile import CardSection
 from hpcrun.scaling.communication import Link, Network
-from hpcrun.scaling.forecast import Case, Forecast, Size, communication_s, forecast, half_rows, step_cost, with_batch
-from hpcrun.scaling.workload import Workload, read_workload, steps_per_epoch
+from hpcrun.scaling.forecast import Case, Forecast, JobSize, communication_s, forecast, half_rows, step_cost, with_batch
+from hpcrun.scaling.workload import MeasuredTraining, read_workload, steps_per_epoch
 
 H100 = CardSection(tflops={"tf32": 494.5, "bf16": 989, "fp16": 989}, memory_bandwidth_gb_s=3350)
 NETWORK = Network(Link("NVLink", 360e9, 3.4e-6), Link("infiniband", 50e9, 14e-6))
-SEED = Workload(samples=20_480_000, batch_size=1024, epoch_s=36 * 60, lr=1e-3)
+SEED = MeasuredTraining(samples=20_480_000, batch_size=1024, epoch_s=36 * 60, lr=1e-3)
 """About 20,000 steps of 1024, in 36 minutes."""
 
 
-def rows(work: Workload, case: Case, *counts: int, card: CardSection = H100) -> list[Forecast]:
-    sizes = [Size(gpus, -(-gpus // 8)) for gpus in counts]
-    reference = communication_s(work, Size(work.gpus, -(-work.gpus // 8)), NETWORK) or 0.0
+def rows(work: MeasuredTraining, case: Case, *counts: int, card: CardSection = H100) -> list[Forecast]:
+    sizes = [JobSize(gpus, -(-gpus // 8)) for gpus in counts]
+    reference = communication_s(work, JobSize(work.gpus, -(-work.gpus // 8)), NETWORK) or 0.0
     cost = step_cost(work, half_rows(card), reference)
     return list(forecast(work, [case], sizes, cost, NETWORK))
 
@@ -70,19 +70,19 @@ def test_two_measurements_are_reproduced_whatever_the_card() -> None:
     [((2048, 100.0), "does not take longer"), ((512, 80.0), "grows faster than its batch")],
 )
 def test_measurements_that_contradict_each_other(also: tuple[int, float], problem: str) -> None:
-    work = Workload(samples=2048 * 100, batch_size=1024, epoch_s=200.0, second=also)
+    work = MeasuredTraining(samples=2048 * 100, batch_size=1024, epoch_s=200.0, second=also)
     with pytest.raises(UsageError, match=problem):
         step_cost(work, None, 0.0)
 
 
 def test_two_measurements_in_proportion_differ_by_noise() -> None:
-    work = Workload(samples=2048 * 100, batch_size=1024, epoch_s=200.0, second=(2048, 201.0))
+    work = MeasuredTraining(samples=2048 * 100, batch_size=1024, epoch_s=200.0, second=(2048, 201.0))
     cost = step_cost(work, None, 0.0)
     assert [cost.fixed_s, cost.at(1024)] == pytest.approx([0, 1])
 
 
 def test_communication_that_outlasts_computation_is_named() -> None:
-    work = Workload(samples=10**6, batch_size=1024, epoch_s=20.0, parameters=10**9)
+    work = MeasuredTraining(samples=10**6, batch_size=1024, epoch_s=20.0, parameters=10**9)
     assert rows(work, "fixed", 16)[0].concerns == ("little work", "communication", "slower")
     (sixteen,) = rows(work, "scaled", 16)
     assert sixteen.concerns == ("communication",)
@@ -91,7 +91,7 @@ def test_communication_that_outlasts_computation_is_named() -> None:
 
 
 def test_tokens_fill_a_card_sooner() -> None:
-    work = Workload(samples=10**6, batch_size=64, epoch_s=600.0, tokens_per_sample=512)
+    work = MeasuredTraining(samples=10**6, batch_size=64, epoch_s=600.0, tokens_per_sample=512)
     assert [row.concerns for row in rows(work, "fixed", 8)] == [()]
     assert rows(work, "fixed", 8)[0].efficiency > 0.9
 
@@ -111,7 +111,7 @@ def test_without_a_card_a_step_shrinks_with_its_batch() -> None:
 def test_batches_that_do_not_divide(case: Case, gpus: int, message: str, hint: str) -> None:
     cost = step_cost(SEED, None, 0.0)
     with pytest.raises(UsageError, match=message) as caught:
-        forecast(SEED, [case], [Size(gpus, 1)], cost, NETWORK)
+        forecast(SEED, [case], [JobSize(gpus, 1)], cost, NETWORK)
     assert hint in (caught.value.hint or "")
 
 
@@ -127,7 +127,7 @@ def test_what_was_measured_is_forecast_and_the_rest_never_beats_it(
     batch_per_gpu: int, reference: int, counts: list[int], step_s: float, parameters: int | None, tokens: int
 ) -> None:
     epoch_s = step_s * steps_per_epoch(10**6, batch_per_gpu * reference)
-    work = Workload(
+    work = MeasuredTraining(
         samples=10**6,
         batch_size=batch_per_gpu * reference,
         epoch_s=epoch_s,
@@ -163,7 +163,7 @@ def test_a_workload_that_cannot_be(said: dict[str, Any], message: str) -> None:
 
 
 def test_warm_up_is_short_in_a_short_training() -> None:
-    assert Workload(1000, 10, 1.0).warmup == 5
-    assert Workload(1000, 10, 1.0, epochs=90).warmup == 5
-    assert Workload(1000, 10, 1.0, epochs=4).warmup == 2
-    assert Workload(1000, 10, 1.0, epochs=4, warmup_epochs=1).warmup == 1
+    assert MeasuredTraining(1000, 10, 1.0).warmup == 5
+    assert MeasuredTraining(1000, 10, 1.0, epochs=90).warmup == 5
+    assert MeasuredTraining(1000, 10, 1.0, epochs=4).warmup == 2
+    assert MeasuredTraining(1000, 10, 1.0, epochs=4, warmup_epochs=1).warmup == 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.scaling.causes import Diagnosis, diagnose_series
-from hpcrun.scaling.command import Command
+from hpcrun.scaling.causes import ScalingDiagnosis, diagnose_series
+from hpcrun.scaling.command import ScaleCommand
 from hpcrun.scaling.points import Epoch, Point
 from hpcrun.scaling.series import Series, build_series
 from hpcrun.scaling.verdict import Advice, advise, pareto, verdict
@@ -61,13 +61,13 @@ def test_pareto() -> None:
     assert [row.gpus for row in pareto(series.rows)] == [4, 1]
 
 
-def diagnosis(*, time_s: float = 50.0, **fields: Any) -> Diagnosis:
+def diagnosis(*, time_s: float = 50.0, **fields: Any) -> ScalingDiagnosis:
     """Why 4 GPUs are twice as fast as one, where that one's batch was 64 and the four's too."""
     epoch = {name: fields.pop(name) for name in ("data_s", "sync_s") if name in fields}
     base = Point(1, epochs=(Epoch(1, time_s=100),), batch_size=fields.pop("base_batch", 256))
     four = Point(4, epochs=(Epoch(1, time_s=time_s, **epoch),), **{"batch_size": 1024, **fields})
     (series,) = build_series([base, four])
-    found = diagnose_series(series, advice(series), Command("train.py --lr 1e-3"))
+    found = diagnose_series(series, advice(series), ScaleCommand("train.py --lr 1e-3"))
     assert found
     return found
 
@@ -122,8 +122,8 @@ def test_ranks_with_uneven_work() -> None:
 
 def test_the_first_size_that_does_not_pay_is_asked_about_not_the_largest() -> None:
     series = study((1, 1), (2, 1.95), (4, 2.5), (8, 2.6), (16, 2.6))
-    found = diagnose_series(series, advice(series), Command())
+    found = diagnose_series(series, advice(series), ScaleCommand())
     assert found
     assert found.row.gpus == 4
     excellent = study((1, 1), (2, 1.95), (4, 3.9))
-    assert diagnose_series(excellent, advice(excellent), Command()) is None
+    assert diagnose_series(excellent, advice(excellent), ScaleCommand()) is None

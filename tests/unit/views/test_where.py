@@ -11,7 +11,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from hpcrun.actions.where import Candidate, Misfit, Offer, WhereResult
+from hpcrun.actions.where import Misfit, Offer, Placement, WhereResult
 from hpcrun.cli.options import takes_job
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.estimate import Start
@@ -48,7 +48,7 @@ def test_a_start_in_words(wait_s: float, text: str) -> None:
     ],
 )
 def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> None:
-    line = submit_line(Offer(Candidate("mine", None, request("true", **options), plan()), Start(NOW, "n1"), None))
+    line = submit_line(Offer(Placement("mine", None, request("true", **options), plan()), Start(NOW, "n1"), None))
     words = shlex.split(line)
     assert (words[:2], words[-1]) == (["hpcrun", "submit"], "SCRIPT")
     seen: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> 
 
 
 def test_the_table_fits_eighty_columns() -> None:
-    candidate = Candidate("our-own-cluster", "a100-40gb", request(), plan(gpus="16", nodes=4))
+    candidate = Placement("our-own-cluster", "a100-40gb", request(), plan(gpus="16", nodes=4))
     start = Start(NOW + 10 * 86400 + 82800, "a100-[1-2,7],b100-[12-13]", "gpu-long-preempt", ("1", "2"))
     console = Console(width=80, file=io.StringIO())
     console.print(offers_table(WhereResult((Offer(candidate, start, 1234567.0),), (), NOW), 80))
@@ -82,7 +82,7 @@ def test_the_table_fits_eighty_columns() -> None:
 @pytest.mark.parametrize("width", [56, 60, 72, 100])
 def test_a_narrow_table_loses_columns_and_no_digit(width: int) -> None:
     offers = tuple(
-        Offer(Candidate(name, None, request(), plan(gpus="8", nodes=2)), Start(NOW + wait_s, nodes, "gpu"), 32.0)
+        Offer(Placement(name, None, request(), plan(gpus="8", nodes=2)), Start(NOW + wait_s, nodes, "gpu"), 32.0)
         for name, wait_s, nodes in (("l40s", 8640, "l40s-[1-2]"), ("a100-40gb", 52000, "a100-[1-2]"))
     )
     console = Console(width=width, file=io.StringIO())

@@ -11,16 +11,16 @@ import pytest
 
 from hpcrun.actions.doctor.check import Check
 from hpcrun.actions.doctor.runs import judge_runs
-from hpcrun.runs.place import Mount, Place
+from hpcrun.runs.place import Mount, RunsFolderFacts
 from hpcrun.schedulers.quota import Quota, Use
 
 ROOT = Path("/scratch/me/runs")
 NFS = Mount("nas:/export", "/scratch", "nfs4")
-GOOD = Place(ROOT, True, None, 0o700, 1000, NFS, 5 * 10**12, 10**6)
+GOOD = RunsFolderFacts(ROOT, True, None, 0o700, 1000, NFS, 5 * 10**12, 10**6)
 NONE = Use(5, 0, 0)
 
 
-def judged(place: Place, quota: Quota | None = None, *, on_slurm: bool = True) -> dict[str, Check]:
+def judged(place: RunsFolderFacts, quota: Quota | None = None, *, on_slurm: bool = True) -> dict[str, Check]:
     return {check.name: check for check in judge_runs(ROOT, place, quota, uid=1000, on_slurm=on_slurm)}
 
 
