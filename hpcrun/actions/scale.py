@@ -28,7 +28,7 @@ SubmitPoint = Callable[[Prepared, Lineage, str], SubmitResult]
 
 
 @dataclass(frozen=True, slots=True)
-class StudyJob:
+class Job:
     """A run of a study that is to be submitted, with its script."""
 
     point: StudyPoint
@@ -36,7 +36,7 @@ class StudyJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedPoint:
+class Submitted:
     """What became of one submission.
 
     Attributes:
@@ -123,7 +123,7 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
 
 def prepare_points(
     study: Study, template: JobRequest, points: Iterable[StudyPoint], prepare: Callable[[JobRequest], Prepared]
-) -> list[StudyJob]:
+) -> list[Job]:
     """Decide everything about some runs of a study.
 
     Raises:
@@ -135,7 +135,7 @@ def prepare_points(
         args = workload.arguments(template.args, point.gpus, point.nodes, point.repeat)
         sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
         named = sized.model_copy(update={"name": run_name(point.run_id), "args": args})
-        jobs.append(StudyJob(point, prepare(named)))
+        jobs.append(Job(point, prepare(named)))
     if jobs and study.one_by_one and jobs[0].prepared.plan.scheduler == "slurm":
         check_can_wait(jobs[0].prepared.plan, "--chain")
     return jobs
@@ -143,13 +143,13 @@ def prepare_points(
 
 def submit_points(
     study: Study,
-    jobs: Iterable[StudyJob],
+    jobs: Iterable[Job],
     *,
     studies: StudyStore,
     folder: Callable[[str], Path],
     submit_one: SubmitPoint,
     last: Dependency | None = None,
-) -> Iterator[SubmittedPoint]:
+) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
     A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
@@ -182,7 +182,7 @@ def submit_points(
         if result and study.one_by_one and job.prepared.plan.scheduler == "slurm":
             last = Dependency(result.run.run_id, result.run.job_id, "any")
         study = _noted(study, point, studies, was=job.point.run_id)
-        yield SubmittedPoint(study, point, result, problem)
+        yield Submitted(study, point, result, problem)
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:

@@ -16,7 +16,7 @@ from hpcrun.cli.study import list_studies, resume_study, show_plan, show_study, 
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.scale import StudyJob
+    from hpcrun.actions.scale import Job
     from hpcrun.runs.studies import Study
     from hpcrun.scaling.sizes import Design
 
@@ -197,9 +197,7 @@ def _names() -> dict[str, bool]:
     return {**option_names(submit), "--ranks": True}
 
 
-def _plan(
-    asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None
-) -> tuple[Study, list[StudyJob]]:
+def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None) -> tuple[Study, list[Job]]:
     """Decide everything about a study, before anything is recorded.
 
     Raises:

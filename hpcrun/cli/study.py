@@ -15,7 +15,7 @@ from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 if TYPE_CHECKING:
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.scale import StudyJob
+    from hpcrun.actions.scale import Job
     from hpcrun.actions.status import StatusResult
     from hpcrun.actions.study import StudyStatus
     from hpcrun.actions.submit import SubmitResult
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
 
 
-def show_plan(study: Study, jobs: list[StudyJob], *, as_json: bool) -> None:
+def show_plan(study: Study, jobs: list[Job], *, as_json: bool) -> None:
     """Show what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
     from hpcrun.views.plan import plan_lines, prepared_json
     from hpcrun.views.scale import job_line, planned_json, study_lines
@@ -37,7 +37,7 @@ def show_plan(study: Study, jobs: list[StudyJob], *, as_json: bool) -> None:
         write(jobs[0].prepared.script.text)
 
 
-def submit_study(study: Study, jobs: list[StudyJob], context: Context, *, wait: bool, as_json: bool) -> None:
+def submit_study(study: Study, jobs: list[Job], context: Context, *, wait: bool, as_json: bool) -> None:
     """Submit all runs of a study, and stay where that was asked for.
 
     Raises:
@@ -119,9 +119,7 @@ class _Done:
     stayed: bool
 
 
-def _submit_jobs(
-    study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None, *, as_json: bool
-) -> _Done:
+def _submit_jobs(study: Study, jobs: list[Job], context: Context, last: Dependency | None, *, as_json: bool) -> _Done:
     """Submit runs of a study, each shown when it is.
 
     Raises:
@@ -157,7 +155,7 @@ def _submit_jobs(
     )
 
 
-def _stays(study: Study, jobs: list[StudyJob]) -> bool:
+def _stays(study: Study, jobs: list[Job]) -> bool:
     """Whether the command itself lets each run wait for the one before: nothing else would."""
     return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
 
@@ -214,7 +212,7 @@ def _interrupted(study: Study, context: Context) -> InterruptedByUser:
     )
 
 
-def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
+def _jobs_again(study: Study, context: Context) -> tuple[list[Job], Context]:
     """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
     from hpcrun.actions.resubmit import folder_of, same_python, unmasked
     from hpcrun.actions.scale import prepare_points

@@ -21,7 +21,7 @@ from hpcrun.reading import Kind, matching, optional, read_fields, read_object, t
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import start_detached
-from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
+from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 
 _START_WITHIN_S = 20.0
 # A pid of 0 or -1 would have os.kill signal many processes, and "no ticks" would be taken for a process that is gone.
@@ -61,7 +61,7 @@ class LocalScheduler:
         """Elements run one after the other: any number of them."""
         return None
 
-    def submit(self, submission: Submission) -> Submitted:
+    def submit(self, submission: Submission) -> SubmittedJob:
         """Start a supervisor for the script.
 
         Raises:
@@ -82,7 +82,7 @@ class LocalScheduler:
             if time.monotonic() > deadline:
                 raise SchedulerError(f"the job's supervisor did not start:\n{log.read_text(errors='replace').strip()}")
             time.sleep(0.01)
-        return Submitted(record["job_id"])
+        return SubmittedJob(record["job_id"])
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Read what each supervisor wrote, and whether it still lives."""

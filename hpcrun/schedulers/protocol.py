@@ -39,7 +39,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedJob:
     """The job that came of it, and what the scheduler said besides (a site's remarks), else empty."""
 
     job_id: str
@@ -88,7 +88,7 @@ class Scheduler(Protocol):
         """Return how large an array may be, None where there is no limit or nobody says."""
         ...
 
-    def submit(self, submission: Submission) -> Submitted:
+    def submit(self, submission: Submission) -> SubmittedJob:
         """Submit a script.
 
         Raises:

@@ -17,7 +17,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
 from hpcrun.reading import read_text
-from hpcrun.schedulers.protocol import Submission, Submitted
+from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 
 # submitit drops what sbatch says besides its answer, a site's remarks among it: it is kept in a file
@@ -67,7 +67,7 @@ class ScriptExecutor(submitit.SlurmExecutor):
         return job_id
 
 
-def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Submitted:
+def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> SubmittedJob:
     """Submit a script that lies ready in its folder.
 
     Raises:
@@ -96,7 +96,7 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
     remarks = _read(stderr_file)
     if not remarks:
         stderr_file.unlink(missing_ok=True)
-    return Submitted(str(job.job_id), remarks)
+    return SubmittedJob(str(job.job_id), remarks)
 
 
 def _refusal(said: str, status: int | None) -> SchedulerError:

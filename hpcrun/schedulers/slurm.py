@@ -15,7 +15,7 @@ from hpcrun.schedulers.array_text import array_id
 from hpcrun.schedulers.environment import clean_env, env_for_slurm
 from hpcrun.schedulers.identity import jobs_of_runs
 from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, Submitted
+from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 from hpcrun.schedulers.queue_cache import QueueCache
 
 # With the controller away squeue gives up after about ten seconds by itself (MessageTimeout).
@@ -68,7 +68,7 @@ class SlurmScheduler:
         answer = self._run(["scontrol", "show", "config"])
         return text.parse_array_limits(answer.stdout) if answer.ok else None
 
-    def submit(self, submission: Submission) -> Submitted:
+    def submit(self, submission: Submission) -> SubmittedJob:
         """Submit a script through submitit.
 
         Raises:

@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared, prepare
-from hpcrun.actions.scale import StudyJob, SubmittedPoint, new_study, prepare_points, submit_points
+from hpcrun.actions.scale import Job, Submitted, new_study, prepare_points, submit_points
 from hpcrun.actions.submit import SubmitResult
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.job.resources import Machine
@@ -74,7 +74,7 @@ class Cluster:
         write(folder / "train.py", "")
         around = surroundings(folder)
         template = request(args=["{gpus}"])
-        self.jobs: list[StudyJob] = prepare_points(
+        self.jobs: list[Job] = prepare_points(
             study, template, study.points, lambda asked: prepare(asked, "a100", around, lambda: Machine(cpus=1))
         )
 
@@ -85,7 +85,7 @@ class Cluster:
         job_id = str(len(self.taken))
         return SubmitResult(run(run_id, job_id=job_id), self.studies.runs / run_id)
 
-    def submit_all(self) -> list[SubmittedPoint]:
+    def submit_all(self) -> list[Submitted]:
         folder: Callable[[str], Path] = self.studies.runs.joinpath
         return list(submit_points(self.study, self.jobs, studies=self.studies, folder=folder, submit_one=self.submit))
 

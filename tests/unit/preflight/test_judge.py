@@ -297,6 +297,7 @@ def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path
         [sys.executable, str(run.preflight / "judge.py"), "--bf16-tflops=989"],
         env=env, cwd=other, capture_output=True, text=True, timeout=30,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "preflight: all nodes are fine\n"), done.stderr
-    assert json.loads(attempt.verdict.read_text()) == judge(hosts, reports, rates={"bf16-tflops": 989.0})
+    verdict = judge(hosts, reports, rates={"bf16-tflops": 989.0})
+    assert (done.returncode, done.stdout) == (0, f"{message(verdict)}\n"), done.stderr
+    assert json.loads(attempt.verdict.read_text()) == verdict
     assert set(run.path.rglob("*")) - before == {attempt.verdict}
