@@ -49,10 +49,14 @@ def text_of(node: ast.AST, module: str) -> str:
         return node.value
     if isinstance(node, ast.JoinedStr):
         return "".join(itertools.takewhile(bool, (text_of(part, module) for part in node.values)))
-    if isinstance(node, ast.Name) and node.id.isupper() and module:
-        value = getattr(importlib.import_module(module), node.id, "")
-        return value if isinstance(value, str) else ""
-    return ""
+    match node:
+        case ast.Name(id=name) if name.isupper() and module:
+            value = getattr(importlib.import_module(module), name, "")
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if name.isupper() and module:
+            value = getattr(getattr(importlib.import_module(module), owner, None), name, "")
+        case _:
+            return ""
+    return value if isinstance(value, str) else ""
 
 
 def is_path(text: str) -> bool:
@@ -110,6 +114,11 @@ def test_no_other_module_spells_a_path_inside_a_runs_folder() -> None:
 )
 def test_a_path_that_is_spelled_is_found(source: str) -> None:
     assert list(spelled(source))
+
+
+def test_a_constant_that_is_a_path_is_found_where_it_is_used() -> None:
+    assert list(spelled("folder / supervisor.CANCELLED", "hpcrun.schedulers.local"))
+    assert list(spelled("folder / CANCELLED", "hpcrun.schedulers.supervisor"))
 
 
 def test_what_is_no_path_is_not_found() -> None:
