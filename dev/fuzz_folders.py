@@ -114,7 +114,7 @@ def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
     """Run hpcrun in this process; returns what it must not do and did, None where all is well."""
     from hpcrun.cli import main, output
 
-    output._Outcome.document, output._Outcome.json = None, False
+    output._Answer.document, output._Answer.json = None, False
     streams = [_Terminal(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     ends = os.openpty() if tty else ()  # asked for its size; nothing is written to it
     for stream in streams:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def ask_patiently(ask: Callable[[], T], after_s: float, meanwhile: Callable[[], None]) -> tuple[T, bool]:
-    """Return the answer to a question, and whether it was late: after so many seconds ``meanwhile`` is called once.
+def ask_patiently(ask: Callable[[], T], after_s: float) -> Iterator[T | None]:
+    """Yield the answer to a question; where it is late, after so many seconds, None comes before it.
 
     Raises:
         BaseException: what the question itself raises.
@@ -28,10 +28,9 @@ def ask_patiently(ask: Callable[[], T], after_s: float, meanwhile: Callable[[], 
     asking = threading.Thread(target=answer, daemon=True)
     asking.start()
     asking.join(after_s)
-    late = asking.is_alive()
-    if late:
-        meanwhile()
+    if asking.is_alive():
+        yield None
         asking.join()
     if errors:
         raise errors[0]
-    return answers[0], late
+    yield answers[0]

@@ -149,6 +149,7 @@ def submit_points(
     folder: Callable[[str], Path],
     submit_one: SubmitPoint,
     last: Dependency | None = None,
+    wait: Callable[[str], object] | None = None,
 ) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
@@ -158,9 +159,10 @@ def submit_points(
     Args:
         folder: run id → its folder.
         last: the run that the first one waits for.
+        wait: waits for the end of a run, given its id, before the next is submitted.
 
     Raises:
-        InterruptedByUser: Ctrl-C; the record says what was submitted.
+        KeyboardInterrupt: Ctrl-C; the record says what was submitted.
     """
     for job in jobs:
         point = job.point
@@ -173,8 +175,8 @@ def submit_points(
         try:
             result = submit_one(job.prepared, lineage, point.run_id)
             point = replace(point, run_id=result.run.run_id, submitted=True, problem="")
-        except InterruptedByUser:
-            raise
+        except InterruptedByUser:  # it speaks of one run, and there are several
+            raise KeyboardInterrupt from None
         except SubmissionUncertainError as error:
             point, problem = replace(point, submitted=True, problem=""), error
         except HpcrunError as error:
@@ -183,6 +185,8 @@ def submit_points(
             last = Dependency(result.run.run_id, result.run.job_id, "any")
         study = _noted(study, point, studies, was=job.point.run_id)
         yield Submitted(study, point, result, problem)
+        if wait and result:
+            wait(result.run.run_id)
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,12 +11,15 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import show, tell
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, stderr, stdout
 from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
+    from hpcrun.actions.cancel import Cancelled
+    from hpcrun.actions.find_element import FoundElement
     from hpcrun.actions.status import RunStatus
+    from hpcrun.runs.record import Run
 
 
 def cancel(
@@ -37,9 +42,10 @@ def cancel(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --state: do not ask.")] = False,
-) -> None:
+) -> Outcomes:
     """End runs."""
-    from hpcrun.actions.cancel import cancel_runs, check_listed
+    from hpcrun.actions.cancel import cancel_elements, cancel_runs, check_listed
+    from hpcrun.actions.find_element import find_element
     from hpcrun.actions.waits import left_waiting
     from hpcrun.views.text import count
 
@@ -47,44 +53,60 @@ def cancel(
     if not runs and not wanted:
         raise UsageError("which runs?", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
-    named, elements = _statuses(context, runs or [])
+    found = [find_element(word, context.store) for word in runs or []]
+    yield note(item.note for item in found)
+    named, elements = _statuses(context, found)
     items = named
     if wanted:
         items = [item for item in named if item.status.state in wanted]
         if not items:
-            tell([f"no runs in this state in {context.store.root}"])
+            yield note([f"no runs in this state in {context.store.root}"])
             return
         if len(items) > 1 and not yes and can_ask():
-            tell(f"  {item.run.name}  job {item.run.job_id or '-'}  {item.status.state}" for item in items)
+            yield note(f"  {item.run.name}  job {item.run.job_id or '-'}  {item.status.state}" for item in items)
             if not confirm(f"Cancel {count(len(items), 'run')}?"):
-                tell(["nothing was cancelled"])
+                yield note(["nothing was cancelled"])
                 return
-    _cancel_elements(elements, context)
+    for item, indices in elements:
+        ended, before = cancel_elements(item, indices, schedulers=context.scheduler)
+        yield Outcome(partial(_elements_text, item, ended, before))
     result = cancel_runs(items, store=context.store, schedulers=context.scheduler)
-    told = result.told
-    show(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in told)
-    waiting = left_waiting({item.run.run_id for item in told}, context.store)
-    if waiting:
-        names = " ".join(str(run.job_id or run.run_id) for run in waiting)
-        tell(["hpcrun: jobs that waited for this may start now", f"hint: hpcrun cancel {names} ends them too"])
-    if wanted and len(told) > 1:
-        tell([f"{count(len(told), 'run')} told to end"])
-    tell(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in result.over)
+    waiting = left_waiting({item.run.run_id for item in result.told}, context.store)
+    yield Outcome(lambda: _text(result, waiting, summary=bool(wanted)))
     check_listed(result.unlisted)
 
 
-def _statuses(context: Context, words: list[str]) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
+def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int]) -> list[Part]:
+    return [
+        stdout(f"cancelled  element {index} of job {item.run.job_id}, run {item.run.run_id}" for index in ended),
+        stderr(f"hpcrun: {item.run.name}/{index} is over already" for index in before),
+    ]
+
+
+def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[Part]:
+    from hpcrun.views.text import count
+
+    told = result.told
+    yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in told)
+    if waiting:
+        names = " ".join(str(run.job_id or run.run_id) for run in waiting)
+        yield stderr(["hpcrun: jobs that waited for this may start now", f"hint: hpcrun cancel {names} ends them too"])
+    if summary and len(told) > 1:
+        yield stderr([f"{count(len(told), 'run')} told to end"])
+    yield stderr(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in result.over)
+
+
+def _statuses(
+    context: Context, found: Sequence[FoundElement]
+) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
     """Return the runs that were named, or all that are not over; and sweeps of which elements alone were named.
 
     Raises:
         SchedulerError: it does not answer.
     """
-    from hpcrun.actions.find_element import find_element
     from hpcrun.actions.status import active_ids, get_status
 
-    found = [find_element(word, context.store) for word in words]
-    tell(item.note for item in found if item.note)
-    ids = list(dict.fromkeys(item.run.run_id for item in found)) if words else active_ids(context.store)
+    ids = list(dict.fromkeys(item.run.run_id for item in found)) or active_ids(context.store)
     result = get_status(
         ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
     )
@@ -97,12 +119,3 @@ def _statuses(context: Context, words: list[str]) -> tuple[list[RunStatus], list
             chosen.setdefault(item.run.run_id, set()).add(item.element)
     parts = [(item, sorted(chosen[item.run.run_id])) for item in result.runs if item.run.run_id in chosen]
     return [item for item in result.runs if item.run.run_id not in chosen], parts
-
-
-def _cancel_elements(parts: list[tuple[RunStatus, list[int]]], context: Context) -> None:
-    from hpcrun.actions.cancel import cancel_elements
-
-    for item, indices in parts:
-        ended, before = cancel_elements(item, indices, schedulers=context.scheduler)
-        show(f"cancelled  element {index} of job {item.run.job_id}, run {item.run.run_id}" for index in ended)
-        tell(f"hpcrun: {item.run.name}/{index} is over already" for index in before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,12 +11,16 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, stderr, stdout, table
+from hpcrun.cli.output import JsonOption
 from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.status import RunStatus
+    from hpcrun.actions.clean import CleanPlan
+    from hpcrun.actions.find import Found
+    from hpcrun.actions.status import StatusResult
+    from hpcrun.runs.store import RunStore
 
 _ANY_AGE = re.compile("0+[dhms]")
 
@@ -51,13 +56,14 @@ def clean(
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Also runs that have checkpoints.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them without asking.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcomes:
     """Remove the folders of runs that are over.
 
     It shows what would go and how much that is, then asks; without a terminal it removes nothing unless --yes is given.
     """
     from hpcrun.actions.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
-    from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines
+    from hpcrun.actions.find import find_run
+    from hpcrun.views.clean import clean_json, clean_summary
 
     if keep is not None and keep < 0:
         raise UsageError(f"--keep {keep}: a number of runs, 0 or more")
@@ -69,26 +75,40 @@ def clean(
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
     now_s = context.now_s()
-    plan = plan_clean(_statuses(context, runs or [], now_s), choice, store=context.store, now_s=now_s)
-    if not as_json:
-        tell(staying_lines(plan))
-        if not (plan.going or plan.going_leftovers):
-            tell([f"nothing to remove in {context.store.root}"])
-            return
-        if plan.going:
-            show_rich(clean_table(plan, now_s))
-        show(leftover_lines(plan, now_s))
-    question = f"Remove {clean_summary(plan)}?"
-    agreed = yes or (not as_json and can_ask() and confirm(question))
+    found = [find_run(word, context.store) for word in runs or []]
+    yield note(item.note for item in found)
+    result = _statuses(context, found, now_s)
+    yield note(_remarks(result))
+    plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
+    yield Outcome(lambda: _text(plan, context.store, now_s))
+    if not (as_json or plan.going or plan.going_leftovers):
+        return
+    agreed = yes or (not as_json and can_ask() and confirm(f"Remove {clean_summary(plan)}?"))
     gone, errors = remove_runs(plan, context.store, now_s=now_s) if agreed else ([], [])
-    if as_json:
-        show_json(clean_json(plan, removed=agreed and not errors))
-    elif agreed:
-        show([f"removed    {len(gone)} of {clean_summary(plan)}" if errors else f"removed    {clean_summary(plan)}"])
-    else:
-        tell([f"nothing was removed: {clean_summary(plan)}; --yes removes them"])
-    if errors:
-        raise errors[0]
+    yield Outcome(
+        lambda: [_end(plan, len(gone), agreed=agreed, failed=bool(errors))],
+        lambda: clean_json(plan, removed=agreed and not errors),
+        failure=errors[0] if errors else None,
+    )
+
+
+def _text(plan: CleanPlan, store: RunStore, now_s: float) -> Iterator[Part]:
+    from hpcrun.views.clean import clean_table, leftover_lines, staying_lines
+
+    yield stderr(staying_lines(plan))
+    if not (plan.going or plan.going_leftovers):
+        yield stderr([f"nothing to remove in {store.root}"])
+    if plan.going:
+        yield table(clean_table(plan, now_s))
+    yield stdout(leftover_lines(plan, now_s))
+
+
+def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> Part:
+    from hpcrun.views.clean import clean_summary
+
+    if not agreed:
+        return stderr([f"nothing was removed: {clean_summary(plan)}; --yes removes them"])
+    return stdout([f"removed    {gone} of {clean_summary(plan)}" if failed else f"removed    {clean_summary(plan)}"])
 
 
 def _age_s(text: str | None) -> int | None:
@@ -104,16 +124,16 @@ def _age_s(text: str | None) -> int | None:
         raise UsageError(f"--older-than {text!r} is not an age", hint="write it as 30d, 12h or 1d12h") from None
 
 
-def _statuses(context: Context, words: list[str], now_s: float) -> list[RunStatus]:
-    from hpcrun.actions.find import find_run
+def _statuses(context: Context, found: Sequence[Found], now_s: float) -> StatusResult:
     from hpcrun.actions.status import get_status
+
+    ids = list(dict.fromkeys(item.run.run_id for item in found)) or context.store.run_ids()
+    return get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
+
+
+def _remarks(result: StatusResult) -> Iterator[str]:
     from hpcrun.views.text import one_line
 
-    found = [find_run(word, context.store) for word in words]
-    tell(item.note for item in found if item.note)
-    ids = list(dict.fromkeys(item.run.run_id for item in found)) if words else context.store.run_ids()
-    result = get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
-    tell(one_line(f"hpcrun: {message}") for message in result.damaged)
+    yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
-        tell(["hpcrun: the scheduler does not answer; runs that may be alive are kept"])
-    return list(result.runs)
+        yield "hpcrun: the scheduler does not answer; runs that may be alive are kept"

@@ -1,4 +1,4 @@
-"""Commands that take text as it was typed, without importing pydantic to look at it."""
+"""Commands that take text as it was typed, without importing pydantic to look at it; what they return is rendered."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from hpcrun.cli.interrupt import exit_at_interrupt, interrupted_as, raise_at_interrupt
+from hpcrun.cli.output import render
+from hpcrun.errors import InterruptedByUser
 
 _TEXT = (str, str | None, list[str], list[str] | None)
 _NUMBER = (int, int | None)
@@ -47,11 +51,20 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """A command whose text options cost nothing."""
+    """A command whose text options cost nothing, and whose outcomes are printed."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> int:
+        """Run the command and print what it comes to; returns the exit status."""
+        raise_at_interrupt()
+        try:
+            with interrupted_as(InterruptedByUser("interrupted")):
+                return render(super().invoke(ctx))
+        finally:
+            exit_at_interrupt()
 
 
 class Group(TyperGroup):

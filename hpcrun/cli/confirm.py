@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import typer
+
+from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.errors import InterruptedByUser
 
 
@@ -21,7 +24,17 @@ def confirm(question: str) -> bool:
     sys.stdout.flush()
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
-    try:
+    with interrupted_as(InterruptedByUser("interrupted; nothing was done")):
         return sys.stdin.readline().strip().lower() in ("y", "yes")
-    except KeyboardInterrupt:
-        raise InterruptedByUser("interrupted; nothing was done") from None
+
+
+def ask(question: str, *, default: str, show_default: bool = True) -> str:
+    """Ask, and return the answer; Enter alone is the default.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, or the end of stdin.
+    """
+    try:
+        return str(typer.prompt(question, default=default, show_default=show_default, err=True))
+    except typer.Abort:
+        raise KeyboardInterrupt from None

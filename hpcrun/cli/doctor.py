@@ -9,7 +9,8 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show_json, show_rich, width
+from hpcrun.cli.outcome import Outcome, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError
 
 
@@ -25,8 +26,8 @@ def doctor(
             autocompletion=complete.profile_name,
         ),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """Check that all is as jobs need it, without a job.
 
     Slurm, a profile, the runs folder, and the job's Python with its torch. Takes a few seconds.
@@ -40,9 +41,9 @@ def doctor(
     from hpcrun.views.doctor import checkup_json, checkup_text
 
     found = check_up(profile, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
-    if as_json:
-        show_json(checkup_json(found))
-    else:
-        show_rich(checkup_text(found, width()))
-    if not found.ok:
-        raise PlanError("a check failed") if as_json else typer.Exit(PlanError.exit_code)
+    return Outcome(
+        lambda: [table(checkup_text(found, width()))],
+        lambda: checkup_json(found),
+        failure=None if found.ok else PlanError("a check failed"),
+        is_told=True,
+    )

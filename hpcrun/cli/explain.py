@@ -8,7 +8,8 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show_json, show_rich, tell, tell_person, width
+from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import NotFoundError
 
 
@@ -22,8 +23,8 @@ def explain(
             autocompletion=run_name,
         ),
     ] = "last",
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcomes:
     """Say why a run failed: what happened, the evidence, what to do.
 
     Where no rule knows the failure it says so, and shows the last words of the rank that failed first.
@@ -37,9 +38,9 @@ def explain(
 
     context = make_context()
     found = find_element(run, context.store)
-    tell([found.note] if found.note else [])
+    yield note([found.note])
     if run == LAST:
-        tell_person(newest_line(found.run))
+        yield Outcome(notes=[for_person(newest_line(found.run))])
     rules = load_rules(context.layers.values())
     result = get_status(
         [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
@@ -51,10 +52,11 @@ def explain(
         item = next(element_row(item, one) for one in item.elements if one.index == found.element)
     explanation = explain_run(item, rules)
     asked, answered = found.element, explanation.item.element
-    tell([f"{run} is a sweep: this is its first element that failed, {answered}"] if asked != answered else [])
-    if as_json:
-        show_json(explanation_json(explanation))
-    else:
-        show_rich(explanation_text(explanation, width()))
+    if asked != answered:
+        yield note([f"{run} is a sweep: this is its first element that failed, {answered}"])
+    yield Outcome(
+        lambda: [table(explanation_text(explanation, width()))],
+        lambda: explanation_json(explanation),
+    )
     if result.away:
-        tell([f"hpcrun: {result.away.message}; this is what the run's folder says"])
+        yield note([f"hpcrun: {result.away.message}; this is what the run's folder says"])

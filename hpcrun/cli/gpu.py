@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, clear_screen, show, show_json, show_rich, tell
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, cleared, note, stdout, table
+from hpcrun.cli.output import JsonOption
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.gpu import GpuResult
 
 WATCH_EVERY_S = 10
 """Each look is a step of the job, which the controller has to make."""
@@ -30,7 +36,7 @@ def gpu(
         bool, typer.Option("--watch", "-w", help=f"Look again every {WATCH_EVERY_S} s; Ctrl-C ends it.")
     ] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcomes:
     """Show what the GPUs of a running job are doing.
 
     By node and rank, and what the network of the nodes moves.
@@ -41,39 +47,40 @@ def gpu(
 
     context = make_context()
     found = find_element(run, context.store)
-    tell([found.note] if found.note else [])
+    yield note([found.note])
     run_id = found.run.run_id
     if not watch:
-        _look(run_id, found.element, context, as_json=as_json)
+        yield from _look(run_id, found.element, context)
         return
-    try:
+    with interrupted_as(InterruptedByUser("no longer watching; the job goes on")):
         while True:
-            clear_screen()
-            tell([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            yield Outcome(lambda: [cleared()])
+            yield note([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
             try:
-                _look(run_id, found.element, context, as_json=False)
+                yield from _look(run_id, found.element, context)
             except SchedulerError as error:  # may come back
-                tell([f"hpcrun: {error.message}"])
+                yield note([f"hpcrun: {error.message}"])
             time.sleep(WATCH_EVERY_S)
-    except KeyboardInterrupt:
-        raise InterruptedByUser("no longer watching; the job goes on") from None
 
 
-def _look(run_id: str, element: int | None, context: Context, *, as_json: bool) -> None:
+def _look(run_id: str, element: int | None, context: Context) -> Outcomes:
     from hpcrun.actions.element_choice import one_element
     from hpcrun.actions.gpu import read_gpus
-    from hpcrun.views.gpu import gpu_json, gpu_table, ports_table, without_lines
+    from hpcrun.views.gpu import gpu_json
 
     waiter = context.waiter(run_id)
-    item, note = one_element(waiter.refresh(), element)
-    tell([note] if note else [])
+    item, remark = one_element(waiter.refresh(), element)
+    yield note([remark])
     result = read_gpus(item, context.env)
-    if as_json:
-        show_json(gpu_json(result))
-        return
+    yield Outcome(lambda: _text(result), lambda: gpu_json(result))
+
+
+def _text(result: GpuResult) -> Iterator[Part]:
+    from hpcrun.views.gpu import gpu_table, ports_table, without_lines
+
     if result.rows:
-        show_rich(gpu_table(result))
-    show(without_lines(result))
+        yield table(gpu_table(result))
+    yield stdout(without_lines(result))
     if result.ports:
-        show([""])
-        show_rich(ports_table(result))
+        yield stdout([""])
+        yield table(ports_table(result))

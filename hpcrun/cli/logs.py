@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,8 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import tell, tell_person
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.job.layout import WITHIN
 
@@ -76,7 +78,7 @@ def logs(
     merge: Annotated[
         bool, typer.Option("--merge", help="Lines of all ranks in the order of the times that they begin with.")
     ] = False,
-) -> None:
+) -> Outcomes:
     """Show what a run's ranks have said, on stdout and stderr."""
     from hpcrun.actions.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
     from hpcrun.cli.log_output import Lines
@@ -93,7 +95,7 @@ def logs(
         )
     context = make_context()
     pattern, since_s = _pattern(grep), _since(since, context)
-    place = _find(run, context)
+    place = yield from _find(run, context)
     choice = LogChoice(
         ranks=parse_ranks(rank, place.world_size) if rank is not None else (0,),
         all_ranks=all_ranks or (merge and rank is None and node is None),
@@ -114,16 +116,15 @@ def logs(
         started_s=begun.started_s if begun else context.now_s(),
         colours="NO_COLOR" not in context.env,
     )
-    try:
-        _show(place, choice, shown, follow=follow)
-    except KeyboardInterrupt:
-        raise InterruptedByUser(
-            f"no longer {'following' if follow else 'reading'}; the job goes on",
-            hint=f"hpcrun logs -f {run} comes back to it",
-        ) from None
+    interrupted = InterruptedByUser(
+        f"no longer {'following' if follow else 'reading'}; the job goes on",
+        hint=f"hpcrun logs -f {run} comes back to it",
+    )
+    with interrupted_as(interrupted):
+        yield from _show(place, choice, shown, follow=follow)
 
 
-def _find(word: str, context: Context) -> _Place:
+def _find(word: str, context: Context) -> Generator[Outcome, None, _Place]:
     from hpcrun.actions.find import LAST, newest_line
     from hpcrun.actions.find_element import find_element
     from hpcrun.runs.elements import elements_of
@@ -134,35 +135,37 @@ def _find(word: str, context: Context) -> _Place:
     except DamagedRunError as error:
         if error.run_id is None:
             raise
-        tell([f"hpcrun: {error.message}", "its logs can be read:"])
+        yield note([f"hpcrun: {error.message}", "its logs can be read:"])
         return _Place(context.store.folder(error.run_id))
-    tell([found.note] if found.note else [])
+    yield note([found.note])
     run = found.run
     if word == LAST:
-        tell_person(newest_line(run))
+        yield Outcome(notes=[for_person(newest_line(run))])
     waiter = context.waiter(run.run_id)
     place = _Place(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)
     if elements is None:
         return place
-    element = found.element if found.element is not None else _choose_element(waiter.refresh(), word)
+    element = found.element
+    if element is None:
+        element, remark = _choose_element(waiter.refresh(), word)
+        yield note([remark])
     log = str(elements.batch_log(Path(), element))
     return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
 
 
-def _choose_element(item: RunStatus, word: str) -> int:
-    """Return the element to show where none was named, and say so."""
+def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
+    """Return the element to show where none was named, and what to say about that."""
     from hpcrun.actions.sweep_status import interesting_element
     from hpcrun.views.text import count, one_line
 
     index = interesting_element(item.elements)
     state = next(element.status.state for element in item.elements if element.index == index)
     whole = f"{word} is a sweep of {count(len(item.elements), 'element')}"
-    tell([one_line(f"hpcrun: {whole}; this is {item.run.name}/{index}, {state}: name another as {word}/N")])
-    return index
+    return index, one_line(f"hpcrun: {whole}; this is {item.run.name}/{index}, {state}: name another as {word}/N")
 
 
-def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> None:
+def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
     from hpcrun.actions.logs import follow_logs
     from hpcrun.cli.log_output import print_finished, print_stream
     from hpcrun.views.text import one_line
@@ -170,10 +173,10 @@ def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> No
     status = place.waiter.status() if follow and place.waiter else None
     if status is None or place.waiter is None or status.final:
         if not print_finished(place.folder, choice, lines):
-            tell([one_line(f"hpcrun: {_nothing(place, choice)}")])
+            yield note([one_line(f"hpcrun: {_nothing(place, choice)}")])
         return
     if status.state != "RUNNING":
-        tell([one_line(f"hpcrun: {_state_words(status)}; its log follows when it runs")])
+        yield note([one_line(f"hpcrun: {_state_words(status)}; its log follows when it runs")])
     stream = follow_logs(place.folder, choice, lines=lines.last, is_over=place.waiter.over())
     if not print_stream(stream, prefixes=choice.several, lines=lines):
         print_finished(place.folder, choice, lines)

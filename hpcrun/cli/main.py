@@ -12,9 +12,10 @@ import typer
 
 from hpcrun import __version__
 from hpcrun.cli.command import Command, Group
-from hpcrun.cli.interrupt import exit_at_interrupt, raise_at_interrupt
-from hpcrun.cli.output import finish, show, show_error, want_json
-from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError, nearest
+from hpcrun.cli.interrupt import exit_at_interrupt
+from hpcrun.cli.outcome import Outcome, printed
+from hpcrun.cli.output import finish, show, want_json
+from hpcrun.errors import HpcrunError, UsageError, nearest
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
 _SCRIPT_LAST = {"allow_interspersed_args": False}
@@ -74,7 +75,7 @@ def build_app(asked: str | None) -> typer.Typer:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        show([f"hpcrun {__version__}"])
+        show(printed([f"hpcrun {__version__}"]))
         raise typer.Exit
 
 
@@ -90,12 +91,9 @@ def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
     gc.set_threshold(50_000)  # imports make no garbage; the default looks for it sixty times while starting
     app = build_app(sys.argv[1] if len(sys.argv) > 1 else None)
-    raise_at_interrupt()
+    exit_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0
-        exit_at_interrupt()
-        if status == InterruptedByUser.exit_code:  # typer's word for Ctrl-C
-            raise InterruptedByUser("interrupted")
         finish(status)
         sys.exit(status)
     except typer.TyperException as error:
@@ -127,6 +125,6 @@ def _usage_error(error: typer.TyperException) -> UsageError:
 
 
 def _fail(error: HpcrunError) -> NoReturn:
-    exit_at_interrupt()
-    show_error(error)
-    sys.exit(error.exit_code)
+    status = show(Outcome(failure=error))
+    finish(status)
+    sys.exit(status)

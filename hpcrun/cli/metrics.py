@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +12,11 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width, write
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, stderr, stdout, table, verbatim
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hpcrun.actions.metrics import Metrics
     from hpcrun.job.parameters import Parameters
     from hpcrun.runs.record import Run
@@ -56,7 +56,7 @@ def metrics(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcomes:
     """Show the numbers that a run has reported.
 
     With hpcrun_runtime.log_metrics, or in its logs.
@@ -71,13 +71,13 @@ def metrics(
     from hpcrun.actions.metrics import choose_metrics, last_rows, profile_patterns, read_elements, read_metrics
     from hpcrun.job.parameters import index_ranges
     from hpcrun.runs.elements import elements_of
-    from hpcrun.views.metrics import metrics_csv, metrics_json
+    from hpcrun.views.metrics import elements_json, metrics_json, save_png
 
     context = make_context()
     found = find_element(run, context.store)
     wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
     of_profile, remark = profile_patterns(found.run.profile, tuple(context.profile_layers.values()))
-    tell(filter(None, (found.note, remark)))
+    yield note([found.note, remark])
     patterns = {**of_profile, **context.config.metrics}
     folder = context.store.folder(found.run.run_id)
     elements = elements_of(found.run)
@@ -90,58 +90,65 @@ def metrics(
         each = read_elements(
             folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
         )
-        _show_elements(each, found.run, elements.parameters, lines, as_csv=as_csv, as_json=as_json)
+        whole = {index: last_rows(result, lines) for index, result in each.items()}
+        yield Outcome(
+            lambda: _elements_text(each, whole, found.run, elements.parameters, lines, as_csv=as_csv),
+            lambda: elements_json(whole, found.run.run_id, elements.parameters),
+        )
         return
     result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
-        tell([f"hpcrun: {result.unreadable} lines that are no metrics are left out"])
-    if as_json:
-        show_json({**metrics_json(result, found.run.run_id), "element": found.element})
-    elif as_csv:
-        write(metrics_csv(result))
-    elif not result.rows:
-        tell(["hpcrun: no metrics", f"hint: {_HOW}"])
-    else:
-        _picture(result, found.run.run_id, plot=plot, png=png, shown=lines)
+        yield note([f"hpcrun: {result.unreadable} lines that are no metrics are left out"])
+    if png is not None and result.rows:
+        save_png(result, png, found.run.run_id)
+    yield Outcome(
+        lambda: _text(result, lines, as_csv=as_csv, plot=plot, png=png),
+        lambda: {**metrics_json(result, found.run.run_id), "element": found.element},
+    )
 
 
-def _show_elements(
+def _elements_text(
     each: Mapping[int, Metrics],
+    whole: Mapping[int, Metrics],
     run: Run,
     parameters: Mapping[int, Parameters],
     lines: int | None,
     *,
     as_csv: bool,
-    as_json: bool,
-) -> None:
+) -> Iterator[Part]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
     from hpcrun.actions.metrics import last_rows
-    from hpcrun.views.metrics import elements_csv, elements_json, elements_table
+    from hpcrun.views.metrics import elements_csv, elements_table
 
-    whole = {index: last_rows(result, lines) for index, result in each.items()}
-    if as_json:
-        show_json(elements_json(whole, run.run_id, parameters))
-    elif as_csv:
-        write(elements_csv(whole))
+    if as_csv:
+        yield verbatim(elements_csv(whole))
     elif not any(result.rows for result in each.values()):
-        tell([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {_HOW}"])
+        yield stderr([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {_HOW}"])
     else:
-        show_rich(elements_table({index: last_rows(result, lines or 1) for index, result in each.items()}, parameters))
+        last = {index: last_rows(result, lines or 1) for index, result in each.items()}
+        yield table(elements_table(last, parameters))
         if lines is None:
-            tell([f"hpcrun: the last row of each element; hpcrun metrics {run.job_id}/{min(each)} shows all of one"])
+            yield stderr(
+                [f"hpcrun: the last row of each element; hpcrun metrics {run.job_id}/{min(each)} shows all of one"]
+            )
 
 
-def _picture(metrics: Metrics, run_id: str, *, plot: bool, png: Path | None, shown: int | None) -> None:
+def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[Part]:
     from hpcrun.actions.metrics import last_rows
-    from hpcrun.views.metrics import metrics_table, plot_lines, save_png
+    from hpcrun.views.metrics import metrics_csv, metrics_table, plot_lines
 
-    if png is not None:
-        save_png(metrics, png, run_id)
-        show([f"written  {png}"])
+    if as_csv:
+        yield verbatim(metrics_csv(metrics))
+    elif not metrics.rows:
+        yield stderr(["hpcrun: no metrics", f"hint: {_HOW}"])
+    elif png is not None:
+        yield stdout([f"written  {png}"])
     elif plot:
-        show(plot_lines(metrics, width() if sys.stdout.isatty() else 80))
+        yield stdout(plot_lines(metrics, width() if sys.stdout.isatty() else 80))
     else:
-        show_rich(metrics_table(metrics if shown is not None else last_rows(metrics, SHOWN)))
+        yield table(metrics_table(metrics if shown is not None else last_rows(metrics, SHOWN)))
         if shown is None and len(metrics.rows) > SHOWN:
-            tell([f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; -n shows more, --csv and --json have all"])
+            yield stderr(
+                [f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; -n shows more, --csv and --json have all"]
+            )

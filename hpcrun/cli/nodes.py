@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json
+from hpcrun.cli.outcome import Outcome, printed, stdout
+from hpcrun.cli.output import JsonOption
 from hpcrun.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.runs.failed_nodes import FailedNode, FailedNodes
 
 FORGET = "forget"
 
@@ -19,8 +24,8 @@ def nodes(
         list[str] | None,
         typer.Argument(metavar="[forget [NODE...]]", help="Forget these nodes, or all of them.", show_default=False),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """List the nodes on which your runs failed within a day.
 
     A submission with --exclude-bad-nodes leaves them out.
@@ -30,29 +35,39 @@ def nodes(
       hpcrun nodes forget a100-3    use a100-3 again
       hpcrun nodes forget           use all of them again
     """
-    from hpcrun.views.text import age_text, one_line
-
     context = make_context()
+    now_s = context.now_s()
     command, *named = words or ["list"]
     if command == FORGET:
-        forgotten = context.failed_nodes.forget(named, context.now_s())
-        missing = [node for node in named if node not in forgotten]
-        if forgotten:
-            show([f"forgotten  {one_line(', '.join(forgotten))}"])
-        if missing:
-            raise NotFoundError(f"no failed node is named {', '.join(missing)}", hint="hpcrun nodes lists them")
-        return
+        return _forget(named, context.failed_nodes, now_s)
     if words:
         raise UsageError(f"hpcrun nodes has no {command!r}", hint="hpcrun nodes forget NODE")
-    now_s = context.now_s()
     known = context.failed_nodes.known(now_s)
-    if as_json:
-        show_json({"kind": "nodes", "nodes": [asdict(one) for one in known]})
-        return
+    return printed(_lines(known, now_s), lambda: _document(known))
+
+
+def _forget(named: Sequence[str], failed: FailedNodes, now_s: float) -> Outcome:
+    from hpcrun.views.text import one_line
+
+    forgotten = failed.forget(named, now_s)
+    missing = [node for node in named if node not in forgotten]
+    failure = None
+    if missing:
+        failure = NotFoundError(f"no failed node is named {', '.join(missing)}", hint="hpcrun nodes lists them")
+    lines = [f"forgotten  {one_line(', '.join(forgotten))}"] if forgotten else []
+    return Outcome(lambda: [stdout(lines)], lambda: _document(failed.known(now_s)), failure=failure)
+
+
+def _document(known: Iterable[FailedNode]) -> dict[str, Any]:
+    return {"kind": "nodes", "nodes": [asdict(one) for one in known]}
+
+
+def _lines(known: Sequence[FailedNode], now_s: float) -> list[str]:
+    from hpcrun.views.text import age_text, one_line
+
     if not known:
-        show(["no node failed within a day"])
-        return
+        return ["no node failed within a day"]
     rows = [("NODE", "FAILED", "REASON", "RUN")]
     rows += [(one.node, age_text(max(0.0, now_s - one.failed_s)), one.why, one.run_id) for one in known]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    show([one_line("  ".join((*(f"{row[i]:<{widths[i]}}" for i in range(3)), row[3]))) for row in rows])
+    return [one_line("  ".join((*(f"{row[i]:<{widths[i]}}" for i in range(3)), row[3]))) for row in rows]

@@ -11,7 +11,7 @@ import typer
 
 from hpcrun.cli import complete
 
-_Command = Callable[..., None]
+_Command = Callable[..., Any]
 _Fields = dict[str, tuple[Any, Any]]  # name → annotation and default
 _SIZE, _JOB, _SHELL, _AGAIN = "How large", "Where it runs", "How the ranks start", "When it is interrupted"
 _CODE = "Which code runs"
@@ -357,9 +357,9 @@ def _taking(fields: _Fields, command: _Command) -> _Command:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @wraps(command)
-    def wrapped(**given: Any) -> None:
+    def wrapped(**given: Any) -> Any:
         asked = {name: given.pop(name) for name in fields}
-        command(asked, **given)
+        return command(asked, **given)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     joined = [

@@ -1,4 +1,4 @@
-"""Printing results and failures: text for people on the right stream, or one JSON document."""
+"""The one renderer of outcomes: text for people on the right stream, or one JSON document."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.cli.outcome import Outcome, Outcomes, Part
 from hpcrun.errors import HpcrunError, InterruptedByUser
 
 if TYPE_CHECKING:
@@ -25,69 +26,81 @@ _LONG_WORD = re.compile(r"[^\s/,'\":]{300,}")
 _SHOWN_OF_WORD = 40
 
 
-def show(lines: Iterable[str]) -> None:
-    """Print lines on stdout."""
-    _print(sys.stdout, "\n".join(lines))
+class _Answer:
+    """What this process prints at its end.
+
+    Attributes:
+        json: the command asked for JSON: a failure anywhere behind that answers in JSON too.
+        document: the result, None where there is none yet.
+    """
+
+    json = False
+    document: dict[str, Any] | None = None
 
 
-def tell(lines: Iterable[str]) -> None:
-    """Print lines on stderr: what a person should see and a pipe should not."""
-    _print(sys.stderr, "\n".join(lines))
+def want_json(wanted: bool) -> bool:
+    """Note whether a command asked for JSON, and return that."""
+    _Answer.json = _Answer.json or wanted
+    return wanted
 
 
-def tell_person(line: str) -> None:
-    """Print a line on stderr where that is a terminal: what nobody needs who reads a file or a pipe."""
-    if sys.stderr.isatty():
-        tell([line])
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
+"""Commands read it only where options exclude each other, or a person would be asked: the renderer knows by itself."""
 
 
-def tell_folded(lines: Iterable[str]) -> None:
-    """Print lines on stderr, on a terminal folded between words. Not for what one is to copy."""
-    import textwrap
+def render(outcomes: Outcome | Outcomes) -> int:
+    """Print what a command came to, each outcome as soon as it is there.
 
-    if sys.stderr.isatty():
-        room = max(os.get_terminal_size(sys.stderr.fileno()).columns, _FOLD_LEAST)
-        fold = textwrap.TextWrapper(room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        lines = [part for line in lines for part in fold.wrap(line) or [""]]
-    tell(lines)
+    Returns:
+        the exit status.
+    """
+    if isinstance(outcomes, Outcome):
+        return show(outcomes)
+    status = 0
+    for outcome in outcomes:
+        try:
+            status = show(outcome)
+        except KeyboardInterrupt as interrupt:  # the command knows better what is still going on
+            outcomes.throw(interrupt)
+    return status
 
 
-def show_json(document: dict[str, Any]) -> None:
-    """Let this be the one JSON document that the command prints at its end; a later one replaces it."""
-    _Outcome.document = document
+def show(outcome: Outcome) -> int:
+    """Print an outcome's text; keep its document, and why it failed, for the end.
+
+    Returns:
+        the exit status.
+    """
+    _print_parts(outcome.notes)
+    if _Answer.json:
+        _Answer.document = outcome.document() if outcome.document else _Answer.document
+    elif outcome.text:
+        _print_parts(outcome.text())
+    if outcome.failure is None:
+        return outcome.status
+    _show_failure(outcome.failure, is_told=outcome.is_told)
+    return outcome.failure.exit_code
 
 
 def finish(status: int = 0) -> None:
     """Print the command's JSON document, if it has one: what it found, and with a bad exit status why it failed."""
-    document = _Outcome.document
+    document = _Answer.document
     if document is None:
         return
     if status and not document.get("error"):
         document = {**document, "error": {"message": f"exit status {status}", "hint": None, "exit_code": status}}
-    _Outcome.document = None
+    _Answer.document = None
     _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **document}, indent=2, default=str))
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print lines on stderr at once: for what has no outcome to put it in."""
+    _print(sys.stderr, "\n".join(lines))
 
 
 def width() -> int:
     """Return how many columns there are: the terminal's, or enough for anything in a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
-
-
-def show_rich(renderable: RenderableType) -> None:
-    """Print a table: as wide as the terminal, or as wide as it needs for a pipe; colours by NO_COLOR and isatty."""
-    from rich.console import Console
-
-    # height: without it rich 15 takes every dumb terminal for one of 80 columns
-    console = Console(width=width(), height=25, highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(renderable)
-    _print(sys.stdout, "\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-def clear_screen() -> None:
-    """Begin the screen again; a pipe or file gets one table after the other."""
-    if sys.stdout.isatty():
-        write("\x1b[H\x1b[2J")
 
 
 def write(text: str) -> None:
@@ -103,42 +116,60 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-class _Outcome:
-    """What a command came to: one document for its result and its failure, printed once and at its end.
-
-    Attributes:
-        json: the command asked for JSON: a failure anywhere behind that answers in JSON too.
-        document: the result, None where there is none yet.
-    """
-
-    json = False
-    document: dict[str, Any] | None = None
-
-
-def want_json(wanted: bool) -> bool:
-    """Note whether a command asked for JSON, and return that."""
-    _Outcome.json = _Outcome.json or wanted
-    return wanted
-
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
+def _print_parts(parts: Iterable[Part]) -> None:
+    for part in parts:
+        text = "\n".join(part.lines)
+        if part.table is not None:
+            _print_table(part.table)
+        elif part.kind == "stdout":
+            _print(sys.stdout, text)
+        elif part.kind == "verbatim":
+            write(text)
+        elif part.kind == "screen":
+            write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+        elif part.kind == "folded":
+            _print_folded(part.lines)
+        elif part.kind == "stderr" or sys.stderr.isatty():
+            _print(sys.stderr, text)
 
 
-def show_error(error: HpcrunError) -> None:
-    """Print a failure: on stderr, or with ``--json`` in the command's document on stdout. No secret stands in it."""
+def _print_table(renderable: RenderableType) -> None:
+    """Print a table; colours by NO_COLOR and isatty."""
+    from rich.console import Console
+
+    # height: without it rich 15 takes every dumb terminal for one of 80 columns
+    console = Console(width=width(), height=25, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    _print(sys.stdout, "\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def _print_folded(lines: Iterable[str]) -> None:
+    import textwrap
+
+    if sys.stderr.isatty():
+        room = max(os.get_terminal_size(sys.stderr.fileno()).columns, _FOLD_LEAST)
+        fold = textwrap.TextWrapper(room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        lines = [part for line in lines for part in fold.wrap(line) or [""]]
+    tell(lines)
+
+
+def _show_failure(error: HpcrunError, *, is_told: bool) -> None:
+    """Print a failure on stderr, or keep it for the JSON document. No secret stands in it."""
     from hpcrun.job.secrets import hide_secrets
 
     message, hint = hide_secrets(error.message), hide_secrets(error.hint) if error.hint else None
-    if _Outcome.json:
+    if _Answer.json:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
-        show_json({**(_Outcome.document or {}), "error": failure})
-        finish(error.exit_code)
+        _Answer.document = {**(_Answer.document or {}), "error": failure}
+        return
+    if is_told:
         return
     from hpcrun.views.text import one_line
 
     behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
     lines = f"hpcrun: {_LONG_WORD.sub(_shortened, message)}".expandtabs().splitlines()
-    tell_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
+    _print_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
     tell([one_line(f"hint: {_LONG_WORD.sub(_shortened, hint)}")] if hint else [])
 
 

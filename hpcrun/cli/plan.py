@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,8 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import takes_options
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, width
+from hpcrun.cli.outcome import Outcome, Part, stdout, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ def plan(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcome:
     """Forecast what more GPUs would bring, from one epoch that was measured. Nothing runs.
 
     Batch, steps, learning rate, time, GPU-hours and cost.
@@ -144,23 +146,21 @@ def plan(
     context = make_context()
     name = choose_profile(profile, context.surroundings, context.scheduler("slurm").unavailable())
     result = make_forecast(question, name, context.surroundings)
-    if as_json:
-        show_json(forecast_json(result))
-    elif as_csv:
-        show([forecast_csv(result)])
-    else:
-        _show(result)
+    return Outcome(
+        lambda: [stdout([forecast_csv(result)])] if as_csv else _text(result),
+        lambda: forecast_json(result),
+    )
 
 
-def _show(result: ForecastResult) -> None:
+def _text(result: ForecastResult) -> Iterator[Part]:
     from hpcrun.views.forecast import advice_lines, case_table, case_title, heading_lines, rates_table, rates_title
 
-    show(heading_lines(result))
+    yield stdout(heading_lines(result))
     for case in result.question.cases:
-        show(["", case_title(result, case)])
-        show_rich(case_table(result, case, width()))
+        yield stdout(["", case_title(result, case)])
+        yield table(case_table(result, case, width()))
     if rates := rates_table(result):
-        show(["", rates_title(result)])
-        show_rich(rates)
+        yield stdout(["", rates_title(result)])
+        yield table(rates)
     if advice := advice_lines(result, width()):
-        show(["", *advice])
+        yield stdout(["", *advice])

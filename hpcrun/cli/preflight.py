@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
-from hpcrun.cli.start import show_dry_run, submit_one
+from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout, table
+from hpcrun.cli.output import JsonOption, tell, width
+from hpcrun.cli.start import dry_run_outcome, submit_one
 from hpcrun.cli.submit import prepare_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.preflight import PreflightResult
+    from hpcrun.actions.preflight import PreflightResult, PreflightWatch
     from hpcrun.runs.record import Run
 
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
 def preflight(
     asked: dict[str, Any],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcomes:
     """Check the nodes that a job would run on.
 
     A short job with these options tries their network and their GPUs.
@@ -37,14 +40,13 @@ def preflight(
     said = {"name": NAME, "walltime_s": str(WALLTIME_S // 60), **{key: v for key, v in asked.items() if v is not None}}
     prepared = prepare_job({**said, "script": NAME, "preflight": "only"}, context)
     if dry_run:
-        show_dry_run(prepared, as_json=as_json)
+        yield dry_run_outcome(prepared)
         return
-    tell([] if as_json else plan_lines(prepared.plan))
+    yield Outcome(lambda: [stderr(plan_lines(prepared.plan))])
     submitted = submit_one(prepared, context, Lineage(), None)
-    if as_json:
-        show_json(submitted_json(prepared, submitted))  # until there is a verdict
-    tell([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
-    _report(_wait(submitted.run, context), as_json=as_json)
+    yield Outcome(document=lambda: submitted_json(prepared, submitted))  # until there is a verdict
+    yield note([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
+    yield _verdict(_wait(submitted.run, context))
 
 
 def _wait(run: Run, context: Context) -> PreflightResult:
@@ -57,35 +59,34 @@ def _wait(run: Run, context: Context) -> PreflightResult:
         host=context.host,
         tell=lambda words: tell([f"hpcrun: job {run.job_id} {words}"]),
     )
-    try:
+    with interrupted_as(partial(_cancel, watch, run)):
         return watch.wait()
-    except KeyboardInterrupt:
-        try:
-            watch.cancel()
-        except HpcrunError as error:
-            raise InterruptedByUser(
-                f"interrupted, but job {run.job_id} could not be cancelled: {error.message}",
-                hint=f"hpcrun cancel {run.job_id}",
-            ) from None
-        raise InterruptedByUser(f"interrupted; job {run.job_id} was cancelled") from None
 
 
-def _report(result: PreflightResult, *, as_json: bool) -> None:
-    """Show what was found.
+def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
+    try:
+        watch.cancel()
+    except HpcrunError as error:
+        return InterruptedByUser(
+            f"interrupted, but job {run.job_id} could not be cancelled: {error.message}",
+            hint=f"hpcrun cancel {run.job_id}",
+        )
+    return InterruptedByUser(f"interrupted; job {run.job_id} was cancelled")
 
-    Raises:
-        JobFailedError: a node is bad.
-    """
+
+def _verdict(result: PreflightResult) -> Outcome:
+    """Return what was found; it is a failure where a node is bad."""
     from hpcrun.views.preflight import preflight_json, preflight_lines, preflight_table
 
-    if as_json:
-        show_json(preflight_json(result))
-    else:
-        show_rich(preflight_table(result, width()))
-        show(preflight_lines(result))
+    failure = None
     if not result.verdict["ok"]:
         exclude = result.verdict["exclude"]
-        raise JobFailedError(
+        failure = JobFailedError(
             "these nodes should not run the job",
             hint=f"add --exclude={exclude}" if exclude else f"hpcrun logs --batch {result.item.run.job_id}",
         )
+    return Outcome(
+        lambda: [table(preflight_table(result, width())), stdout(preflight_lines(result))],
+        lambda: preflight_json(result),
+        failure=failure,
+    )

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.command import Command, Group
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, printed, stderr, stdout, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_check import diff, schema, validate
 from hpcrun.cli.profile_detect import detect
 from hpcrun.cli.profile_edit import edit, new, set_, unset
 from hpcrun.cli.profile_env import env
 from hpcrun.profiles.folder import Folder, folders_of
 
+if TYPE_CHECKING:
+    from hpcrun.actions.profiles import ProfileRow
+    from hpcrun.profiles.load import LoadedProfile
+
 app = typer.Typer(cls=Group, help="Show, write and check cluster profiles.", no_args_is_help=True)
 
 
 @app.command("list", cls=Command)
-def list_(as_json: JsonOption = False) -> None:
+def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default."""
     from hpcrun.actions.profiles import list_profiles
-    from hpcrun.views.profiles import profiles_json, profiles_table
+    from hpcrun.views.profiles import profiles_json
 
     context = make_context()
     rows = list_profiles(context.surroundings)
-    if as_json:
-        show_json(profiles_json(rows))
-    else:
-        table, folders = profiles_table(rows, context.profile_paths, width())
-        show_rich(table)
-        show(["", *folders] if folders else [])
-        tell(f"hpcrun: {row.problem}" for row in rows if row.problem)
+    return Outcome(lambda: _list_text(rows, context.profile_paths), lambda: profiles_json(rows))
+
+
+def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[Part]:
+    from hpcrun.views.profiles import profiles_table
+
+    drawn, folders = profiles_table(rows, paths, width())
+    yield table(drawn)
+    yield stdout(["", *folders] if folders else [])
+    yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
 @app.command("show", cls=Command)
@@ -49,36 +58,47 @@ def show_(
         ),
     ],
     origin: Annotated[bool, typer.Option("--origin", help="Every value with the file and line it comes from.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """Show a profile as it is used, everything it extends merged in."""
     from hpcrun.actions.profiles import show_profile
-    from hpcrun.views.profile_values import origins_json, origins_table
-    from hpcrun.views.profiles import profile_yaml
-    from hpcrun.views.text import one_line
+    from hpcrun.views.profile_values import origins_json
 
     context = make_context()
     loaded = show_profile(name, context.surroundings)
     values = loaded.profile.model_dump(exclude_defaults=True)
-    if as_json:
+
+    def document() -> dict[str, Any]:
         origins = {"origins": origins_json(loaded)} if origin else {}
-        show_json({"kind": "profile", "path": str(loaded.path), "profile": values, **origins})
-        return
+        return {"kind": "profile", "path": str(loaded.path), "profile": values, **origins}
+
     if origin:
-        table, folders = origins_table(loaded, context.profile_paths, width())
-        show_rich(table)
-        show(["", *folders] if folders else [])
-        return
-    show([one_line(f"# {loaded.path}"), profile_yaml(values)])
+        return Outcome(lambda: _origins_text(loaded, context.profile_paths), document)
+    return Outcome(lambda: _values_text(loaded, values), document)
+
+
+def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[Part]:
+    from hpcrun.views.profile_values import origins_table
+
+    drawn, folders = origins_table(loaded, paths, width())
+    yield table(drawn)
+    yield stdout(["", *folders] if folders else [])
+
+
+def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[Part]:
+    from hpcrun.views.profiles import profile_yaml
+    from hpcrun.views.text import one_line
+
+    yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
 @app.command("path", cls=Command)
-def path() -> None:
+def path() -> Outcome:
     """List the folders that profiles and templates come from, most important first."""
     surroundings = make_context().surroundings
     folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
     folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
-    show(f"{kind:<10} {folder.path}{_remark(folder)}" for kind, folder in folders)
+    return printed(f"{kind:<10} {folder.path}{_remark(folder)}" for kind, folder in folders)
 
 
 def _remark(folder: Folder) -> str:
@@ -87,7 +107,7 @@ def _remark(folder: Folder) -> str:
     return "  (not used)" if folder.withheld else ""
 
 
-_ELSEWHERE: dict[str, Callable[..., None]] = {
+_ELSEWHERE: dict[str, Callable[..., Outcome | Outcomes]] = {
     "new": new,
     "set": set_,
     "unset": unset,

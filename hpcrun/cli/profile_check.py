@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, tell_folded, write
+from hpcrun.cli.outcome import Outcome, Part, folded, stderr, stdout, table, verbatim
+from hpcrun.cli.output import JsonOption
 from hpcrun.errors import ProfileError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.profiles import Verdict
 
 _Name = Annotated[
     str,
@@ -30,45 +35,49 @@ def validate(
             autocompletion=complete.profile_name,
         ),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """Check profiles: every mistake at once, with file, line and key; exit status 3 if there is any."""
     from hpcrun.actions.profiles import validate_profiles
     from hpcrun.views.profile_values import verdicts_json
-    from hpcrun.views.text import one_line
 
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
     wrong = [verdict for verdict in verdicts if verdict.mistakes]
-    if as_json:
-        show_json(verdicts_json(verdicts))
-    else:
-        show(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
-        # a mistake in what several extend is one mistake
-        tell_folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
-        tell_folded(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
-        tell(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
-    if wrong:
-        names_of = ", ".join(verdict.name for verdict in wrong)
-        raise ProfileError(f"wrong: {names_of}") if as_json else typer.Exit(ProfileError.exit_code)
+    names_of = ", ".join(verdict.name for verdict in wrong)
+    return Outcome(
+        lambda: _verdicts_text(verdicts, wrong),
+        lambda: verdicts_json(verdicts),
+        failure=ProfileError(f"wrong: {names_of}") if wrong else None,
+        is_told=True,
+    )
 
 
-def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:
+def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[Part]:
+    from hpcrun.views.text import one_line
+
+    yield stdout(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
+    # a mistake in what several extend is one mistake
+    yield folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
+    yield folded(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
+    yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
+
+
+def diff(left: _Name, right: _Name, _json: JsonOption = False) -> Outcome:
     """Show where two profiles differ, everything they extend merged in."""
     from hpcrun.actions.profiles import diff_profiles
     from hpcrun.views.profile_values import diff_json, diff_table
 
     differences = diff_profiles(left, right, make_context().surroundings)
-    if as_json:
-        show_json(diff_json(differences, left, right))
-    elif differences:
-        show_rich(diff_table(differences, left, right))
-    else:
-        tell([f"{left} and {right} say the same"])
+    same = stderr([f"{left} and {right} say the same"])
+    return Outcome(
+        lambda: [table(diff_table(differences, left, right)) if differences else same],
+        lambda: diff_json(differences, left, right),
+    )
 
 
-def schema() -> None:
+def schema() -> Outcome:
     """Print the JSON Schema of a profile file, for editors that complete and check."""
     from hpcrun.profiles.schema import profile_schema
 
-    write(json.dumps(profile_schema(), indent=2) + "\n")
+    return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, tell
+from hpcrun.cli.outcome import Outcome, stderr, stdout
+from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
 
 
@@ -17,8 +18,8 @@ def detect(
         typer.Option("--write", metavar="NAME", help="Write it to your profiles under this name.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """Write a profile of this cluster from what Slurm says of it.
 
     Every value says how it was found. Without --write the text goes to stdout.
@@ -39,11 +40,15 @@ def detect(
     else:
         folder = platformdirs.user_config_path("hpcrun") / "profiles"
         found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
-    if as_json:
-        show_json(detected_json(found))
-        return
-    tell(f"hpcrun: {warning}" for warning in found.warnings)
     if found.path is None:
-        show([found.text.rstrip("\n")])
+        lines = [found.text.rstrip("\n")]
     else:
-        show([f"written  {found.path}", f"look     hpcrun profile show {write}", f"use      hpcrun submit -P {write}"])
+        lines = [
+            f"written  {found.path}",
+            f"look     hpcrun profile show {write}",
+            f"use      hpcrun submit -P {write}",
+        ]
+    return Outcome(
+        lambda: [stderr(f"hpcrun: {warning}" for warning in found.warnings), stdout(lines)],
+        lambda: detected_json(found),
+    )

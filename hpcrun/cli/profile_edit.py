@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli import complete
-from hpcrun.cli.confirm import can_ask
+from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import show, tell
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
+from hpcrun.cli.output import tell
 from hpcrun.errors import InterruptedByUser, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def new(
     gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of one node.")] = None,
     time: Annotated[str | None, _value("--time", "Time limit of a job that says none.")] = None,
     max_time: Annotated[str | None, _value("--max-time", "The partition's time limit.")] = None,
-) -> None:
+) -> Outcome:
     """Write a small profile of your own; on a terminal, what is not given is asked."""
     from hpcrun.actions.profile_edit import new_profile
 
@@ -70,7 +72,8 @@ def new(
         raise UsageError("nothing says which profile to extend", hint="--from a100, or --from local")
     words = [f"{key}={value}" for key, value in given.items() if value]
     result = new_profile(name, base, words, place)
-    show([f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"])
+    lines = [f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"]
+    return printed(lines)
 
 
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
@@ -80,7 +83,7 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
-    base = typer.prompt("Which one is nearest?", default="a100" if "a100" in names else "local", err=True)
+    base = ask("Which one is nearest?", default="a100" if "a100" in names else "local")
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
         return base, dict(given)
@@ -93,7 +96,7 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
         # a time is shown as it was written by profile show; here the question is only whether to change it
         shown = f" [{now}]" if isinstance(now, str | int) and now and key[0] != "time" else ""
         text = f"{'.'.join(key)}, {why}{shown}"
-        answers[".".join(key)] = typer.prompt(text, default="", show_default=False, err=True).strip() or None
+        answers[".".join(key)] = ask(text, default="", show_default=False).strip() or None
     return base, answers
 
 
@@ -108,12 +111,12 @@ def set_(
             autocompletion=complete.assignment,
         ),
     ],
-) -> None:
+) -> Outcomes:
     """Set values in your copy of a profile, which is made where you have none; comments and order stay."""
     from hpcrun.actions.profile_edit import set_values
 
     context = make_context()
-    _report(set_values(name, values, _place(context)), context)
+    return _report(set_values(name, values, _place(context)), context)
 
 
 def unset(
@@ -122,15 +125,15 @@ def unset(
         list[str],
         typer.Argument(metavar="KEY...", help="Such as gpu.type.", show_default=False, autocompletion=complete.key),
     ],
-) -> None:
+) -> Outcomes:
     """Remove keys from your copy of a profile: what it extends holds again."""
     from hpcrun.actions.profile_edit import unset_values
 
     context = make_context()
-    _report(unset_values(name, keys, _place(context)), context)
+    return _report(unset_values(name, keys, _place(context)), context)
 
 
-def edit(name: OwnName) -> None:
+def edit(name: OwnName) -> Outcomes:
     """Open your copy of a profile in $VISUAL or $EDITOR; it is saved only when it is right.
 
     The first time, a copy is made that extends the profile of that name.
@@ -139,7 +142,7 @@ def edit(name: OwnName) -> None:
 
     context = make_context()
     argv = _editor(context.env)
-    _report(
+    return _report(
         edit_profile(name, _place(context), lambda path: _run_editor([*argv, str(path)], context.env), _ask_again),
         context,
     )
@@ -152,15 +155,15 @@ def _place(context: Context) -> Place:
     return Place(context.profile_paths["user"], used, context.host)
 
 
-def _report(result: Changed, context: Context) -> None:
+def _report(result: Changed, context: Context) -> Outcomes:
     """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
     from hpcrun.actions.trust import keep_trust
 
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     word = "written" if result.made else "changed" if result.changed else "nothing to change in"
-    show([f"{word}  {result.path}"])
+    yield printed([f"{word}  {result.path}"])
     if result.hidden_by:
-        tell([f"hpcrun: {result.hidden_by} comes first and hides it here"])
+        yield note([f"hpcrun: {result.hidden_by} comes first and hides it here"])
 
 
 def _editor(env: Mapping[str, str]) -> list[str]:
@@ -194,10 +197,8 @@ def _ask_again(mistakes: Sequence[Mistake]) -> bool:
     if not can_ask():
         return False
     tell(str(mistake) for mistake in mistakes)
-    try:
+    with interrupted_as(InterruptedByUser("interrupted; nothing was saved")):
         while True:
-            answer = typer.prompt("(e)dit again or (q)uit without saving?", default="e", err=True)
+            answer = ask("(e)dit again or (q)uit without saving?", default="e")
             if answer[:1].lower() in ("e", "q"):
-                return bool(answer[:1].lower() == "e")
-    except (typer.Abort, KeyboardInterrupt):
-        raise InterruptedByUser("interrupted; nothing was saved") from None
+                return answer[:1].lower() == "e"

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import JsonOption, show, show_json, width
+from hpcrun.cli.outcome import Outcome, printed
+from hpcrun.cli.output import JsonOption, width
 
 
 def env(
@@ -15,27 +16,18 @@ def env(
         str | None,
         typer.Argument(metavar="[NAME|VARIABLE]", help="A profile, or a variable.", show_default=False),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """Explain the variables of NCCL, torch and CUDA: all, those a profile sets, or one."""
     from hpcrun.actions.variables import ProfileVariables, all_variables, find_variables
     from hpcrun.views import variables as view
 
     if name is None:
         variables = all_variables()
-        if as_json:
-            show_json(view.variables_json(variables))
-        else:
-            show(view.variables_lines(variables, width()))
-        return
+        return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
     context = make_context()
     found = find_variables(name, context.surroundings)
     if isinstance(found, ProfileVariables):
-        if as_json:
-            show_json(view.profile_variables_json(found))
-        else:
-            show(view.profile_variables_lines(found, context.profile_paths, width()))
-    elif as_json:
-        show_json(view.variables_json([found]))
-    else:
-        show(view.variable_lines(found, width()))
+        lines = view.profile_variables_lines(found, context.profile_paths, width())
+        return printed(lines, lambda: view.profile_variables_json(found))
+    return printed(view.variable_lines(found, width()), lambda: view.variables_json([found]))

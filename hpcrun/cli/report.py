@@ -11,14 +11,15 @@ import typer
 
 from hpcrun.cli.complete import study_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, show, show_json, tell
+from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout
+from hpcrun.cli.output import JsonOption
 from hpcrun.cli.study import explained, list_studies
 from hpcrun.errors import UsageError
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
+    from hpcrun.actions.study_points import Measured
     from hpcrun.runs.studies import Study
-    from hpcrun.scaling.points import Point
 
 _SHOWN = 8
 
@@ -72,63 +73,61 @@ def report(
     force: Annotated[
         bool, typer.Option("--force", help="Write into a folder that has other files too; they stay.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcomes:
     """Say how a training scales, why, and how many GPUs to ask for: as text, tables and figures in a folder."""
     from hpcrun.actions.report import make_report, read_tables
     from hpcrun.actions.report_folder import check_folder, save_report
-    from hpcrun.actions.study_report import report_name, study_options, study_remarks
+    from hpcrun.actions.study import find_study
+    from hpcrun.actions.study_report import report_name, side_by_side, study_options, study_remarks
     from hpcrun.views.report.document import report_json
     from hpcrun.views.report.files import report_files
     from hpcrun.views.report.text import report_text
 
     context = make_context()
     if not (studies or from_csv):
-        list_studies(context, as_json=as_json)
-        tell(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
+        yield from list_studies(context)
+        yield note(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
         return
-    named = _find(studies or [], context, tables=bool(from_csv))
+    found = [find_study(word, context.studies) for word in dict.fromkeys(studies or [])]
+    yield note(item.note for item in found)
+    named = side_by_side([item.study for item in found], tables=bool(from_csv))
     name = report_name([study.name for study in named] or [path.stem for path in (from_csv or ())[:1]])
     folder = out or Path(f"report-{name}")
     check_folder(folder, force=force)
     share = _share(min_efficiency)
     options = study_options(named, name=name, weak=weak, warmup=warmup, min_efficiency=share)
     table = read_tables(from_csv or [])
-    points = (*_measured(named, context), *table.points)
+    measured, remarks = _measured(named, context)
+    yield note([*remarks, f"hpcrun: {measured.away.message}" if measured.away else None])
+    points = (*measured.points, *table.points)
     result = make_report(points, options, claims=table.claims, remarks=(*study_remarks(named), *table.remarks))
     files = report_files(result)
     save_report(folder, files.contents)
-    if as_json:
-        show_json({**report_json(result), "folder": str(folder), "files": sorted(files.contents)})
-        return
-    show(report_text(result, missing=files.missing, most=_SHOWN))
-    tell([one_line(f"written  {folder}: report.html and {count(len(files.contents) - 1, 'other file')}")])
+    written = one_line(f"written  {folder}: report.html and {count(len(files.contents) - 1, 'other file')}")
+    yield Outcome(
+        lambda: [stdout(report_text(result, missing=files.missing, most=_SHOWN)), stderr([written])],
+        lambda: {**report_json(result), "folder": str(folder), "files": sorted(files.contents)},
+    )
 
 
-def _find(words: list[str], context: Context, *, tables: bool) -> list[Study]:
-    from hpcrun.actions.study import find_study
-    from hpcrun.actions.study_report import side_by_side
+def _measured(studies: list[Study], context: Context) -> tuple[Measured, list[str]]:
+    """Return what the runs of studies measured, and remarks.
 
-    found = [find_study(word, context.studies) for word in dict.fromkeys(words)]
-    tell(item.note for item in found if item.note)
-    return side_by_side([item.study for item in found], tables=tables)
-
-
-def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:
-    """Return what the runs of studies measured.
-
-    Where the scheduler does not answer, that is said, and runs are as they were last known.
+    Where the scheduler does not answer, runs are as they were last known.
     """
-    if not studies:
-        return ()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.metrics import profile_patterns
-    from hpcrun.actions.study_points import read_points
+    from hpcrun.actions.study_points import Measured, read_points
+
+    if not studies:
+        return Measured(()), []
+    remarks: list[str] = []
 
     @cache
     def patterns(profile: str) -> dict[str, str]:
         of_profile, remark = profile_patterns(profile, tuple(context.profile_layers.values()))
-        tell([remark] if remark else [])
+        remarks.extend([remark] if remark else [])
         return {**of_profile, **context.config.metrics}
 
     measured = read_points(
@@ -141,8 +140,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[Point, ...]:
         patterns=patterns,
         explained=explained(context),
     )
-    tell([f"hpcrun: {measured.away.message}"] if measured.away else [])
-    return measured.points
+    return measured, remarks
 
 
 def _share(text: str) -> float:

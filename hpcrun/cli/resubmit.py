@@ -12,8 +12,17 @@ from hpcrun.cli.command_line import new_args
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.output import JsonOption, show, show_json, tell
-from hpcrun.cli.start import AfterOption, ChainOption, check_start, show_dry_run, submit_links, submit_one, with_after
+from hpcrun.cli.outcome import Outcomes, note, printed
+from hpcrun.cli.output import JsonOption
+from hpcrun.cli.start import (
+    AfterOption,
+    ChainOption,
+    check_start,
+    dry_run_outcome,
+    submit_links,
+    submit_one,
+    with_after,
+)
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,8 +57,8 @@ def resubmit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.", rich_help_panel=_NOW)
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcomes:
     """Submit a run again, going on from its checkpoints.
 
     With the same script, folder and profile. Any option of submit changes that one thing.
@@ -66,37 +75,32 @@ def resubmit(
     check_start(after, chain)
     context = make_context()
     found = find_run(run, context.store)
-    tell([found.note] if found.note else [])
+    yield note([found.note])
     new_snapshot = bool(asked["snapshot"])
     if failed:
         asked["elements"] = failed_of(found.run, store=context.store, schedulers=context.scheduler,
                                       host=context.host, now_s=context.now_s())  # fmt: skip
     prepared, there = _prepare(found.run, asked, context)
     if dry_run:
-        show_dry_run(prepared, as_json=as_json)
+        yield dry_run_outcome(prepared)
         return
     check_over(
         found.run, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s(),
         force=force or failed,
     )  # fmt: skip
     lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
-    lineage = with_after(lineage, after, prepared, there)
+    lineage = yield from with_after(lineage, after, prepared, there)
     if prepared.plan.sweep:
         from hpcrun.cli.sweep import submit_sweep
 
-        submit_sweep(prepared, there, lineage, None, chain=chain, dry_run=dry_run, follow=False, wait=False,
-                     as_json=as_json)  # fmt: skip
+        yield from submit_sweep(prepared, there, lineage, None, chain=chain, dry_run=dry_run, follow=False, wait=False)
         return
-    if not as_json:
-        show(plan_lines(prepared.plan, again_text(lineage, prepared.plan.workdir or there.cwd)))
+    yield printed(plan_lines(prepared.plan, again_text(lineage, prepared.plan.workdir or there.cwd)))
     if chain is not None:
-        submit_links(prepared, chain, there, lineage, None, as_json=as_json)
+        yield from submit_links(prepared, chain, there, lineage, None)
         return
     result = submit_one(prepared, there, lineage, None)
-    if as_json:
-        show_json(submitted_json(prepared, result))
-    else:
-        show(submitted_lines(result))
+    yield printed(submitted_lines(result), lambda: submitted_json(prepared, result))
 
 
 def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepared, Context]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hpcrun.cli.output import tell
+from hpcrun.cli.outcome import Part, stderr
 from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
@@ -12,17 +13,21 @@ if TYPE_CHECKING:
     from hpcrun.actions.status import RunStatus
 
 
-def report_end(item: RunStatus, *, quiet: bool, rules: Rules) -> None:
-    """Say how a run ended; of a failed one what explain says first, and the last words of the rank it names."""
+def why_it_failed(item: RunStatus, rules: Rules) -> Iterator[Part]:
+    """Say of a run that failed what explain says first, and the last words of the rank it names."""
     from hpcrun.actions.first_line import ending
 
+    if item.status.state == "COMPLETED":
+        return
+    end = ending(item, rules)
+    yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
+    if end.rank is not None and end.last_lines:
+        yield stderr([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
+        yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
+
+
+def how_it_ended(item: RunStatus) -> Part:
+    """Say how a run ended."""
     status = item.status
-    if status.state != "COMPLETED":
-        end = ending(item, rules)
-        tell([one_line(f"hpcrun: {end.line}")] if end.line else [])
-        if end.rank is not None and end.last_lines:
-            tell([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
-            tell(f"  {line}" for line in harmless(end.last_lines).splitlines())
-    if not quiet:
-        reason = f" ({status.reason})" if status.reason else ""
-        tell([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
+    reason = f" ({status.reason})" if status.reason else ""
+    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])

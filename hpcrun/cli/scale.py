@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,9 @@ from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import study_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.output import JsonOption, tell
-from hpcrun.cli.study import list_studies, resume_study, show_plan, show_study, submit_study
+from hpcrun.cli.outcome import Outcome, Outcomes, note
+from hpcrun.cli.output import JsonOption
+from hpcrun.cli.study import list_studies, resume_study, show_study, study_plan, submit_study
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -155,14 +157,14 @@ def scale(
         typer.Option("--wait", help="Stay until all are over; exit with 0, or 7 if one failed.", rich_help_panel=_NOW),
     ] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcomes:
     """Run a training at several sizes, to measure what more GPUs bring; hpcrun report shows it.
 
     hpcrun's options stand before SCRIPT; all that follows is the script's own.
     """
     context = make_context()
     if listing:
-        list_studies(context, as_json=as_json)
+        yield from list_studies(context)
         return
     if resume is not None or shown is not None:
         if script is not None or gpus or ranks or (resume and shown):
@@ -170,9 +172,9 @@ def scale(
                 "--resume and --show take a study, and neither a SCRIPT nor sizes", hint="hpcrun scale --list"
             )
         if resume is not None:
-            resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
+            yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         else:
-            show_study(shown or "", context, wait=wait, as_json=as_json)
+            yield from show_study(shown or "", context, wait=wait)
         return
     if script is None:
         raise UsageError("there is no SCRIPT", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
@@ -180,14 +182,14 @@ def scale(
 
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
     design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
-    tell([f"note: {remark}"] if remark else [])
+    yield note([f"note: {remark}" if remark else None])
     asked |= {"script": script, "args": args or []}
     context = with_typed(context, asked, _names(), submits=not dry_run)
-    study, jobs = _plan(asked, design, context, chain=chain)
+    study, jobs = yield from _plan(asked, design, context, chain=chain)
     if dry_run:
-        show_plan(study, jobs, as_json=as_json)
+        yield study_plan(study, jobs)
     else:
-        submit_study(study, jobs, context, wait=wait, as_json=as_json)
+        yield from submit_study(study, jobs, context, wait=wait, as_json=as_json)
 
 
 def _names() -> dict[str, bool]:
@@ -197,7 +199,9 @@ def _names() -> dict[str, bool]:
     return {**option_names(submit), "--ranks": True}
 
 
-def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None) -> tuple[Study, list[Job]]:
+def _plan(
+    asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None
+) -> Generator[Outcome, None, tuple[Study, list[Job]]]:
     """Decide everything about a study, before anything is recorded.
 
     Raises:
@@ -213,7 +217,7 @@ def _plan(asked: dict[str, Any], design: Design, context: Context, *, chain: boo
     loaded = load_profile(name, context.surroundings.profile_folders)
     if design.unit == "ranks":  # started by torchrun, unless the program starts them itself
         request, notes = with_launcher(request, loaded.profile, context.surroundings)
-        tell([f"note: {note}" for note in notes])
+        yield note(f"note: {line}" for line in notes)
     study, template = new_study(
         request,
         design,

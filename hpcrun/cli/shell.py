@@ -9,7 +9,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.output import tell
+from hpcrun.cli.outcome import Outcome, Outcomes, note
 
 
 def shell(
@@ -26,7 +26,7 @@ def shell(
         str | None,
         typer.Option("--node", metavar="NAME", help="Where; by default the first node.", show_default=False),
     ] = None,
-) -> None:
+) -> Outcomes:
     """Open a shell inside the allocation of a running job.
 
     It stands beside the ranks, shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads
@@ -38,13 +38,13 @@ def shell(
 
     context = make_context()
     found = find_element(run, context.store)
-    tell([found.note] if found.note else [])
+    yield note([found.note])
     waiter = context.waiter(found.run.run_id)
-    item, note = one_element(waiter.refresh(), found.element)
-    tell([note] if note else [])
+    item, remark = one_element(waiter.refresh(), found.element)
+    yield note([remark])
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
         where = f"inside job {item.run.job_id}, on {node or 'its first node'}: it ends with the job"
-        tell([f"hpcrun: a shell {'on this machine' if found.run.scheduler == 'local' else where}; exit ends it"])
+        yield note([f"hpcrun: a shell {'on this machine' if found.run.scheduler == 'local' else where}; exit ends it"])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
-    raise typer.Exit(status if status >= 0 else 128 - status)
+    yield Outcome(status=status if status >= 0 else 128 - status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context
-from hpcrun.cli.output import show, show_json, tell, write
+from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def check_start(after: list[str] | None, chain: str | None, *, stays: bool = Fal
         raise UsageError("--chain excludes --follow and --wait", hint="hpcrun logs -f follows one of its runs")
 
 
-def with_after(lineage: Lineage, after: list[str] | None, prepared: Prepared, context: Context) -> Lineage:
+def with_after(
+    lineage: Lineage, after: list[str] | None, prepared: Prepared, context: Context
+) -> Generator[Outcome, None, Lineage]:
     """Return the lineage with the runs that were named to be waited for."""
     if not after:
         return lineage
@@ -78,19 +80,18 @@ def with_after(lineage: Lineage, after: list[str] | None, prepared: Prepared, co
     found, notes = resolve_after(
         asked, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
     )
-    tell(notes)
+    yield note(notes)
     return replace(lineage, after=found)
 
 
-def show_dry_run(prepared: Prepared, *, as_json: bool) -> None:
-    """Show what would be submitted: the plan on stderr and the script on stdout, or one document."""
+def dry_run_outcome(prepared: Prepared) -> Outcome:
+    """Return what would be submitted: the plan on stderr and the script on stdout, or one document."""
     from hpcrun.views.plan import plan_lines, prepared_json
 
-    if as_json:
-        show_json(prepared_json(prepared))
-    else:
-        tell(plan_lines(prepared.plan))
-        write(prepared.script.text)
+    return Outcome(
+        lambda: [stderr(plan_lines(prepared.plan)), verbatim(prepared.script.text)],
+        lambda: prepared_json(prepared),
+    )
 
 
 def submit_one(
@@ -112,26 +113,17 @@ def submit_one(
 
 
 def submit_links(
-    prepared: Prepared, text: str, context: Context, lineage: Lineage, output_dir: Path | None, *, as_json: bool
-) -> None:
-    """Submit a chain, and show each link when it is submitted."""
+    prepared: Prepared, text: str, context: Context, lineage: Lineage, output_dir: Path | None
+) -> Outcomes:
+    """Submit a chain, and show each link when it is submitted: the next one may be refused."""
     from hpcrun.actions.chain import chain_links, submit_chain
     from hpcrun.job.after import parse_chain
     from hpcrun.views.lineage import chain_json, link_line, look_line
 
     chain = parse_chain(text)
     links = chain_links(prepared, chain, context.surroundings)
-
-    def results() -> Iterator[SubmitResult]:
-        for result in submit_chain(links, chain, lineage, lambda link, its: submit_one(link, context, its, output_dir)):
-            if not as_json:
-                show(link_line(result))
-            yield result
-
     done: list[SubmitResult] = []
-    for result in results():
+    for result in submit_chain(links, chain, lineage, lambda link, its: submit_one(link, context, its, output_dir)):
         done.append(result)
-        if as_json:
-            show_json(chain_json(done))  # at once: the next link may be refused
-    if not as_json:
-        show(look_line(done))
+        yield printed(link_line(result), lambda: chain_json(done))
+    yield printed(look_line(done))

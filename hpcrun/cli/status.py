@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,11 +12,14 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, clear_screen, show, show_json, show_rich, tell, width
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, cleared, note, stderr, stdout, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from hpcrun.actions.status import StatusResult
+    from hpcrun.actions.insight import Insight
+    from hpcrun.actions.status import RunStatus, StatusResult
     from hpcrun.diagnosis.rules import Rule
 
 MIN_INTERVAL_S = 10
@@ -70,7 +74,7 @@ def status(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcomes:
     """Show the newest runs and every run that is not over, newest last."""
     wanted = check_states(states or [])
     shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
@@ -78,22 +82,22 @@ def status(
         raise UsageError(f"--interval {interval}: the controller is asked at most every {MIN_INTERVAL_S} s")
     context = make_context()
     if not watch:
-        _show(context, runs or [], wanted, everything=everything, shape=shape)
+        yield from _show(context, runs or [], wanted, everything=everything, shape=shape)
         return
     from hpcrun.actions.wait import Changes
 
     changes = Changes(context.store, interval)
-    try:
+    with interrupted_as(InterruptedByUser("no longer watching; the jobs go on")):
         while True:
-            clear_screen()
-            tell([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            yield Outcome(lambda: [cleared()])
+            yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
             try:
-                _show(context, runs or [], wanted, everything=everything, shape=shape, afresh=changes.are_new)
+                yield from _show(
+                    context, runs or [], wanted, everything=everything, shape=shape, afresh=changes.are_new
+                )
             except SchedulerError as error:  # a controller that is away may come back
-                tell([f"hpcrun: {error.message}"])
+                yield note([f"hpcrun: {error.message}"])
             changes.wait()
-    except KeyboardInterrupt:
-        raise InterruptedByUser("no longer watching; the jobs go on") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, wa
 
 def _show(
     context: Context, words: list[str], wanted: set[str], *, everything: bool, shape: _Shape, afresh: bool = False
-) -> None:
+) -> Outcomes:
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.first_line import with_first_lines
     from hpcrun.actions.patience import ask_patiently
@@ -138,34 +142,35 @@ def _show(
     from hpcrun.views.status import only_elements
 
     found = [find_element(word, context.store) for word in words]
-    tell(item.note for item in found if item.note)
+    yield note(item.note for item in found)
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
     named = [(item.run.run_id, item.element) for item in found]
     now_s = context.now_s()
     schedulers = context.polling_scheduler if shape.watch and not afresh else context.scheduler
 
-    def show_result(result: StatusResult, *, known_only: bool = False) -> None:
-        _show_result(context, only_elements(result, named), wanted, now_s, named, shape=shape, known_only=known_only)
+    def shown(result: StatusResult, *, known_only: bool = False) -> Outcomes:
+        return _shown(context, only_elements(result, named), wanted, now_s, named, shape=shape, known_only=known_only)
 
     def ask() -> StatusResult:
         result = get_status(ids, store=context.store, schedulers=schedulers, host=context.host, now_s=now_s)
         return with_first_lines(result, context.store, lambda: _rules(context))
 
-    def meanwhile() -> None:
-        show_result(last_known(ids, store=context.store, now_s=now_s), known_only=True)
-        tell([f"hpcrun: no answer for {PATIENCE_S:g} s: this is what was last known; still waiting ..."])
+    is_for_program = shape.json or shape.csv or not sys.stdout.isatty()
+    was_late, away = False, None
+    for result in [ask()] if is_for_program else ask_patiently(ask, PATIENCE_S):
+        if result is None:
+            was_late = True
+            yield from shown(last_known(ids, store=context.store, now_s=now_s), known_only=True)
+            yield note([f"hpcrun: no answer for {PATIENCE_S:g} s: this is what was last known; still waiting ..."])
+            continue
+        away = result.away
+        if not (was_late and away):  # else it is on the screen already
+            yield from shown(result)
+    if away:
+        raise away
 
-    if shape.json or shape.csv or not sys.stdout.isatty():
-        result, was_late = ask(), False
-    else:
-        result, was_late = ask_patiently(ask, PATIENCE_S, meanwhile)
-    if not (was_late and result.away):  # else it is on the screen already
-        show_result(result)
-    if result.away:
-        raise result.away
 
-
-def _show_result(
+def _shown(
     context: Context,
     result: StatusResult,
     wanted: set[str],
@@ -174,12 +179,12 @@ def _show_result(
     *,
     shape: _Shape,
     known_only: bool,
-) -> None:
+) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
-    from hpcrun.views.status import closer_rows, lost_line, status_csv, status_json, status_table, with_element_rows
+    from hpcrun.views.status import closer_rows, status_json
     from hpcrun.views.text import one_line
 
-    result, lost = _shown(result, wanted, folds=shape.folds and not named)
+    result, lost = _chosen(result, wanted, folds=shape.folds and not named)
     closer = closer_rows(result, named)
     insight = None
     if shape.verbose and not shape.csv:
@@ -188,27 +193,52 @@ def _show_result(
         # these questions are not shared: --watch would ask them again and again
         asks = not (known_only or result.away or shape.watch)
         insight = look_closer(closer, context.queue(), context.env, inside=bool(named)) if asks else Insight()
+    none = f"no runs{' in this state' if wanted else ''} in {context.store.root}"
+    yield Outcome(
+        lambda: _text(result, closer, insight, now_s, shape, named=bool(named), lost=lost, none=none),
+        lambda: status_json(result, insight),
+    )
+    yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
+
+
+def _text(
+    result: StatusResult,
+    closer: Sequence[RunStatus],
+    insight: Insight | None,
+    now_s: float,
+    shape: _Shape,
+    *,
+    named: bool,
+    lost: int,
+    none: str,
+) -> Iterator[Part]:
+    """Return a table of the runs, then more of each where that was asked for.
+
+    Args:
+        closer: the runs of which more is shown.
+        lost: how many are left out of the table.
+        none: what to say where there are no runs.
+    """
+    from hpcrun.views.status import lost_line, status_csv, status_table, with_element_rows
+
     listed = with_element_rows(result) if named else result
-    if shape.json:
-        show_json(status_json(result, insight))
-    elif shape.csv:
-        show([status_csv(listed, now_s, shape.columns)])
+    if shape.csv:
+        yield stdout([status_csv(listed, now_s, shape.columns)])
     elif result.runs:
-        show_rich(status_table(listed, now_s, width(), shape.columns))
+        yield table(status_table(listed, now_s, width(), shape.columns))
         if insight:
             from hpcrun.views.details import detail_lines
             from hpcrun.views.insight import insight_rows
 
             for item in closer:
-                show(["", *detail_lines(item, width(), insight_rows(item, insight, now_s))])
+                yield stdout(["", *detail_lines(item, width(), insight_rows(item, insight, now_s))])
     elif not lost:
-        tell([f"no runs{' in this state' if wanted else ''} in {context.store.root}"])
+        yield stderr([none])
     if lost:
-        show([lost_line(lost)])
-    tell(one_line(f"hpcrun: {message}") for message in result.damaged)
+        yield stdout([lost_line(lost)])
 
 
-def _shown(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
+def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
     """Return the runs to show, and how many lost ones are left out."""
     from dataclasses import replace
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import Context
-from hpcrun.cli.output import show, show_json, show_rich, tell, write
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.start import submit_one
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 
@@ -23,21 +24,25 @@ if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
 
 
-def show_plan(study: Study, jobs: list[Job], *, as_json: bool) -> None:
-    """Show what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
-    from hpcrun.views.plan import plan_lines, prepared_json
-    from hpcrun.views.scale import job_line, planned_json, study_lines
+def study_plan(study: Study, jobs: list[Job]) -> Outcome:
+    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
+    from hpcrun.views.plan import prepared_json
+    from hpcrun.views.scale import planned_json
 
-    if as_json:
-        show_json(planned_json(study, jobs, prepared_json))
-        return
-    tell([*study_lines(study), *(job_line(study, job) for job in jobs), ""])
+    return Outcome(lambda: _plan_text(study, jobs), lambda: planned_json(study, jobs, prepared_json))
+
+
+def _plan_text(study: Study, jobs: list[Job]) -> Iterator[Part]:
+    from hpcrun.views.plan import plan_lines
+    from hpcrun.views.scale import job_line, study_lines
+
+    yield stderr([*study_lines(study), *(job_line(study, job) for job in jobs), ""])
     if jobs:
-        tell([*plan_lines(jobs[0].prepared.plan), ""])
-        write(jobs[0].prepared.script.text)
+        yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
+        yield verbatim(jobs[0].prepared.script.text)
 
 
-def submit_study(study: Study, jobs: list[Job], context: Context, *, wait: bool, as_json: bool) -> None:
+def submit_study(study: Study, jobs: list[Job], context: Context, *, wait: bool, as_json: bool) -> Outcomes:
     """Submit all runs of a study, and stay where that was asked for.
 
     Raises:
@@ -51,11 +56,11 @@ def submit_study(study: Study, jobs: list[Job], context: Context, *, wait: bool,
     check_available(plan, context.scheduler(plan.scheduler))
     context.studies.save(study)
     with context.studies.submitting(study.study_id):
-        done = _submit_jobs(study, jobs, context, None, as_json=as_json)
-    _finish(done, context, wait=wait, as_json=as_json)
+        done = yield from _submit_jobs(study, jobs, context, None)
+    yield from _finish(done, context, wait=wait, shown=as_json)
 
 
-def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> None:
+def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> Outcomes:
     """Submit what is missing of a study, and show its runs.
 
     Raises:
@@ -64,7 +69,7 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
     """
     from hpcrun.actions.study import brought_up, last_open
 
-    found = _find(word, context)
+    found = yield from _find(word, context)
     with context.studies.submitting(found.study_id):
         status = _look(context.studies.load(found.study_id), context)
         if status.away:
@@ -72,33 +77,33 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
         study = brought_up(status, context.new_run_id)
         jobs, there = _jobs_again(study, context)
         if dry_run:
-            show_plan(study, jobs, as_json=as_json)
+            yield study_plan(study, jobs)
             return
         if jobs and _stays(study, jobs):
             _wait(status.study, context)
         context.studies.save(study)
         last = last_open(status) if study.one_by_one else None
-        done = _submit_jobs(study, jobs, there, last, as_json=as_json)
-    _finish(done, there, wait=wait, as_json=as_json, shown=not jobs)
+        done = yield from _submit_jobs(study, jobs, there, last)
+    yield from _finish(done, there, wait=wait, shown=as_json or not jobs)
 
 
-def show_study(word: str, context: Context, *, wait: bool, as_json: bool) -> None:
+def show_study(word: str, context: Context, *, wait: bool) -> Outcomes:
     """Show the runs of a study as they stand, with ``wait`` when all are over.
 
     Raises:
         JobFailedError: with ``wait``: a run did not end well.
     """
-    study = _find(word, context)
+    study = yield from _find(word, context)
     if wait:
         _wait(study, context)
-    _show_status(study, context, as_json=as_json, check=wait)
+    yield from _show_status(study, context, check=wait)
 
 
-def _find(word: str, context: Context) -> Study:
+def _find(word: str, context: Context) -> Generator[Outcome, None, Study]:
     from hpcrun.actions.study import find_study
 
     found = find_study(word, context.studies)
-    tell([found.note] if found.note else [])
+    yield note([found.note])
     return found.study
 
 
@@ -119,7 +124,9 @@ class _Done:
     stayed: bool
 
 
-def _submit_jobs(study: Study, jobs: list[Job], context: Context, last: Dependency | None, *, as_json: bool) -> _Done:
+def _submit_jobs(
+    study: Study, jobs: list[Job], context: Context, last: Dependency | None
+) -> Generator[Outcome, None, _Done]:
     """Submit runs of a study, each shown when it is.
 
     Raises:
@@ -129,23 +136,21 @@ def _submit_jobs(study: Study, jobs: list[Job], context: Context, last: Dependen
     from hpcrun.views.plan import plan_lines
     from hpcrun.views.scale import study_lines, submitted_lines
 
-    if jobs and not as_json:
-        show([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
+    if jobs:
+        yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
 
     def submit_point(prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
         return submit_one(prepared, context, lineage, None, run_id)
 
+    def wait(run_id: str) -> None:
+        context.waiter(run_id).wait()
+
     items, stays = [], _stays(study, jobs)
-    try:
+    with interrupted_as(partial(_interrupted, study, context)):
         for item in submit_points(study, jobs, studies=context.studies, folder=context.store.folder,
-                                  submit_one=submit_point, last=last):  # fmt: skip
+                                  submit_one=submit_point, last=last, wait=wait if stays else None):  # fmt: skip
             items.append(item)
-            if not as_json:
-                show(submitted_lines(item))
-            if item.result and stays:
-                context.waiter(item.result.run.run_id).wait()
-    except (KeyboardInterrupt, InterruptedByUser):
-        raise _interrupted(study, context) from None
+            yield printed(submitted_lines(item))
     return _Done(
         items[-1].study if items else study,
         len(jobs),
@@ -160,7 +165,7 @@ def _stays(study: Study, jobs: list[Job]) -> bool:
     return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
 
 
-def _finish(done: _Done, context: Context, *, wait: bool, as_json: bool, shown: bool = False) -> None:
+def _finish(done: _Done, context: Context, *, wait: bool, shown: bool = False) -> Outcomes:
     """Wait where that was asked for, and show how to go on or what became of the runs.
 
     Args:
@@ -172,14 +177,13 @@ def _finish(done: _Done, context: Context, *, wait: bool, as_json: bool, shown: 
     study = done.study
     if wait:
         _wait(study, context)
-    if as_json or wait or done.stayed or shown:
-        _show_status(study, context, as_json=as_json, check=wait or done.stayed)
+    if wait or done.stayed or shown:
+        yield from _show_status(study, context, check=wait or done.stayed)
     else:
-        show(next_lines(study, done.jobs))
+        yield printed(next_lines(study, done.jobs))
     if done.errors:
         words = f"{len(done.errors)} of {count(done.tried, 'run')} could not be submitted"
         hint = f"hpcrun scale --resume {study.study_id} tries again"
-        sys.stdout.flush()
         raise type(done.errors[0])(words, hint=hint)
 
 
@@ -192,13 +196,11 @@ def _wait(study: Study, context: Context) -> None:
     from hpcrun.actions.study import newest_runs
 
     newest = newest_runs([study], context.store)
-    try:
+    with interrupted_as(partial(_interrupted, study, context)):
         for point in study.points:
             run_id = newest[point.run_id]
             if context.store.folder(run_id).exists():
                 context.waiter(run_id).wait()
-    except KeyboardInterrupt:
-        raise _interrupted(study, context) from None
 
 
 def _interrupted(study: Study, context: Context) -> InterruptedByUser:
@@ -256,7 +258,7 @@ def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
     return explain
 
 
-def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) -> None:
+def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     """Show the runs of a study as they stand.
 
     Raises:
@@ -267,14 +269,11 @@ def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) 
     from hpcrun.views.text import count
 
     status = _look(study, context)
-    if as_json:
-        show_json(study_json(status))
-    else:
-        show(study_lines(study))
-        show_rich(study_table(status))
-        show(next_lines(study, [])[1:])
+    yield Outcome(
+        lambda: [stdout(study_lines(study)), table(study_table(status)), stdout(next_lines(study, [])[1:])],
+        lambda: study_json(status),
+    )
     if status.away:
-        sys.stdout.flush()
         raise status.away
     bad = [item for item in status.runs if item.over and item.state != "COMPLETED"]
     if check and bad:
@@ -283,21 +282,19 @@ def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) 
             f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits what is missing"
         )
         words = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
-        sys.stdout.flush()
         raise JobFailedError(words, hint=hint)
 
 
-def list_studies(context: Context, *, as_json: bool) -> None:
+def list_studies(context: Context) -> Outcomes:
     """Show the studies of a runs folder, oldest first."""
     from hpcrun.actions.study import all_studies
     from hpcrun.views.scale import studies_json, studies_table
     from hpcrun.views.text import one_line
 
     studies, damaged = all_studies(context.studies)
-    if as_json:
-        show_json(studies_json(studies))
-    elif studies:
-        show_rich(studies_table(studies, context.now_s()))
-    else:
-        tell([f"no studies in {context.studies.runs}"])
-    tell(one_line(f"hpcrun: {message}") for message in damaged)
+    none = stderr([f"no studies in {context.studies.runs}"])
+    yield Outcome(
+        lambda: [table(studies_table(studies, context.now_s())) if studies else none],
+        lambda: studies_json(studies),
+    )
+    yield note(one_line(f"hpcrun: {message}") for message in damaged)

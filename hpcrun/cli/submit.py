@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +11,25 @@ import typer
 
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import takes_job
-from hpcrun.cli.output import JsonOption, show, show_json, tell
-from hpcrun.cli.start import AfterOption, ChainOption, check_start, show_dry_run, submit_links, submit_one, with_after
+from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
+from hpcrun.cli.output import JsonOption
+from hpcrun.cli.start import (
+    AfterOption,
+    ChainOption,
+    check_start,
+    dry_run_outcome,
+    submit_links,
+    submit_one,
+    with_after,
+)
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.prepare import Prepared
     from hpcrun.actions.submit import SubmitResult
+    from hpcrun.actions.wait import Waiter
     from hpcrun.job.request import JobRequest
 
 _NOW = "What happens now"
@@ -52,7 +62,7 @@ def submit(
         typer.Option("--wait", help="Stay until it is over; exit with 0, or 7 if it failed.", rich_help_panel=_NOW),
     ] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcomes:
     """Submit a training script as a job.
 
     hpcrun's options stand before SCRIPT; all that follows is the script's own.
@@ -68,26 +78,24 @@ def submit(
     if prepared.plan.sweep:
         from hpcrun.cli.sweep import submit_sweep
 
-        lineage = with_after(Lineage(), None if dry_run else after, prepared, context)
-        submit_sweep(prepared, context, lineage, output_dir, chain=chain, dry_run=dry_run, follow=follow, wait=wait,
-                     as_json=as_json)  # fmt: skip
+        lineage = yield from with_after(Lineage(), None if dry_run else after, prepared, context)
+        yield from submit_sweep(
+            prepared, context, lineage, output_dir, chain=chain, dry_run=dry_run, follow=follow, wait=wait
+        )
         return
     if dry_run:
-        show_dry_run(prepared, as_json=as_json)
+        yield dry_run_outcome(prepared)
         return
-    lineage = with_after(Lineage(), after, prepared, context)
-    if not as_json:
-        show(plan_lines(prepared.plan))
+    lineage = yield from with_after(Lineage(), after, prepared, context)
+    yield printed(plan_lines(prepared.plan))
     if chain is not None:
-        submit_links(prepared, chain, context, lineage, output_dir, as_json=as_json)
+        yield from submit_links(prepared, chain, context, lineage, output_dir)
         return
     result = submit_one(prepared, context, lineage, output_dir)
-    if as_json:
-        show_json(submitted_json(prepared, result))  # with --wait also what became of it
-    else:
-        show(submitted_lines(result))
+    # with --wait also what became of it
+    yield printed(submitted_lines(result), lambda: submitted_json(prepared, result))
     if follow or wait:
-        _stay(prepared, result, context, follow=follow, as_json=as_json)
+        yield _stay(prepared, result, context, follow=follow)
 
 
 @takes_job
@@ -105,7 +113,7 @@ def render(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.", rich_help_panel=_NOW)] = False,
-) -> None:
+) -> Outcomes:
     """Write the script that submit would send to a file.
 
     The file is complete: sbatch (or bash, for the local profile) does the same as hpcrun submit.
@@ -121,7 +129,7 @@ def render(
 
         prepared = only_part(prepared, context)
     target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
-    tell(plan_lines(prepared.plan))
+    yield note(plan_lines(prepared.plan))
     try:
         # whatever the umask; a pipe that nobody reads is an error, and not waited for: fifo(7)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | (os.O_TRUNC if force else os.O_EXCL)
@@ -136,7 +144,7 @@ def render(
         raise UsageError(f"cannot write {target}: {reason}") from None
     by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
     program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
-    tell([f"written    {target}", f"submit     {program} {target.name}"])
+    yield note([f"written    {target}", f"submit     {program} {target.name}"])
 
 
 def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
@@ -184,44 +192,42 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     return prepare(request, profile, context.surroundings, lambda: this_machine(context.env))
 
 
-def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow: bool, as_json: bool) -> None:
+def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, streaming its log where that was asked for.
 
     Raises:
-        JobFailedError: it did not end well.
         InterruptedByUser: Ctrl-C; the job goes on.
     """
-    from hpcrun.actions.logs import LogChoice, follow_logs
     from hpcrun.actions.rules import load_rules
-    from hpcrun.cli.log_output import print_finished, print_stream
-    from hpcrun.cli.run_end import report_end
+    from hpcrun.cli.run_end import how_it_ended, why_it_failed
     from hpcrun.views.plan import submitted_json
 
     run = result.run
+    interrupted = InterruptedByUser(
+        f"the job goes on: {run.job_id}",
+        hint=f"hpcrun logs -f {run.job_id} comes back to it, hpcrun cancel {run.job_id} ends it",
+    )
     waiter = context.waiter(run.run_id)
-    try:
+    with interrupted_as(interrupted):
         if follow:
-            choice = LogChoice()
-            printed = print_stream(
-                follow_logs(result.folder, choice, lines=None, is_over=waiter.over()), prefixes=False
-            )
-            if not printed:
-                print_finished(result.folder, choice)
-        status = waiter.wait()
-    except KeyboardInterrupt:
-        raise InterruptedByUser(
-            f"the job goes on: {run.job_id}",
-            hint=f"hpcrun logs -f {run.job_id} comes back to it, hpcrun cancel {run.job_id} ends it",
-        ) from None
-    if as_json:
-        show_json(
-            {
-                **submitted_json(prepared, result),
-                "state": status.status.state,
-                "exit_status": status.status.exit_status,
-            }
-        )
-    report_end(status, quiet=as_json, rules=lambda: load_rules(context.layers.values()))
-    if status.status.state != "COMPLETED":
-        sys.stdout.flush()
-        raise JobFailedError(f"job {run.job_id} ended as {status.status.state}", hint=f"hpcrun explain {run.job_id}")
+            _follow(result.folder, waiter)
+        item = waiter.wait()
+    ended = {"state": item.status.state, "exit_status": item.status.exit_status}
+    failure = None
+    if item.status.state != "COMPLETED":
+        failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
+    return Outcome(
+        lambda: [how_it_ended(item)],
+        lambda: {**submitted_json(prepared, result), **ended},
+        notes=why_it_failed(item, lambda: load_rules(context.layers.values())),
+        failure=failure,
+    )
+
+
+def _follow(folder: Path, waiter: Waiter) -> None:
+    from hpcrun.actions.logs import LogChoice, follow_logs
+    from hpcrun.cli.log_output import print_finished, print_stream
+
+    choice = LogChoice()
+    if not print_stream(follow_logs(folder, choice, lines=None, is_over=waiter.over()), prefixes=False):
+        print_finished(folder, choice)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.cli.output import show, show_json, tell, write
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, printed, stderr, verbatim
 from hpcrun.cli.start import submit_one
-from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, PlanError, UsageError
+from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError, UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.prepare import Prepared
     from hpcrun.actions.status import RunStatus
     from hpcrun.actions.submit import SubmitResult
+    from hpcrun.actions.sweep_status import ElementStatus
     from hpcrun.cli.context import Context
 
 NAMED_AT_MOST = 10
@@ -32,46 +33,42 @@ def submit_sweep(
     dry_run: bool,
     follow: bool,
     wait: bool,
-    as_json: bool,
-) -> None:
+) -> Outcomes:
     """Submit a sweep.
 
     Raises:
         UsageError: --follow, which has one log to follow, or --chain.
-        JobFailedError: with ``wait``: an element did not end well.
     """
+    from hpcrun.actions.sweep import submit_parts
     from hpcrun.views.plan import plan_lines, prepared_json, submitted_json, submitted_lines
 
     _refuse_what_is_for_one_job(chain=chain, follow=follow)
     parts = _parts(prepared, context)
-    if not as_json or dry_run:
-        (tell if dry_run or as_json else show)(plan_lines(prepared.plan))
+    lines = plan_lines(prepared.plan)
+    yield note(lines) if dry_run else printed(lines)
     if len(parts) > 1:
         names = f"{parts[0].plan.name} to {parts[-1].plan.name}"
-        tell([f"note: the cluster's MaxArraySize makes it {len(parts)} runs, {names}"])
+        yield note([f"note: the cluster's MaxArraySize makes it {len(parts)} runs, {names}"])
     if dry_run:
-        if as_json:
-            show_json(_joined([prepared_json(part) for part in parts]))
-        else:
-            write("".join(part.script.text for part in parts))
+        yield Outcome(
+            lambda: [verbatim("".join(part.script.text for part in parts))],
+            lambda: _joined([prepared_json(part) for part in parts]),
+        )
         return
-    documents: list[dict[str, Any]] = []
+    results: list[SubmitResult] = []
 
-    def note(part: Prepared, result: SubmitResult) -> None:
-        documents.append(submitted_json(part, result))
-        if as_json:
-            show_json(_joined(documents))  # at once: the next part may be refused
+    def documents() -> list[dict[str, Any]]:
+        return [submitted_json(part, result) for part, result in zip(parts, results, strict=False)]
 
-    results = _submit_all(parts, context, lineage, output_dir, note)
-    if not as_json:
-        show(line for result in results for line in submitted_lines(result))
-    if not wait:
-        return
-    ended = [_wait(result, context) for result in results]
-    if as_json:
-        states = [{"state": item.status.state, "exit_status": item.status.exit_status} for item in ended]
-        show_json(_joined([{**document, **state} for document, state in zip(documents, states, strict=True)]))
-    _report(ended, quiet=as_json)
+    for item in submit_parts(parts, lambda part: submit_one(part, context, lineage, output_dir)):
+        if isinstance(item, str):
+            yield note([f"hpcrun: {item}"])
+            continue
+        results.append(item)
+        yield Outcome(document=lambda: _joined(documents()))  # at once: the next part may be refused
+    yield printed(line for result in results for line in submitted_lines(result))
+    if wait:
+        yield _end(documents(), [_wait(result, context) for result in results])
 
 
 def _refuse_what_is_for_one_job(*, chain: str | None, follow: bool) -> None:
@@ -118,64 +115,51 @@ def _joined(documents: list[dict[str, Any]]) -> dict[str, Any]:
     return documents[0] if len(documents) == 1 else {**documents[0], "parts": documents}
 
 
-def _submit_all(
-    parts: list[Prepared],
-    context: Context,
-    lineage: Lineage,
-    output_dir: Path | None,
-    note: Callable[[Prepared, SubmitResult], None],
-) -> list[SubmitResult]:
-    results: list[SubmitResult] = []
-    for part in parts:
-        try:
-            result = submit_one(part, context, lineage, output_dir)
-        except HpcrunError as error:
-            if results:
-                jobs = " ".join(str(done.run.job_id) for done in results)
-                tell([f"hpcrun: {len(results)} of {len(parts)} arrays are submitted: {jobs}"])
-                error.hint = f"hpcrun cancel {jobs} ends them" + (f"; {error.hint}" if error.hint else "")
-            raise
-        results.append(result)
-        note(part, result)
-    return results
-
-
 def _wait(result: SubmitResult, context: Context) -> RunStatus:
-
     run = result.run
-    try:
+    interrupted = InterruptedByUser(
+        f"the sweep goes on: {run.job_id}",
+        hint=f"hpcrun status {run.job_id} shows it, hpcrun cancel {run.job_id} ends it",
+    )
+    with interrupted_as(interrupted):
         return context.waiter(run.run_id).wait()
-    except KeyboardInterrupt:
-        raise InterruptedByUser(
-            f"the sweep goes on: {run.job_id}",
-            hint=f"hpcrun status {run.job_id} shows it, hpcrun cancel {run.job_id} ends it",
-        ) from None
 
 
-def _report(ended: list[RunStatus], *, quiet: bool) -> None:
-    """Say how a sweep ended, and name the elements that did not end well.
+def _end(documents: Sequence[dict[str, Any]], ended: Sequence[RunStatus]) -> Outcome:
+    """Return how a sweep ended: a failure where an element did not end well.
 
-    Raises:
-        JobFailedError: there are such.
+    Args:
+        documents: of what was submitted.
     """
-    from hpcrun.job.parameters import index_ranges, parameters_text
-    from hpcrun.views.text import one_line
+    from hpcrun.job.parameters import index_ranges
 
     bad = [
         (item, element) for item in ended for element in item.elements if element.status.state != "COMPLETED"
     ]  # fmt: skip
-    for item, element in bad[:NAMED_AT_MOST]:
-        status = element.status
-        why = f", exit status {status.exit_status}" if status.exit_status else ""
-        name = f"{item.run.name}/{element.index} ({parameters_text(element.parameters)})"
-        tell([one_line(f"hpcrun: {name} {status.state}{why}")])
-    total = sum(len(item.elements) for item in ended)
-    if not quiet:
-        tell(f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})" for item in ended)
+    states = [{"state": item.status.state, "exit_status": item.status.exit_status} for item in ended]
+    failure = None
     if bad:
-        sys.stdout.flush()
+        total = sum(len(item.elements) for item in ended)
         item, element = bad[0]
-        raise JobFailedError(
+        failure = JobFailedError(
             f"{len(bad)} of {total} elements did not complete: {index_ranges(element.index for _, element in bad)}",
             hint=f"hpcrun logs {item.run.job_id}/{element.index} shows the first",
         )
+    return Outcome(
+        lambda: [stderr(f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})" for item in ended)],
+        lambda: _joined([{**document, **state} for document, state in zip(documents, states, strict=True)]),
+        notes=_named(bad[:NAMED_AT_MOST]),
+        failure=failure,
+    )
+
+
+def _named(bad: Sequence[tuple[RunStatus, ElementStatus]]) -> Iterator[Part]:
+    """Name elements that did not end well."""
+    from hpcrun.job.parameters import parameters_text
+    from hpcrun.views.text import one_line
+
+    for item, element in bad:
+        status = element.status
+        why = f", exit status {status.exit_status}" if status.exit_status else ""
+        name = f"{item.run.name}/{element.index} ({parameters_text(element.parameters)})"
+        yield stderr([one_line(f"hpcrun: {name} {status.state}{why}")])

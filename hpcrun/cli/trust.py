@@ -9,7 +9,8 @@ import typer
 
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich
+from hpcrun.cli.outcome import Outcome, Outcomes, printed, stdout, table
+from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
 
 
@@ -24,7 +25,7 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Forget what you said of FOLDER.")] = False,
     never: Annotated[bool, typer.Option("--never", help="Never use FOLDER, and do not mention it again.")] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> Outcome | Outcomes:
     """Trust what a project brings: its profiles, templates, rules and configuration.
 
     Shows the files and what they can do, then asks, at a terminal only. hpcrun uses them as they are now; after any
@@ -43,43 +44,40 @@ def trust(
     context = make_context(announce=None)
     if list_:
         rows = action.list_trust(context.trust)
-        if as_json:
-            show_json(view.trust_json(rows))
-        elif rows:
-            show_rich(view.trust_table(rows))
-        else:
-            show(["nothing is trusted"])
-        return
+        none = stdout(["nothing is trusted"])
+        return Outcome(lambda: [table(view.trust_table(rows)) if rows else none], lambda: view.trust_json(rows))
     if as_json:
         raise UsageError("--json goes with --list", hint="hpcrun trust --list --json")
     path = action.folder_to_trust(folder, [] if folder else list(context.judged_layers.values())).absolute()
+    if not (revoke or never):
+        return _ask(path, context)
     if revoke:
         action.revoke(path, context.trust)
-        show([f"forgotten  {path}"])
-    elif never:
-        action.never_use(path, context.trust)
-        show([f"never used  {path}; hpcrun trust --revoke takes that back"])
+        line = f"forgotten  {path}"
     else:
-        _ask(path, context)
+        action.never_use(path, context.trust)
+        line = f"never used  {path}; hpcrun trust --revoke takes that back"
+    return printed([line])
 
 
-def _ask(path: Path, context: Context) -> None:
+def _ask(path: Path, context: Context) -> Outcomes:
     from hpcrun.actions.trust import look_into, trust_folder
     from hpcrun.views.trust import question_lines, question_table, trusted_line
 
     question = look_into(path, context.trust)
     if question.trusted:
-        show([f"{path} is trusted already, as it is"])
+        yield printed([f"{path} is trusted already, as it is"])
         return
-    show([str(path), ""])
-    show_rich(question_table(question))
-    show(["", *question_lines(question)])
+    yield Outcome(
+        lambda: [stdout([str(path), ""]), table(question_table(question)), stdout(["", *question_lines(question)])]
+    )
     if not can_ask():
         raise UsageError(
             "nothing is trusted: there is no terminal to ask at",
             hint=f"type `hpcrun trust {path}` at one; a job without one names files of its own: --profile FILE",
         )
     if not confirm("Trust these files as they are now?"):
-        raise typer.Exit(1)
+        yield Outcome(status=1)
+        return
     trust_folder(question, context.trust)
-    show([trusted_line(question)])
+    yield printed([trusted_line(question)])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.output import JsonOption, show, show_json, show_rich, width
+from hpcrun.cli.outcome import Outcome, Part, stdout, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.where import WhereResult
 
 # what neither the job's place nor its start depends on; a profile is asked for by an option of this command's own
 _NO_MATTER = (
@@ -53,8 +58,8 @@ def where(
             autocompletion=complete.profile_name,
         ),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    _json: JsonOption = False,
+) -> Outcome:
     """Show on which profile a job could start first.
 
     Nothing is submitted: Slurm is asked with sbatch --test-only.
@@ -64,21 +69,25 @@ def where(
     from hpcrun.actions.where import where as find_where
     from hpcrun.job.request import read_request
     from hpcrun.schedulers.estimate import SlurmForecast
-    from hpcrun.views.where import misfit_lines, offers_table, submit_line, where_json
+    from hpcrun.views.where import where_json
 
     context = make_context()
     # nothing runs; a request has a script
     said = {name: value for name, value in asked.items() if value is not None} | {"script": "true"}
     forecast = SlurmForecast(context.env)
     result = find_where(read_request(said), profiles or [], forecast, context.surroundings, context.now_s())
-    if as_json:
-        show_json(where_json(result))
-    else:
-        if result.offers:
-            show_rich(offers_table(result, width()))
-        show(misfit_lines(result))
-        if result.offers:
-            show(["", submit_line(result.offers[0])])
+    failure = None
     if not result.offers:
         hint = "ask for less; hpcrun profile detect --write NAME makes a profile of this cluster"
-        raise PlanError("the job fits nowhere", hint=hint)
+        failure = PlanError("the job fits nowhere", hint=hint)
+    return Outcome(lambda: _text(result), lambda: where_json(result), failure=failure)
+
+
+def _text(result: WhereResult) -> Iterator[Part]:
+    from hpcrun.views.where import misfit_lines, offers_table, submit_line
+
+    if result.offers:
+        yield table(offers_table(result, width()))
+    yield stdout(misfit_lines(result))
+    if result.offers:
+        yield stdout(["", submit_line(result.offers[0])])

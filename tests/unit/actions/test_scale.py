@@ -126,6 +126,6 @@ def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> 
 
 def test_an_interruption_is_no_refusal(tmp_path: Path) -> None:
     interrupted = Cluster(tmp_path, begun(), train_g8_r1=InterruptedByUser("stop"))
-    with pytest.raises(InterruptedByUser):
+    with pytest.raises(KeyboardInterrupt):
         interrupted.submit_all()
     assert interrupted.noted() == [(True, ""), (False, "")]

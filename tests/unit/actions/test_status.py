@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -148,10 +149,17 @@ def failing() -> int:
 
 @pytest.mark.parametrize(("ask", "raises"), [(lambda: 7, False), (failing, True)])
 def test_a_quick_answer_is_just_the_answer(ask: Callable[[], int], raises: bool) -> None:
-    said: list[str] = []
+    answers = ask_patiently(ask, 20)
     if raises:
         with pytest.raises(SchedulerError, match="away"):
-            ask_patiently(ask, 20, lambda: said.append("late"))
+            next(answers)
     else:
-        assert ask_patiently(ask, 20, lambda: said.append("late")) == (7, False)
-    assert said == []
+        assert list(answers) == [7]
+
+
+def test_before_a_late_answer_comes_none() -> None:
+    may_answer = threading.Event()
+    answers = ask_patiently(may_answer.wait, 0.01)
+    assert next(answers) is None
+    may_answer.set()
+    assert list(answers) == [True]
