@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -59,28 +59,23 @@ class PreflightResult:
 
 
 class PreflightWatch:
-    """Waits for one preflight.
+    """Waits for one preflight."""
 
-    Args:
-        tell: is told what the job does, whenever that changes.
-    """
-
-    def __init__(
-        self, run_id: str, *, store: RunStore, schedulers: Schedulers, host: str, tell: Callable[[str], None]
-    ) -> None:
-        self._run_id, self._store, self._schedulers, self._host, self._tell = run_id, store, schedulers, host, tell
+    def __init__(self, run_id: str, *, store: RunStore, schedulers: Schedulers, host: str) -> None:
+        self._run_id, self._store, self._schedulers, self._host = run_id, store, schedulers, host
         self._folder = store.folder(run_id)
         self._said = ""
         self._away = 0
 
-    def wait(self) -> PreflightResult:
-        """Wait until the nodes are judged.
+    def wait(self) -> Generator[str, None, PreflightResult]:
+        """Wait until the nodes are judged; yields what the job does, whenever that changes.
 
         Raises:
             JobFailedError: the job ended before that, for another reason than its nodes.
             SchedulerError: the scheduler is away.
         """
-        item, runs_since, ended_at = self._ask(), None, None
+        item = yield from self._ask()
+        runs_since, ended_at = None, None
         asked_at = time.monotonic()
         while True:
             attempt = last_attempt(self._folder)
@@ -89,13 +84,15 @@ class PreflightWatch:
             if item.status.final or (attempt is not None and attempt.exit is not None):
                 ended_at = ended_at or time.monotonic()
                 if time.monotonic() - ended_at > (SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S):
-                    return self._judge_here(self._ask(), attempt)
+                    item = yield from self._ask()
+                    return self._judge_here(item, attempt)
             if item.status.state == state.RUNNING and runs_since is None:
                 runs_since = time.monotonic()
             if time.monotonic() - asked_at > ASK_EVERY_S:
                 if runs_since is not None and self._is_stuck(item, attempt, time.monotonic() - runs_since):
-                    return self._give_up(item, attempt)
-                item, asked_at = self._ask(), time.monotonic()
+                    return (yield from self._give_up(item, attempt))
+                item = yield from self._ask()
+                asked_at = time.monotonic()
             time.sleep(LOOK_EVERY_S)
 
     def cancel(self) -> None:
@@ -116,14 +113,14 @@ class PreflightWatch:
             raise found.away
         return found.runs[0]
 
-    def _ask(self) -> RunStatus:
+    def _ask(self) -> Generator[str, None, RunStatus]:
         item = self._get()
         status = item.status
         where = f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
         words = f"{status.state} {where}".strip()
         if words != self._said:
-            self._tell(words)
             self._said = words
+            yield words
         return item
 
     def _states(self, item: RunStatus) -> dict[str, str]:
@@ -138,13 +135,13 @@ class PreflightWatch:
             return False
         return any(map(is_silent, self._states(item).values()))
 
-    def _give_up(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
+    def _give_up(self, item: RunStatus, attempt: Attempt | None) -> Generator[str, None, PreflightResult]:
         try:
             return self._judge_here(item, attempt)
         finally:
             with suppress(NotFoundError):  # gone meanwhile
                 self.cancel()
-                self._tell("cancelled, since nothing more would come of it")
+                yield "cancelled, since nothing more would come of it"
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
         """Judge a job that could not: what its nodes have written, and what Slurm says of them.

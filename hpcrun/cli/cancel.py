@@ -11,7 +11,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, stderr, stdout
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
 
@@ -76,14 +76,14 @@ def cancel(
     check_listed(result.unlisted)
 
 
-def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int]) -> list[Part]:
+def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int]) -> list[TextPart]:
     return [
         stdout(f"cancelled  element {index} of job {item.run.job_id}, run {item.run.run_id}" for index in ended),
         stderr(f"hpcrun: {item.run.name}/{index} is over already" for index in before),
     ]
 
 
-def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[Part]:
+def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
     from hpcrun.views.text import count
 
     told = result.told

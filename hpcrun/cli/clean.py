@@ -11,7 +11,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, stderr, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
@@ -92,7 +92,7 @@ def clean(
     )
 
 
-def _text(plan: CleanPlan, store: RunStore, now_s: float) -> Iterator[Part]:
+def _text(plan: CleanPlan, store: RunStore, now_s: float) -> Iterator[TextPart]:
     from hpcrun.views.clean import clean_table, leftover_lines, staying_lines
 
     yield stderr(staying_lines(plan))
@@ -103,7 +103,7 @@ def _text(plan: CleanPlan, store: RunStore, now_s: float) -> Iterator[Part]:
     yield stdout(leftover_lines(plan, now_s))
 
 
-def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> Part:
+def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
     from hpcrun.views.clean import clean_summary
 
     if not agreed:

@@ -50,7 +50,7 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
     return params
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """A command whose text options cost nothing, and whose outcomes are printed."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -67,7 +67,7 @@ class Command(TyperCommand):
             exit_at_interrupt()
 
 
-class Group(TyperGroup):
+class CliGroup(TyperGroup):
     """A group of commands whose own options cost nothing."""
 
     def get_params(self, ctx: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, cleared, note, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 
@@ -75,7 +75,7 @@ def _look(run_id: str, element: int | None, context: Context) -> Outcomes:
     yield Outcome(lambda: _text(result), lambda: gpu_json(result))
 
 
-def _text(result: GpuResult) -> Iterator[Part]:
+def _text(result: GpuResult) -> Iterator[TextPart]:
     from hpcrun.views.gpu import gpu_table, ports_table, without_lines
 
     if result.rows:

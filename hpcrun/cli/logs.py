@@ -28,7 +28,7 @@ _ANY_RANK = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LogSource:
     """Where the logs are; of a run whose record is damaged nothing more is known."""
 
     folder: Path
@@ -124,7 +124,7 @@ def logs(
         yield from _show(place, choice, shown, follow=follow)
 
 
-def _find(word: str, context: Context) -> Generator[Outcome, None, _Place]:
+def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     from hpcrun.actions.find import LAST, newest_line
     from hpcrun.actions.find_element import find_element
     from hpcrun.runs.elements import elements_of
@@ -136,13 +136,13 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _Place]:
         if error.run_id is None:
             raise
         yield note([f"hpcrun: {error.message}", "its logs can be read:"])
-        return _Place(context.store.folder(error.run_id))
+        return _LogSource(context.store.folder(error.run_id))
     yield note([found.note])
     run = found.run
     if word == LAST:
         yield Outcome(notes=[for_person(newest_line(run))])
     waiter = context.waiter(run.run_id)
-    place = _Place(context.store.folder(run.run_id), run.world_size, waiter)
+    place = _LogSource(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)
     if elements is None:
         return place
@@ -165,7 +165,7 @@ def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
     return index, one_line(f"hpcrun: {whole}; this is {item.run.name}/{index}, {state}: name another as {word}/N")
 
 
-def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
+def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
     from hpcrun.actions.logs import follow_logs
     from hpcrun.cli.log_output import print_finished, print_stream
     from hpcrun.views.text import one_line
@@ -182,7 +182,7 @@ def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> Ou
         print_finished(place.folder, choice, lines)
 
 
-def _nothing(place: _Place, choice: LogChoice) -> str:
+def _nothing(place: _LogSource, choice: LogChoice) -> str:
     """Return why there is nothing to show."""
     from hpcrun.actions.logs import choose_logs
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hpcrun import __version__
-from hpcrun.cli.command import Command, Group
+from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
 from hpcrun.cli.output import finish, show, want_json
@@ -24,7 +24,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "scale": ("hpcrun.cli.scale", _SCRIPT_LAST),
     "where": ("hpcrun.cli.where", {}),
-    "plan": ("hpcrun.cli.plan", {}),
+    "plan": ("hpcrun.cli.forecast", {}),
     "status": ("hpcrun.cli.status", {}),
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),
@@ -40,6 +40,8 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clean": ("hpcrun.cli.clean", {}),
     "trust": ("hpcrun.cli.trust", {}),
 }
+_FUNCTIONS = {"plan": "forecast"}
+"""Of commands whose function has another name: a plan is what is decided about one job."""
 _GROUPS = {"profile": "hpcrun.cli.profile"}
 
 
@@ -55,7 +57,7 @@ def build_app(asked: str | None) -> typer.Typer:
     """
     app = typer.Typer(
         name="hpcrun",
-        cls=Group,
+        cls=CliGroup,
         help="From a PyTorch training script to a multi-node Slurm job with one command.",
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -66,7 +68,8 @@ def build_app(asked: str | None) -> typer.Typer:
     known = asked in _COMMANDS or asked in _GROUPS
     for name, (module, settings) in _COMMANDS.items():
         if not known or name == asked:
-            app.command(name, cls=Command, context_settings=settings)(getattr(import_module(module), name))
+            function = getattr(import_module(module), _FUNCTIONS.get(name, name))
+            app.command(name, cls=CliCommand, context_settings=settings)(function)
     for name, module in _GROUPS.items():
         if not known or name == asked:
             app.add_typer(import_module(module).app, name=name)

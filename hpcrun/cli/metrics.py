@@ -12,7 +12,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, stderr, stdout, table, verbatim
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
@@ -116,7 +116,7 @@ def _elements_text(
     lines: int | None,
     *,
     as_csv: bool,
-) -> Iterator[Part]:
+) -> Iterator[TextPart]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
     from hpcrun.actions.metrics import last_rows
     from hpcrun.views.metrics import elements_csv, elements_table
@@ -134,7 +134,7 @@ def _elements_text(
             )
 
 
-def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[Part]:
+def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[TextPart]:
     from hpcrun.actions.metrics import last_rows
     from hpcrun.views.metrics import metrics_csv, metrics_table, plot_lines
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hpcrun.errors import HpcrunError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+T = TypeVar("T")
+R = TypeVar("R")
 Document = Callable[[], dict[str, Any]]
 Kind = Literal["stdout", "stderr", "folded", "person", "table", "verbatim", "screen"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """A piece of what a command says.
 
     Attributes:
@@ -43,9 +45,9 @@ class Outcome:
         status: the exit status where there is no failure.
     """
 
-    text: Callable[[], Iterable[Part]] | None = None
+    text: Callable[[], Iterable[TextPart]] | None = None
     document: Document | None = None
-    notes: Iterable[Part] = ()
+    notes: Iterable[TextPart] = ()
     failure: HpcrunError | None = None
     is_told: bool = False
     status: int = 0
@@ -54,39 +56,39 @@ class Outcome:
 Outcomes = Generator[Outcome, None, None]
 
 
-def stdout(lines: Iterable[str]) -> Part:
+def stdout(lines: Iterable[str]) -> TextPart:
     """Return lines for stdout."""
-    return Part("stdout", tuple(lines))
+    return TextPart("stdout", tuple(lines))
 
 
-def stderr(lines: Iterable[str]) -> Part:
+def stderr(lines: Iterable[str]) -> TextPart:
     """Return lines for stderr: what a person should see and a pipe should not."""
-    return Part("stderr", tuple(lines))
+    return TextPart("stderr", tuple(lines))
 
 
-def folded(lines: Iterable[str]) -> Part:
+def folded(lines: Iterable[str]) -> TextPart:
     """Return lines for stderr, on a terminal folded between words. Not for what one is to copy."""
-    return Part("folded", tuple(lines))
+    return TextPart("folded", tuple(lines))
 
 
-def for_person(line: str) -> Part:
+def for_person(line: str) -> TextPart:
     """Return a line for stderr where that is a terminal: what nobody needs who reads a file or a pipe."""
-    return Part("person", (line,))
+    return TextPart("person", (line,))
 
 
-def table(renderable: RenderableType) -> Part:
+def table(renderable: RenderableType) -> TextPart:
     """Return a table for stdout: as wide as the terminal, or as wide as it needs for a pipe."""
-    return Part("table", table=renderable)
+    return TextPart("table", table=renderable)
 
 
-def verbatim(text: str) -> Part:
+def verbatim(text: str) -> TextPart:
     """Return text for stdout that is printed as it is: a script, a table for programs."""
-    return Part("verbatim", (text,))
+    return TextPart("verbatim", (text,))
 
 
-def cleared() -> Part:
+def cleared() -> TextPart:
     """Return what begins the screen again; a pipe or file gets one table after the other."""
-    return Part("screen")
+    return TextPart("screen")
 
 
 def note(lines: Iterable[str | None]) -> Outcome:
@@ -98,3 +100,13 @@ def printed(lines: Iterable[str], document: Document | None = None) -> Outcome:
     """Return lines for stdout, and what stands for them with ``--json``."""
     part = stdout(lines)
     return Outcome(lambda: [part], document)
+
+
+def each(action: Generator[T, None, R], outcome_of: Callable[[T], Outcome]) -> Generator[Outcome, None, R]:
+    """Yield an outcome for each thing that an action yields; returns what the action returns."""
+    while True:
+        try:
+            item = next(action)
+        except StopIteration as end:
+            return cast("R", end.value)
+        yield outcome_of(item)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hpcrun.cli.outcome import Outcome, Outcomes, Part
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart
 from hpcrun.errors import HpcrunError, InterruptedByUser
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_parts(parts: Iterable[Part]) -> None:
+def _print_parts(parts: Iterable[TextPart]) -> None:
     for part in parts:
         text = "\n".join(part.lines)
         if part.table is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +11,8 @@ import typer
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout, table
-from hpcrun.cli.output import JsonOption, tell, width
+from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
+from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.start import dry_run_outcome, submit_one
 from hpcrun.cli.submit import prepare_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
@@ -46,21 +47,16 @@ def preflight(
     submitted = submit_one(prepared, context, Lineage(), None)
     yield Outcome(document=lambda: submitted_json(prepared, submitted))  # until there is a verdict
     yield note([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
-    yield _verdict(_wait(submitted.run, context))
+    result = yield from _wait(submitted.run, context)
+    yield _verdict(result)
 
 
-def _wait(run: Run, context: Context) -> PreflightResult:
+def _wait(run: Run, context: Context) -> Generator[Outcome, None, PreflightResult]:
     from hpcrun.actions.preflight import PreflightWatch
 
-    watch = PreflightWatch(
-        run.run_id,
-        store=context.store,
-        schedulers=context.scheduler,
-        host=context.host,
-        tell=lambda words: tell([f"hpcrun: job {run.job_id} {words}"]),
-    )
+    watch = PreflightWatch(run.run_id, store=context.store, schedulers=context.scheduler, host=context.host)
     with interrupted_as(partial(_cancel, watch, run)):
-        return watch.wait()
+        return (yield from each(watch.wait(), lambda words: note([f"hpcrun: job {run.job_id} {words}"])))
 
 
 def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli import complete
-from hpcrun.cli.command import Command, Group
+from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, printed, stderr, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, printed, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_check import diff, schema, validate
 from hpcrun.cli.profile_detect import detect
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles import ProfileRow
     from hpcrun.profiles.load import LoadedProfile
 
-app = typer.Typer(cls=Group, help="Show, write and check cluster profiles.", no_args_is_help=True)
+app = typer.Typer(cls=CliGroup, help="Show, write and check cluster profiles.", no_args_is_help=True)
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=CliCommand)
 def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default."""
     from hpcrun.actions.profiles import list_profiles
@@ -37,7 +37,7 @@ def list_(_json: JsonOption = False) -> Outcome:
     return Outcome(lambda: _list_text(rows, context.profile_paths), lambda: profiles_json(rows))
 
 
-def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[Part]:
+def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
     from hpcrun.views.profiles import profiles_table
 
     drawn, folders = profiles_table(rows, paths, width())
@@ -46,7 +46,7 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
     yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=CliCommand)
 def show_(
     name: Annotated[
         str,
@@ -77,7 +77,7 @@ def show_(
     return Outcome(lambda: _values_text(loaded, values), document)
 
 
-def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[Part]:
+def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[TextPart]:
     from hpcrun.views.profile_values import origins_table
 
     drawn, folders = origins_table(loaded, paths, width())
@@ -85,14 +85,14 @@ def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[
     yield stdout(["", *folders] if folders else [])
 
 
-def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[Part]:
+def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[TextPart]:
     from hpcrun.views.profiles import profile_yaml
     from hpcrun.views.text import one_line
 
     yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
-@app.command("path", cls=Command)
+@app.command("path", cls=CliCommand)
 def path() -> Outcome:
     """List the folders that profiles and templates come from, most important first."""
     surroundings = make_context().surroundings
@@ -119,4 +119,4 @@ _ELSEWHERE: dict[str, Callable[..., Outcome | Outcomes]] = {
     "schema": schema,
 }
 for _name, _command in _ELSEWHERE.items():
-    app.command(_name, cls=Command)(_command)
+    app.command(_name, cls=CliCommand)(_command)

@@ -10,7 +10,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcome, Part, folded, stderr, stdout, table, verbatim
+from hpcrun.cli.outcome import Outcome, TextPart, folded, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import ProfileError
 
@@ -53,7 +53,7 @@ def validate(
     )
 
 
-def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[Part]:
+def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
     from hpcrun.views.text import one_line
 
     yield stdout(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hpcrun.cli.outcome import Part, stderr
+from hpcrun.cli.outcome import TextPart, stderr
 from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.status import RunStatus
 
 
-def why_it_failed(item: RunStatus, rules: Rules) -> Iterator[Part]:
+def why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     """Say of a run that failed what explain says first, and the last words of the rank it names."""
     from hpcrun.actions.first_line import ending
 
@@ -26,7 +26,7 @@ def why_it_failed(item: RunStatus, rules: Rules) -> Iterator[Part]:
         yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
 
 
-def how_it_ended(item: RunStatus) -> Part:
+def how_it_ended(item: RunStatus) -> TextPart:
     """Say how a run ended."""
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""

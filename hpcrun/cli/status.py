@@ -13,7 +13,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, cleared, note, stderr, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 
@@ -77,12 +77,12 @@ def status(
 ) -> Outcomes:
     """Show the newest runs and every run that is not over, newest last."""
     wanted = check_states(states or [])
-    shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
+    layout = _layout(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:
         raise UsageError(f"--interval {interval}: the controller is asked at most every {MIN_INTERVAL_S} s")
     context = make_context()
     if not watch:
-        yield from _show(context, runs or [], wanted, everything=everything, shape=shape)
+        yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
         return
     from hpcrun.actions.wait import Changes
 
@@ -93,7 +93,7 @@ def status(
             yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
             try:
                 yield from _show(
-                    context, runs or [], wanted, everything=everything, shape=shape, afresh=changes.are_new
+                    context, runs or [], wanted, everything=everything, layout=layout, afresh=changes.are_new
                 )
             except SchedulerError as error:  # a controller that is away may come back
                 yield note([f"hpcrun: {error.message}"])
@@ -101,7 +101,7 @@ def status(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _Layout:
     """How the result is to look.
 
     Attributes:
@@ -116,7 +116,9 @@ class _Shape:
     folds: bool
 
 
-def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, watch: bool, everything: bool) -> _Shape:
+def _layout(
+    columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, watch: bool, everything: bool
+) -> _Layout:
     """Return how the result is to look.
 
     Raises:
@@ -129,11 +131,11 @@ def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, wa
     if as_json and (as_csv or columns):
         raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} exclude each other")
     folds = not (everything or as_csv or as_json)
-    return _Shape(check_columns(columns), as_csv, as_json, verbose, watch, folds)
+    return _Layout(check_columns(columns), as_csv, as_json, verbose, watch, folds)
 
 
 def _show(
-    context: Context, words: list[str], wanted: set[str], *, everything: bool, shape: _Shape, afresh: bool = False
+    context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout, afresh: bool = False
 ) -> Outcomes:
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.first_line import with_first_lines
@@ -146,16 +148,16 @@ def _show(
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
     named = [(item.run.run_id, item.element) for item in found]
     now_s = context.now_s()
-    schedulers = context.polling_scheduler if shape.watch and not afresh else context.scheduler
+    schedulers = context.polling_scheduler if layout.watch and not afresh else context.scheduler
 
     def shown(result: StatusResult, *, known_only: bool = False) -> Outcomes:
-        return _shown(context, only_elements(result, named), wanted, now_s, named, shape=shape, known_only=known_only)
+        return _shown(context, only_elements(result, named), wanted, now_s, named, layout=layout, known_only=known_only)
 
     def ask() -> StatusResult:
         result = get_status(ids, store=context.store, schedulers=schedulers, host=context.host, now_s=now_s)
         return with_first_lines(result, context.store, lambda: _rules(context))
 
-    is_for_program = shape.json or shape.csv or not sys.stdout.isatty()
+    is_for_program = layout.json or layout.csv or not sys.stdout.isatty()
     was_late, away = False, None
     for result in [ask()] if is_for_program else ask_patiently(ask, PATIENCE_S):
         if result is None:
@@ -177,25 +179,25 @@ def _shown(
     now_s: float,
     named: list[tuple[str, int | None]],
     *,
-    shape: _Shape,
+    layout: _Layout,
     known_only: bool,
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
     from hpcrun.views.status import closer_rows, status_json
     from hpcrun.views.text import one_line
 
-    result, lost = _chosen(result, wanted, folds=shape.folds and not named)
+    result, lost = _chosen(result, wanted, folds=layout.folds and not named)
     closer = closer_rows(result, named)
     insight = None
-    if shape.verbose and not shape.csv:
+    if layout.verbose and not layout.csv:
         from hpcrun.actions.insight import Insight, look_closer
 
         # these questions are not shared: --watch would ask them again and again
-        asks = not (known_only or result.away or shape.watch)
+        asks = not (known_only or result.away or layout.watch)
         insight = look_closer(closer, context.queue(), context.env, inside=bool(named)) if asks else Insight()
     none = f"no runs{' in this state' if wanted else ''} in {context.store.root}"
     yield Outcome(
-        lambda: _text(result, closer, insight, now_s, shape, named=bool(named), lost=lost, none=none),
+        lambda: _text(result, closer, insight, now_s, layout, named=bool(named), lost=lost, none=none),
         lambda: status_json(result, insight),
     )
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
@@ -206,12 +208,12 @@ def _text(
     closer: Sequence[RunStatus],
     insight: Insight | None,
     now_s: float,
-    shape: _Shape,
+    layout: _Layout,
     *,
     named: bool,
     lost: int,
     none: str,
-) -> Iterator[Part]:
+) -> Iterator[TextPart]:
     """Return a table of the runs, then more of each where that was asked for.
 
     Args:
@@ -222,10 +224,10 @@ def _text(
     from hpcrun.views.status import lost_line, status_csv, status_table, with_element_rows
 
     listed = with_element_rows(result) if named else result
-    if shape.csv:
-        yield stdout([status_csv(listed, now_s, shape.columns)])
+    if layout.csv:
+        yield stdout([status_csv(listed, now_s, layout.columns)])
     elif result.runs:
-        yield table(status_table(listed, now_s, width(), shape.columns))
+        yield table(status_table(listed, now_s, width(), layout.columns))
         if insight:
             from hpcrun.views.details import detail_lines
             from hpcrun.views.insight import insight_rows

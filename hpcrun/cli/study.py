@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, printed, stderr, stdout, table, verbatim
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.start import submit_one
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 
@@ -32,7 +32,7 @@ def study_plan(study: Study, jobs: list[Job]) -> Outcome:
     return Outcome(lambda: _plan_text(study, jobs), lambda: planned_json(study, jobs, prepared_json))
 
 
-def _plan_text(study: Study, jobs: list[Job]) -> Iterator[Part]:
+def _plan_text(study: Study, jobs: list[Job]) -> Iterator[TextPart]:
     from hpcrun.views.plan import plan_lines
     from hpcrun.views.scale import job_line, study_lines
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, Part, note, printed, stderr, verbatim
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stderr, verbatim
 from hpcrun.cli.start import submit_one
 from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError, UsageError
 
@@ -153,7 +153,7 @@ def _end(documents: Sequence[dict[str, Any]], ended: Sequence[RunStatus]) -> Out
     )
 
 
-def _named(bad: Sequence[tuple[RunStatus, ElementStatus]]) -> Iterator[Part]:
+def _named(bad: Sequence[tuple[RunStatus, ElementStatus]]) -> Iterator[TextPart]:
     """Name elements that did not end well."""
     from hpcrun.job.parameters import parameters_text
     from hpcrun.views.text import one_line

@@ -11,7 +11,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.outcome import Outcome, Part, stdout, table
+from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError
 
@@ -83,7 +83,7 @@ def where(
     return Outcome(lambda: _text(result), lambda: where_json(result), failure=failure)
 
 
-def _text(result: WhereResult) -> Iterator[Part]:
+def _text(result: WhereResult) -> Iterator[TextPart]:
     from hpcrun.views.where import misfit_lines, offers_table, submit_line
 
     if result.offers:

@@ -1,4 +1,4 @@
-"""hpcrun plan."""
+"""hpcrun plan: a forecast of what more GPUs bring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import takes_options
-from hpcrun.cli.outcome import Outcome, Part, stdout, table
+from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
@@ -25,7 +25,7 @@ def _option(*names: str, help: str, panel: str, metavar: str) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
-class PlanOptions:
+class ForecastOptions:
     """One attribute for each option of which ``actions.forecast.read_question`` reads the text."""
 
     samples: Annotated[str, _option("--samples", metavar="N", panel=_MEASURED, help="Samples of an epoch: 1.2M, 500k.")]
@@ -113,8 +113,8 @@ class PlanOptions:
     ] = None
 
 
-@takes_options(PlanOptions)
-def plan(
+@takes_options(ForecastOptions)
+def forecast(
     asked: dict[str, str | None],
     profile: Annotated[
         str | None,
@@ -152,7 +152,7 @@ def plan(
     )
 
 
-def _text(result: ForecastResult) -> Iterator[Part]:
+def _text(result: ForecastResult) -> Iterator[TextPart]:
     from hpcrun.views.forecast import advice_lines, case_table, case_title, heading_lines, rates_table, rates_title
 
     yield stdout(heading_lines(result))

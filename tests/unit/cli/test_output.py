@@ -1,0 +1,165 @@
+"""One renderer: outcomes as text on the right stream, or as one JSON document; Ctrl-C in one place."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Generator, Iterator
+from typing import Annotated, Any
+
+import pytest
+import typer
+
+from hpcrun.cli import output
+from hpcrun.cli.command import CliCommand
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, each, for_person, note, printed, stderr, stdout, verbatim
+from hpcrun.cli.output import finish, render, show, want_json
+from hpcrun.errors import InterruptedByUser, JobFailedError
+
+FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
+
+
+@pytest.fixture(autouse=True)
+def a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(output._Answer, "json", False)
+    monkeypatch.setattr(output._Answer, "document", None)
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+def never() -> Any:
+    raise AssertionError("made, and not asked for")
+
+
+def submitted(*, document: Any = lambda: {"job_id": "7"}) -> Outcomes:
+    """A command that says something first, submits a job, and tells how that ended."""
+    yield note(["the newest of two", None])
+    yield printed(["submitted job 7"], document)
+    yield Outcome(
+        lambda: [stderr(["job 7 FAILED"]), verbatim("#!/bin/bash\n")],
+        lambda: {"job_id": "7", "state": "FAILED"},
+        notes=[stderr(["rank 1: KeyError"]), for_person("only for a terminal")],
+        failure=FAILED,
+    )
+
+
+def test_text_goes_to_its_stream_and_no_document_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert render(submitted(document=never)) == 7
+    finish(7)
+    said = capsys.readouterr()
+    assert said.out == "submitted job 7\n#!/bin/bash\n"
+    assert said.err.splitlines() == [
+        "the newest of two",
+        "rank 1: KeyError",
+        "job 7 FAILED",
+        "hpcrun: job 7 ended as FAILED",
+        "hint: hpcrun explain 7",
+    ]
+
+
+def test_json_is_the_last_document_with_its_failure_and_no_text_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    want_json(True)
+    assert render(Outcome(never, lambda: {"job_id": "7"})) == 0
+    assert render(submitted()) == 7
+    finish(7)
+    said = capsys.readouterr()
+    failure = {"message": "job 7 ended as FAILED", "hint": "hpcrun explain 7", "exit_code": 7}
+    assert json.loads(said.out) == {"schema": 1, "job_id": "7", "state": "FAILED", "error": failure}
+    assert said.err.splitlines() == ["the newest of two", "rank 1: KeyError"]
+
+
+def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+    def refused() -> Outcomes:
+        yield printed(["submitted job 7"], lambda: {"job_id": "7"})
+        raise FAILED
+
+    want_json(True)
+    with pytest.raises(JobFailedError) as raised:
+        render(refused())
+    finish(show(Outcome(failure=raised.value)))
+    document = json.loads(capsys.readouterr().out)
+    assert (document["job_id"], document["error"]["exit_code"]) == ("7", 7)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_failure_that_the_text_tells_is_not_told_twice(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    want_json(as_json)
+    status = render(Outcome(lambda: [stdout(["wrong bad"])], dict, failure=FAILED, is_told=True))
+    finish(status)
+    said = capsys.readouterr()
+    assert (status, said.err) == (7, "")
+    assert ("job 7" in said.out) == as_json
+
+
+def test_an_exit_status_without_a_failure_is_an_error_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    want_json(True)
+    status = render(Outcome(document=dict, status=3))
+    finish(status)
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "exit status 3"
+
+
+def test_at_ctrl_c_the_command_says_what_goes_on() -> None:
+    with (
+        pytest.raises(InterruptedByUser, match="the job goes on"),
+        interrupted_as(InterruptedByUser("the job goes on")),
+    ):
+        raise KeyboardInterrupt
+
+
+def test_words_for_ctrl_c_are_found_when_they_are_needed() -> None:
+    with interrupted_as(never):
+        left = 2
+    with pytest.raises(InterruptedByUser, match="2 of 3"), interrupted_as(lambda: InterruptedByUser(f"{left} of 3")):
+        raise KeyboardInterrupt
+
+
+def test_other_failures_keep_their_words() -> None:
+    with pytest.raises(JobFailedError), interrupted_as(InterruptedByUser("the job goes on")):
+        raise FAILED
+
+
+def test_ctrl_c_while_an_outcome_is_printed_is_the_commands_too() -> None:
+    def interrupt() -> Any:
+        raise KeyboardInterrupt
+
+    def watch() -> Outcomes:
+        with interrupted_as(InterruptedByUser("no longer watching")):
+            while True:
+                yield Outcome(interrupt)
+
+    with pytest.raises(InterruptedByUser, match="no longer watching"):
+        render(watch())
+
+
+def test_a_command_is_rendered_and_its_status_returned(capsys: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer()
+
+    @app.command(cls=CliCommand)
+    def command(status: Annotated[int, typer.Argument()]) -> Outcomes:
+        yield printed(["begun"])
+        if status == 130:
+            raise KeyboardInterrupt
+        yield Outcome(status=status)
+
+    assert app(["3"], standalone_mode=False) == 3
+    assert capsys.readouterr().out == "begun\n"
+    with pytest.raises(InterruptedByUser, match=r"\Ainterrupted\Z"):
+        app(["130"], standalone_mode=False)
+
+
+def test_what_an_action_yields_becomes_outcomes_and_what_it_returns_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    def action() -> Generator[str, None, int]:
+        yield "PENDING"
+        yield "RUNNING"
+        return 5
+
+    def command() -> Iterator[Outcome]:
+        result = yield from each(action(), lambda words: note([f"job 7 {words}"]))
+        yield printed([str(result)])
+
+    for outcome in command():
+        show(outcome)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("5\n", "job 7 PENDING\njob 7 RUNNING\n")
