@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,25 @@ class Submitted:
     point: StudyPoint
     result: SubmitResult | None = None
     error: HpcrunError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudySubmission:
+    """What came of the submissions of a study.
+
+    Attributes:
+        study: as it is recorded now.
+        tried: how many runs were to be submitted.
+        jobs: ids of those that were submitted.
+        errors: of those that were not.
+        waited: until the last was over, since nothing else lets one wait for the other.
+    """
+
+    study: Study
+    tried: int
+    jobs: tuple[str, ...]
+    errors: tuple[HpcrunError, ...]
+    waited: bool
 
 
 def new_study(
@@ -141,16 +160,21 @@ def prepare_points(
     return jobs
 
 
+def must_wait_between(study: Study, jobs: Sequence[Job]) -> bool:
+    """Whether hpcrun itself lets each run wait for the one before: nothing else would."""
+    return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
+
+
 def submit_points(
     study: Study,
-    jobs: Iterable[Job],
+    jobs: Sequence[Job],
     *,
     studies: StudyStore,
     folder: Callable[[str], Path],
     submit_one: SubmitPoint,
     last: Dependency | None = None,
-    wait: Callable[[str], object] | None = None,
-) -> Iterator[Submitted]:
+    wait: Callable[[str], object],
+) -> Generator[Submitted, None, StudySubmission]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
     A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
@@ -159,11 +183,16 @@ def submit_points(
     Args:
         folder: run id → its folder.
         last: the run that the first one waits for.
-        wait: waits for the end of a run, given its id, before the next is submitted.
+        wait: waits for the end of a run, given its id.
+
+    Returns:
+        what came of all.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the record says what was submitted.
     """
+    items: list[Submitted] = []
+    waits = must_wait_between(study, jobs)
     for job in jobs:
         point = job.point
         result: SubmitResult | None = None
@@ -184,9 +213,17 @@ def submit_points(
         if result and study.one_by_one and job.prepared.plan.scheduler == "slurm":
             last = Dependency(result.run.run_id, result.run.job_id, "any")
         study = _noted(study, point, studies, was=job.point.run_id)
-        yield Submitted(study, point, result, problem)
-        if wait and result:
+        items.append(Submitted(study, point, result, problem))
+        yield items[-1]
+        if waits and result:
             wait(result.run.run_id)
+    return StudySubmission(
+        study,
+        len(jobs),
+        jobs=tuple(str(item.result.run.job_id) for item in items if item.result),
+        errors=tuple(item.error for item in items if item.error and not item.point.submitted),
+        waited=waits,
+    )
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:

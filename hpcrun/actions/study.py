@@ -132,6 +132,19 @@ def _last(run_id: str, later: Mapping[str, str]) -> str:
     return run_id
 
 
+def wait_for_runs(study: Study, store: RunStore, wait: Callable[[str], object]) -> None:
+    """Wait until every run that was submitted is over.
+
+    Args:
+        wait: waits for the end of a run, given its id.
+    """
+    newest = newest_runs([study], store)
+    for point in study.points:
+        run_id = newest[point.run_id]
+        if store.folder(run_id).exists():
+            wait(run_id)
+
+
 def unexplained(result: StatusResult) -> StatusResult:
     """Return the runs as they are."""
     return result

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stderr, stdout, table, verbatim
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.start import submit_one
-from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
+from hpcrun.errors import InterruptedByUser, JobFailedError
 
 if TYPE_CHECKING:
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.scale import Job
+    from hpcrun.actions.scale import Job, StudySubmission
     from hpcrun.actions.status import StatusResult
     from hpcrun.actions.study import StudyStatus
     from hpcrun.actions.submit import SubmitResult
@@ -67,6 +66,7 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
         HpcrunError: as ``submit_study``, or the scheduler is away and does not say what is missing.
         PlanError: another process is submitting them.
     """
+    from hpcrun.actions.scale import must_wait_between
     from hpcrun.actions.study import brought_up, last_open
 
     found = yield from _find(word, context)
@@ -79,7 +79,7 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
         if dry_run:
             yield study_plan(study, jobs)
             return
-        if jobs and _stays(study, jobs):
+        if must_wait_between(study, jobs):
             _wait(status.study, context)
         context.studies.save(study)
         last = last_open(status) if study.one_by_one else None
@@ -107,26 +107,9 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, Study]:
     return found.study
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What came of submissions.
-
-    Attributes:
-        jobs: ids of those that were submitted.
-        errors: of those that were not.
-        stayed: until the last was over, since nothing else lets one wait for the other.
-    """
-
-    study: Study
-    tried: int
-    jobs: tuple[str, ...]
-    errors: tuple[HpcrunError, ...]
-    stayed: bool
-
-
 def _submit_jobs(
     study: Study, jobs: list[Job], context: Context, last: Dependency | None
-) -> Generator[Outcome, None, _Done]:
+) -> Generator[Outcome, None, StudySubmission]:
     """Submit runs of a study, each shown when it is.
 
     Raises:
@@ -142,30 +125,20 @@ def _submit_jobs(
     def submit_point(prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
         return submit_one(prepared, context, lineage, None, run_id)
 
-    def wait(run_id: str) -> None:
-        context.waiter(run_id).wait()
-
-    items, stays = [], _stays(study, jobs)
-    with interrupted_as(partial(_interrupted, study, context)):
-        for item in submit_points(study, jobs, studies=context.studies, folder=context.store.folder,
-                                  submit_one=submit_point, last=last, wait=wait if stays else None):  # fmt: skip
-            items.append(item)
-            yield printed(submitted_lines(item))
-    return _Done(
-        items[-1].study if items else study,
-        len(jobs),
-        jobs=tuple(str(item.result.run.job_id) for item in items if item.result),
-        errors=tuple(item.error for item in items if item.error and not item.point.submitted),
-        stayed=stays,
+    submissions = submit_points(
+        study,
+        jobs,
+        studies=context.studies,
+        folder=context.store.folder,
+        submit_one=submit_point,
+        last=last,
+        wait=lambda run_id: context.waiter(run_id).wait(),
     )
+    with interrupted_as(partial(_interrupted, study, context)):
+        return (yield from each(submissions, lambda item: printed(submitted_lines(item))))
 
 
-def _stays(study: Study, jobs: list[Job]) -> bool:
-    """Whether the command itself lets each run wait for the one before: nothing else would."""
-    return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
-
-
-def _finish(done: _Done, context: Context, *, wait: bool, shown: bool = False) -> Outcomes:
+def _finish(done: StudySubmission, context: Context, *, wait: bool, shown: bool = False) -> Outcomes:
     """Wait where that was asked for, and show how to go on or what became of the runs.
 
     Args:
@@ -177,8 +150,8 @@ def _finish(done: _Done, context: Context, *, wait: bool, shown: bool = False) -
     study = done.study
     if wait:
         _wait(study, context)
-    if wait or done.stayed or shown:
-        yield from _show_status(study, context, check=wait or done.stayed)
+    if wait or done.waited or shown:
+        yield from _show_status(study, context, check=wait or done.waited)
     else:
         yield printed(next_lines(study, done.jobs))
     if done.errors:
@@ -193,14 +166,10 @@ def _wait(study: Study, context: Context) -> None:
     Raises:
         InterruptedByUser: Ctrl-C; the runs go on.
     """
-    from hpcrun.actions.study import newest_runs
+    from hpcrun.actions.study import wait_for_runs
 
-    newest = newest_runs([study], context.store)
     with interrupted_as(partial(_interrupted, study, context)):
-        for point in study.points:
-            run_id = newest[point.run_id]
-            if context.store.folder(run_id).exists():
-                context.waiter(run_id).wait()
+        wait_for_runs(study, context.store, lambda run_id: context.waiter(run_id).wait())
 
 
 def _interrupted(study: Study, context: Context) -> InterruptedByUser:

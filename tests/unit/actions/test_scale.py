@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared, prepare
-from hpcrun.actions.scale import Job, Submitted, new_study, prepare_points, submit_points
+from hpcrun.actions.scale import Job, StudySubmission, Submitted, new_study, prepare_points, submit_points
 from hpcrun.actions.submit import SubmitResult
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.job.resources import Machine
@@ -67,15 +67,17 @@ def test_secrets_stand_in_no_record() -> None:
 class Cluster:
     """Takes the runs of a study, or does with some of them what it is told."""
 
-    def __init__(self, folder: Path, study: Study, **ends: HpcrunError) -> None:
+    def __init__(self, folder: Path, study: Study, profile: str = "a100", **ends: HpcrunError) -> None:
         self.study, self.ends, self.taken = study, ends, dict[str, Lineage]()
+        self.waited: list[str] = []
+        self.result: StudySubmission | None = None
         self.studies = StudyStore(folder / "runs")
         self.studies.save(study)
         write(folder / "train.py", "")
         around = surroundings(folder)
         template = request(args=["{gpus}"])
         self.jobs: list[Job] = prepare_points(
-            study, template, study.points, lambda asked: prepare(asked, "a100", around, lambda: Machine(cpus=1))
+            study, template, study.points, lambda asked: prepare(asked, profile, around, lambda: Machine(cpus=1))
         )
 
     def submit(self, prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
@@ -87,7 +89,21 @@ class Cluster:
 
     def submit_all(self) -> list[Submitted]:
         folder: Callable[[str], Path] = self.studies.runs.joinpath
-        return list(submit_points(self.study, self.jobs, studies=self.studies, folder=folder, submit_one=self.submit))
+        submissions = submit_points(
+            self.study,
+            self.jobs,
+            studies=self.studies,
+            folder=folder,
+            submit_one=self.submit,
+            wait=self.waited.append,
+        )
+        found = []
+        while True:
+            try:
+                found.append(next(submissions))
+            except StopIteration as end:
+                self.result = end.value
+                return found
 
     def noted(self) -> list[tuple[bool, str]]:
         return [(point.submitted, point.problem) for point in self.studies.load(self.study.study_id).points]
@@ -99,6 +115,8 @@ def test_a_run_that_is_refused_does_not_keep_the_next_from_its_turn(tmp_path: Pa
     outcomes = refuses.submit_all()
     assert [outcome.result is None for outcome in outcomes] == [False, True, False]
     assert refuses.noted() == [(True, ""), (False, "no room"), (True, "")]
+    assert refuses.result is not None
+    assert (refuses.result.jobs, [str(error) for error in refuses.result.errors]) == (("1", "2"), ["no\nroom"])
     waits = [[(item.job_id, item.condition) for item in lineage.after] for lineage in refuses.taken.values()]
     assert waits == [[], [("1", "any")]]
     assert [job.prepared.plan.command[-1] for job in refuses.jobs] == ["1", "2", "4"]
@@ -108,6 +126,15 @@ def test_runs_at_the_same_time_wait_for_none(tmp_path: Path) -> None:
     free = Cluster(tmp_path, begun())
     free.submit_all()
     assert [lineage.after for lineage in free.taken.values()] == [(), ()]
+    assert free.waited == []
+
+
+def test_where_there_is_no_slurm_each_run_is_waited_for_before_the_next(tmp_path: Path) -> None:
+    local = Cluster(tmp_path, begun(one_by_one=True), profile="local")
+    local.submit_all()
+    assert local.waited == [an_id("train-g1-r1"), an_id("train-g8-r1")]
+    assert local.result is not None
+    assert local.result.waited
 
 
 def test_a_submission_that_nobody_answered_is_noted_as_made(tmp_path: Path) -> None:
