@@ -386,6 +386,15 @@ def ended(terminal: Any) -> tuple[int, str]:
     return terminal.exitstatus, str(terminal.before)
 
 
+def test_new_that_is_interrupted_writes_nothing(hpcrun: Hpcrun) -> None:
+    terminal = terminal_of(hpcrun, "profile", "new", "mine")
+    terminal.expect("Which one is nearest")
+    terminal.sendintr()
+    status, said = ended(terminal)
+    assert (status, said.splitlines()[-1]) == (130, "hpcrun: interrupted")
+    assert not own(hpcrun, "mine").exists()
+
+
 def test_new_asks_on_a_terminal(hpcrun: Hpcrun) -> None:
     terminal = terminal_of(hpcrun, "profile", "new", "mine")
     terminal.expect("Which one is nearest")
