@@ -45,5 +45,5 @@ def doctor(
         lambda: [table(checkup_text(found, width()))],
         lambda: checkup_json(found),
         failure=None if found.ok else PlanError("a check failed"),
-        is_told=True,
+        failure_in_text=True,
     )

@@ -31,21 +31,21 @@ def raise_at_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class interrupted_as:  # a context manager without contextlib, which would have to be imported for it
-    """Say at Ctrl-C what is still going on and how to come back: ``with interrupted_as(InterruptedByUser("...")):``.
+class interrupted_as:  # not made with contextlib, which would have to be imported
+    """Raise this error at Ctrl-C while the block runs; it says what still runs and how to come back to it.
 
     Args:
-        error: the words, or what finds them when they are needed.
+        error: the error, or a function that makes it at Ctrl-C.
     """
 
     def __init__(self, error: InterruptedByUser | Callable[[], InterruptedByUser]) -> None:
         self._error = error
 
     def __enter__(self) -> None:
-        """Begin what may be interrupted."""
+        """Begin the block."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Put the words in the place of an interrupt."""
+        """Replace a KeyboardInterrupt with the error."""
         if isinstance(error, KeyboardInterrupt):
             raise (self._error() if callable(self._error) else self._error) from None
 

@@ -1,4 +1,4 @@
-"""What a command came to: text for people, one JSON document, and how it failed. Only ``output`` prints it."""
+"""The result of a command: text, one JSON document, its failure. Only ``hpcrun.cli.output`` prints it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Kind = Literal["stdout", "stderr", "folded", "person", "table", "verbatim", "scr
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A piece of what a command says.
+    """A piece of a command's text.
 
     Attributes:
-        kind: the stream that it goes to, and how it is laid out; see the functions that make parts.
-        lines: of text.
-        table: what rich draws instead of lines.
+        kind: the stream and the layout; each kind has a function below that makes it.
+        lines: the text.
+        table: drawn by rich; there are no lines then.
     """
 
     kind: Kind
@@ -34,22 +34,22 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command came to, or what it came to so far: a command that takes its time yields several.
+    """The result of a command, or of a step of it: a long command yields an outcome for each step.
 
     Attributes:
-        text: makes what a person reads; it is not called with ``--json``.
-        document: makes what ``--json`` prints; that of the last outcome counts.
-        notes: said with ``--json`` as well.
-        failure: why the command failed.
-        is_told: the text says already why it failed.
-        status: the exit status where there is no failure.
+        text: makes the text for a person; not called with ``--json``.
+        document: makes the JSON document; not called without ``--json``. The last outcome's document is printed.
+        notes: printed at once, with ``--json`` too.
+        failure: why the command failed; its exit code is the exit status.
+        failure_in_text: the text shows the failure already, and only the document needs its message.
+        status: the exit status of a command without a failure.
     """
 
     text: Callable[[], Iterable[TextPart]] | None = None
     document: Document | None = None
     notes: Iterable[TextPart] = ()
     failure: HpcrunError | None = None
-    is_told: bool = False
+    failure_in_text: bool = False
     status: int = 0
 
 
@@ -62,17 +62,17 @@ def stdout(lines: Iterable[str]) -> TextPart:
 
 
 def stderr(lines: Iterable[str]) -> TextPart:
-    """Return lines for stderr: what a person should see and a pipe should not."""
+    """Return lines for stderr: for a person, and not for the program behind a pipe."""
     return TextPart("stderr", tuple(lines))
 
 
 def folded(lines: Iterable[str]) -> TextPart:
-    """Return lines for stderr, on a terminal folded between words. Not for what one is to copy."""
+    """Return lines for stderr, folded between words on a terminal. Not for commands that are copied."""
     return TextPart("folded", tuple(lines))
 
 
 def for_person(line: str) -> TextPart:
-    """Return a line for stderr where that is a terminal: what nobody needs who reads a file or a pipe."""
+    """Return a line for stderr that is printed on a terminal only."""
     return TextPart("person", (line,))
 
 
@@ -82,31 +82,31 @@ def table(renderable: RenderableType) -> TextPart:
 
 
 def verbatim(text: str) -> TextPart:
-    """Return text for stdout that is printed as it is: a script, a table for programs."""
+    """Return text for stdout that is printed unchanged: a script, a table for programs."""
     return TextPart("verbatim", (text,))
 
 
 def cleared() -> TextPart:
-    """Return what begins the screen again; a pipe or file gets one table after the other."""
+    """Return a part that clears the terminal; it prints nothing into a pipe or a file."""
     return TextPart("screen")
 
 
 def note(lines: Iterable[str | None]) -> Outcome:
-    """Return what is said on stderr at once, with ``--json`` too; lines that are empty are left out."""
+    """Return lines for stderr that are printed with ``--json`` too; empty lines are left out."""
     return Outcome(notes=[stderr(line for line in lines if line)])
 
 
 def printed(lines: Iterable[str], document: Document | None = None) -> Outcome:
-    """Return lines for stdout, and what stands for them with ``--json``."""
+    """Return lines for stdout, and the document that ``--json`` prints instead."""
     part = stdout(lines)
     return Outcome(lambda: [part], document)
 
 
 def each(action: Generator[T, None, R], outcome_of: Callable[[T], Outcome]) -> Generator[Outcome, None, R]:
-    """Yield an outcome for each thing that an action yields; returns what the action returns."""
+    """Yield an outcome for each event of an action; returns the action's result."""
     while True:
         try:
-            item = next(action)
+            event = next(action)
         except StopIteration as end:
             return cast("R", end.value)
-        yield outcome_of(item)
+        yield outcome_of(event)

@@ -27,11 +27,11 @@ _SHOWN_OF_WORD = 40
 
 
 class _Answer:
-    """What this process prints at its end.
+    """The JSON document that this process prints at its end.
 
     Attributes:
-        json: the command asked for JSON: a failure anywhere behind that answers in JSON too.
-        document: the result, None where there is none yet.
+        json: ``--json`` was given: every later failure is part of the document.
+        document: None as long as there is no result.
     """
 
     json = False
@@ -45,11 +45,11 @@ def want_json(wanted: bool) -> bool:
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
-"""Commands read it only where options exclude each other, or a person would be asked: the renderer knows by itself."""
+"""The renderer needs no value of it. A command reads it where options exclude each other or a question is skipped."""
 
 
 def render(outcomes: Outcome | Outcomes) -> int:
-    """Print what a command came to, each outcome as soon as it is there.
+    """Print the outcomes of a command, each as soon as the command yields it.
 
     Returns:
         the exit status.
@@ -60,13 +60,13 @@ def render(outcomes: Outcome | Outcomes) -> int:
     for outcome in outcomes:
         try:
             status = show(outcome)
-        except KeyboardInterrupt as interrupt:  # the command knows better what is still going on
+        except KeyboardInterrupt as interrupt:  # raised inside the command, whose message says what still runs
             outcomes.throw(interrupt)
     return status
 
 
 def show(outcome: Outcome) -> int:
-    """Print an outcome's text; keep its document, and why it failed, for the end.
+    """Print an outcome's notes and text, or keep its document and failure for the end.
 
     Returns:
         the exit status.
@@ -78,7 +78,7 @@ def show(outcome: Outcome) -> int:
         _print_parts(outcome.text())
     if outcome.failure is None:
         return outcome.status
-    _show_failure(outcome.failure, is_told=outcome.is_told)
+    _show_failure(outcome.failure, failure_in_text=outcome.failure_in_text)
     return outcome.failure.exit_code
 
 
@@ -94,7 +94,7 @@ def finish(status: int = 0) -> None:
 
 
 def tell(lines: Iterable[str]) -> None:
-    """Print lines on stderr at once: for what has no outcome to put it in."""
+    """Print lines on stderr: for prompts and logs, which are printed without an outcome."""
     _print(sys.stderr, "\n".join(lines))
 
 
@@ -154,8 +154,8 @@ def _print_folded(lines: Iterable[str]) -> None:
     tell(lines)
 
 
-def _show_failure(error: HpcrunError, *, is_told: bool) -> None:
-    """Print a failure on stderr, or keep it for the JSON document. No secret stands in it."""
+def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
+    """Print a failure on stderr, or put it into the JSON document; secrets are masked."""
     from hpcrun.job.secrets import hide_secrets
 
     message, hint = hide_secrets(error.message), hide_secrets(error.hint) if error.hint else None
@@ -163,7 +163,7 @@ def _show_failure(error: HpcrunError, *, is_told: bool) -> None:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
         _Answer.document = {**(_Answer.document or {}), "error": failure}
         return
-    if is_told:
+    if failure_in_text:
         return
     from hpcrun.views.text import one_line
 

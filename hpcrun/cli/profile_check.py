@@ -49,7 +49,7 @@ def validate(
         lambda: _verdicts_text(verdicts, wrong),
         lambda: verdicts_json(verdicts),
         failure=ProfileError(f"wrong: {names_of}") if wrong else None,
-        is_told=True,
+        failure_in_text=True,
     )
 
 

@@ -21,7 +21,7 @@ FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
 
 
 @pytest.fixture(autouse=True)
-def a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(output._Answer, "json", False)
     monkeypatch.setattr(output._Answer, "document", None)
     handler = signal.getsignal(signal.SIGINT)
@@ -84,9 +84,9 @@ def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(capsys: pytest
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_failure_that_the_text_tells_is_not_told_twice(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_in_the_text_is_not_printed_twice(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     want_json(as_json)
-    status = render(Outcome(lambda: [stdout(["wrong bad"])], dict, failure=FAILED, is_told=True))
+    status = render(Outcome(lambda: [stdout(["wrong bad"])], dict, failure=FAILED, failure_in_text=True))
     finish(status)
     said = capsys.readouterr()
     assert (status, said.err) == (7, "")
