@@ -28,7 +28,7 @@ SubmitPoint = Callable[[Prepared, Lineage, str], SubmitResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StudyJob:
     """A run of a study that is to be submitted, with its script."""
 
     point: StudyPoint
@@ -142,7 +142,7 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
 
 def prepare_points(
     study: Study, template: JobRequest, points: Iterable[StudyPoint], prepare: Callable[[JobRequest], Prepared]
-) -> list[Job]:
+) -> list[StudyJob]:
     """Decide everything about some runs of a study.
 
     Raises:
@@ -154,20 +154,20 @@ def prepare_points(
         args = workload.arguments(template.args, point.gpus, point.nodes, point.repeat)
         sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
         named = sized.model_copy(update={"name": run_name(point.run_id), "args": args})
-        jobs.append(Job(point, prepare(named)))
+        jobs.append(StudyJob(point, prepare(named)))
     if jobs and study.one_by_one and jobs[0].prepared.plan.scheduler == "slurm":
         check_can_wait(jobs[0].prepared.plan, "--chain")
     return jobs
 
 
-def must_wait_between(study: Study, jobs: Sequence[Job]) -> bool:
+def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
     """Whether hpcrun itself lets each run wait for the one before: nothing else would."""
     return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
 
 
 def submit_points(
     study: Study,
-    jobs: Sequence[Job],
+    jobs: Sequence[StudyJob],
     *,
     studies: StudyStore,
     folder: Callable[[str], Path],

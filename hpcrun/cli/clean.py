@@ -18,7 +18,7 @@ from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.clean import CleanPlan
-    from hpcrun.actions.find import Found
+    from hpcrun.actions.find import FoundRun
     from hpcrun.actions.status import StatusResult
     from hpcrun.runs.store import RunStore
 
@@ -124,7 +124,7 @@ def _age_s(text: str | None) -> int | None:
         raise UsageError(f"--older-than {text!r} is not an age", hint="write it as 30d, 12h or 1d12h") from None
 
 
-def _statuses(context: Context, found: Sequence[Found], now_s: float) -> StatusResult:
+def _statuses(context: Context, found: Sequence[FoundRun], now_s: float) -> StatusResult:
     from hpcrun.actions.status import get_status
 
     ids = list(dict.fromkeys(item.run.run_id for item in found)) or context.store.run_ids()

@@ -18,7 +18,7 @@ from hpcrun.errors import UsageError
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.study_points import Measured
+    from hpcrun.actions.study_points import StudyMeasurements
     from hpcrun.runs.studies import Study
 
 _SHOWN = 8
@@ -111,17 +111,17 @@ def report(
     )
 
 
-def _measured(studies: list[Study], context: Context) -> tuple[Measured, list[str]]:
+def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements, list[str]]:
     """Return what the runs of studies measured, and remarks.
 
     Where the scheduler does not answer, runs are as they were last known.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.metrics import profile_patterns
-    from hpcrun.actions.study_points import Measured, read_points
+    from hpcrun.actions.study_points import StudyMeasurements, read_points
 
     if not studies:
-        return Measured(()), []
+        return StudyMeasurements(()), []
     remarks: list[str] = []
 
     @cache

@@ -18,7 +18,7 @@ from hpcrun.cli.study import list_studies, resume_study, show_study, study_plan,
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.scale import Job
+    from hpcrun.actions.scale import StudyJob
     from hpcrun.runs.studies import Study
     from hpcrun.scaling.sizes import Design
 
@@ -201,7 +201,7 @@ def _names() -> dict[str, bool]:
 
 def _plan(
     asked: dict[str, Any], design: Design, context: Context, *, chain: bool | None
-) -> Generator[Outcome, None, tuple[Study, list[Job]]]:
+) -> Generator[Outcome, None, tuple[Study, list[StudyJob]]]:
     """Decide everything about a study, before anything is recorded.
 
     Raises:

@@ -15,7 +15,7 @@ from hpcrun.errors import InterruptedByUser, JobFailedError
 if TYPE_CHECKING:
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.scale import Job, StudySubmission
+    from hpcrun.actions.scale import StudyJob, StudySubmission
     from hpcrun.actions.status import StatusResult
     from hpcrun.actions.study import StudyStatus
     from hpcrun.actions.submit import SubmitResult
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
 
 
-def study_plan(study: Study, jobs: list[Job]) -> Outcome:
+def study_plan(study: Study, jobs: list[StudyJob]) -> Outcome:
     """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
     from hpcrun.views.plan import prepared_json
     from hpcrun.views.scale import planned_json
@@ -31,7 +31,7 @@ def study_plan(study: Study, jobs: list[Job]) -> Outcome:
     return Outcome(lambda: _plan_text(study, jobs), lambda: planned_json(study, jobs, prepared_json))
 
 
-def _plan_text(study: Study, jobs: list[Job]) -> Iterator[TextPart]:
+def _plan_text(study: Study, jobs: list[StudyJob]) -> Iterator[TextPart]:
     from hpcrun.views.plan import plan_lines
     from hpcrun.views.scale import job_line, study_lines
 
@@ -41,7 +41,7 @@ def _plan_text(study: Study, jobs: list[Job]) -> Iterator[TextPart]:
         yield verbatim(jobs[0].prepared.script.text)
 
 
-def submit_study(study: Study, jobs: list[Job], context: Context, *, wait: bool, as_json: bool) -> Outcomes:
+def submit_study(study: Study, jobs: list[StudyJob], context: Context, *, wait: bool, as_json: bool) -> Outcomes:
     """Submit all runs of a study, and stay where that was asked for.
 
     Raises:
@@ -108,7 +108,7 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, Study]:
 
 
 def _submit_jobs(
-    study: Study, jobs: list[Job], context: Context, last: Dependency | None
+    study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
 ) -> Generator[Outcome, None, StudySubmission]:
     """Submit runs of a study, each shown when it is.
 
@@ -183,7 +183,7 @@ def _interrupted(study: Study, context: Context) -> InterruptedByUser:
     )
 
 
-def _jobs_again(study: Study, context: Context) -> tuple[list[Job], Context]:
+def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
     """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
     from hpcrun.actions.resubmit import folder_of, same_python, unmasked
     from hpcrun.actions.scale import prepare_points

@@ -14,7 +14,7 @@ from hpcrun.views.text import age_text, count, one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hpcrun.actions.scale import Job, Submitted
+    from hpcrun.actions.scale import StudyJob, Submitted
     from hpcrun.actions.study import StudyStatus
 
 _CANCELLED_BY_NAME_AT_MOST = 20
@@ -36,7 +36,7 @@ def _sizes(study: Study) -> str:
     return f"{', '.join(words)} {study.unit}"
 
 
-def job_line(study: Study, job: Job) -> str:
+def job_line(study: Study, job: StudyJob) -> str:
     """Return one run that would be submitted: its name, its size, its command line."""
     command = job.prepared.plan.command
     said = shlex.join(command[command.index(job.prepared.request.script) :])
@@ -109,7 +109,7 @@ def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     return table
 
 
-def planned_json(study: Study, jobs: Iterable[Job], document: Any) -> dict[str, Any]:
+def planned_json(study: Study, jobs: Iterable[StudyJob], document: Any) -> dict[str, Any]:
     """Return a study that was not submitted as a JSON document.
 
     Args:

@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.lineage import Lineage
 from hpcrun.actions.prepare import Prepared, prepare
-from hpcrun.actions.scale import Job, StudySubmission, Submitted, new_study, prepare_points, submit_points
+from hpcrun.actions.scale import StudyJob, StudySubmission, Submitted, new_study, prepare_points, submit_points
 from hpcrun.actions.submit import SubmitResult
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.job.resources import Machine
@@ -76,7 +76,7 @@ class Cluster:
         write(folder / "train.py", "")
         around = surroundings(folder)
         template = request(args=["{gpus}"])
-        self.jobs: list[Job] = prepare_points(
+        self.jobs: list[StudyJob] = prepare_points(
             study, template, study.points, lambda asked: prepare(asked, profile, around, lambda: Machine(cpus=1))
         )
 
