@@ -22,7 +22,7 @@ def cancel(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Job ids, run ids, names, or 'last'; RUN/3 is element 3 of a sweep.",
+            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
@@ -32,13 +32,13 @@ def cancel(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="All runs in this state, or those of the named that are. Repeatable, or separated by commas.",
+            help="Cancel runs in these states: pending,running. With RUN, only among those.",
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --state: do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without a question.")] = False,
 ) -> None:
-    """End runs."""
+    """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     from hpcrun.actions.cancel import cancel_runs, check_listed
     from hpcrun.actions.waits import left_waiting
     from hpcrun.views.text import count

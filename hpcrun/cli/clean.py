@@ -24,7 +24,10 @@ def clean(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUN", help="Only these: job ids, run ids, names.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job ids, run ids, names. Default: all runs.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = None,
     older_than: Annotated[
@@ -32,7 +35,7 @@ def clean(
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="Runs that ended so long ago: 30d, 12h. 30d where nothing else says which.",
+            help="Runs that ended this long ago: 12h, 30d. Default without other choice: 30d.",
             show_default=False,
         ),
     ] = None,
@@ -41,20 +44,22 @@ def clean(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Runs in this state. Repeatable, or separated by commas.",
+            help="Runs in these states: failed,completed.",
             show_default=False,
         ),
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="All but the newest N of them.", show_default=False)
+        int | None,
+        typer.Option("--keep", metavar="N", help="Keep the newest N of the chosen runs.", show_default=False),
     ] = None,
-    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Also runs that have checkpoints.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them without asking.")] = False,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Include runs with checkpoints.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the folders of runs that are over.
+    """Remove the folders of runs that have ended.
 
-    It shows what would go and how much that is, then asks; without a terminal it removes nothing unless --yes is given.
+    Shows the runs and their size, then asks.
+    Without a terminal, --yes is required.
     """
     from hpcrun.actions.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
     from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines

@@ -17,16 +17,17 @@ def explain(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 for an element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     as_json: JsonOption = False,
 ) -> None:
-    """Say why a run failed: what happened, the evidence, what to do.
+    """Explain why a run failed: the cause, the evidence, what to do.
 
-    Where no rule knows the failure it says so, and shows the last words of the rank that failed first.
+    For an unknown failure it shows the exception and the last lines of the
+    rank that failed first.
     """
     from hpcrun.actions.explain import explain as explain_run
     from hpcrun.actions.find import LAST, newest_line

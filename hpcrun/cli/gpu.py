@@ -21,19 +21,19 @@ def gpu(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help=f"Look again every {WATCH_EVERY_S} s; Ctrl-C ends it.")
+        bool, typer.Option("--watch", "-w", help=f"Refresh every {WATCH_EVERY_S} s until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the GPUs of a running job are doing.
+    """Show the load of a running job's GPUs, by node and rank.
 
-    By node and rank, and what the network of the nodes moves.
+    Network traffic of the nodes is shown as well.
     """
     if watch and as_json:
         raise UsageError("--watch and --json exclude each other")

@@ -40,44 +40,47 @@ def logs(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = "last",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is over.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends (tail -f).")
     ] = False,
     rank: Annotated[
         str | None,
-        typer.Option("--rank", metavar="RANKS", help="Whose log: 3, 0-3 or 0-3,7; by default 0.", show_default=False),
+        typer.Option("--rank", metavar="RANKS", help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0.", show_default=False),
     ] = None,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Every rank's, each line with its rank.")] = False,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks, each line with its rank.")] = False,
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Those of the ranks on one node.", show_default=False)
+        str | None, typer.Option("--node", metavar="NAME", help="Show the ranks of one node.", show_default=False)
     ] = None,
     batch: Annotated[
-        bool, typer.Option("--batch", help="The batch script's own log, with srun's and torchrun's words.")
+        bool, typer.Option("--batch", help="Show the log of the batch script, with the messages of srun and torchrun.")
     ] = False,
-    err: Annotated[bool, typer.Option("--err", help="Only stderr.")] = False,
+    err: Annotated[bool, typer.Option("--err", help="Show only stderr.")] = False,
     attempt: Annotated[
         int | None,
-        typer.Option(
-            "--attempt", metavar="N", help="Which start of the job, from 0; by default the last.", show_default=False
-        ),
+        typer.Option("--attempt", metavar="N", help="Attempt to show, from 0. Default: the last.", show_default=False),
     ] = None,
-    lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", show_default=False)] = None,
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", help="Show only the last N lines.", metavar="N", show_default=False)
+    ] = None,
     grep: Annotated[
         str | None,
-        typer.Option("--grep", metavar="RE", help="Only lines in which this is found.", show_default=False),
+        typer.Option(
+            "--grep", metavar="RE", help="Show only lines that match a regular expression.", show_default=False
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only what was said in the last 10m, 2h ...", show_default=False),
+        typer.Option("--since", metavar="TIME", help="Show only lines of the last 10m, 2h ...", show_default=False),
     ] = None,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Lines of all ranks in the order of the times that they begin with.")
-    ] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Sort the lines of all ranks by their timestamps.")] = False,
 ) -> None:
-    """Show what a run's ranks have said, on stdout and stderr."""
+    """Show the output of a run's ranks, stdout and stderr."""
     from hpcrun.actions.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
     from hpcrun.cli.log_output import Lines
 

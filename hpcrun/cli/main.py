@@ -12,6 +12,7 @@ import typer
 
 from hpcrun import __version__
 from hpcrun.cli.command import Command, Group
+from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt, raise_at_interrupt
 from hpcrun.cli.output import finish, show, show_error, want_json
 from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError, nearest
@@ -55,7 +56,8 @@ def build_app(asked: str | None) -> typer.Typer:
     app = typer.Typer(
         name="hpcrun",
         cls=Group,
-        help="From a PyTorch training script to a multi-node Slurm job with one command.",
+        help="Run PyTorch training scripts as Slurm jobs, on one node or many.",
+        epilog="hpcrun COMMAND --help shows the options and examples of a command.",
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
@@ -65,10 +67,12 @@ def build_app(asked: str | None) -> typer.Typer:
     known = asked in _COMMANDS or asked in _GROUPS
     for name, (module, settings) in _COMMANDS.items():
         if not known or name == asked:
-            app.command(name, cls=Command, context_settings=settings)(getattr(import_module(module), name))
+            app.command(name, cls=Command, context_settings=settings, epilog=epilog(name))(
+                getattr(import_module(module), name)
+            )
     for name, module in _GROUPS.items():
         if not known or name == asked:
-            app.add_typer(import_module(module).app, name=name)
+            app.add_typer(import_module(module).app, name=name, epilog=epilog(name))
     return app
 
 
@@ -80,7 +84,7 @@ def _version(wanted: bool) -> None:
 
 def _hpcrun(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -30,36 +30,45 @@ def metrics(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     names: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="Only this metric. Repeatable.", show_default=False),
+        typer.Option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable.", show_default=False),
     ] = None,
     rank: Annotated[
         str | None,
         typer.Option(
-            "--rank", metavar="RANKS", help="Whose: 3, 0-3 or 0-3,7; by default the first's.", show_default=False
+            "--rank",
+            metavar="RANKS",
+            help="Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics.",
+            show_default=False,
         ),
     ] = None,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Every rank's.")] = False,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks.")] = False,
     lines: Annotated[
         int | None,
-        typer.Option("--lines", "-n", help=f"Only the last rows; a table has {SHOWN} by default.", show_default=False),
+        typer.Option(
+            "--lines",
+            "-n",
+            metavar="N",
+            help=f"Show only the last N rows. Default: {SHOWN} in a table.",
+            show_default=False,
+        ),
     ] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw them in the terminal.")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the metrics in the terminal.")] = False,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Draw them into a file.", show_default=False)
+        Path | None, typer.Option("--png", metavar="FILE", help="Draw the metrics to a PNG file.", show_default=False)
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the numbers that a run has reported.
+    """Show the metrics of a run, such as its loss.
 
-    With hpcrun_runtime.log_metrics, or in its logs.
+    They come from hpcrun_runtime.log_metrics, or from patterns in the logs.
     """
     if sum((plot, png is not None, as_csv, as_json)) > 1:
         raise UsageError("--plot, --png, --csv and --json exclude each other", hint="choose one")

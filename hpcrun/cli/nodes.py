@@ -17,18 +17,15 @@ FORGET = "forget"
 def nodes(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[forget [NODE...]]", help="Forget these nodes, or all of them.", show_default=False),
+        typer.Argument(
+            metavar="[forget [NODE...]]", help="Remove these nodes from the list. Default: all.", show_default=False
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the nodes on which your runs failed within a day.
+    """List the nodes on which your runs failed in the last 24 hours.
 
-    A submission with --exclude-bad-nodes leaves them out.
-
-    Examples:
-      hpcrun nodes                  list them
-      hpcrun nodes forget a100-3    use a100-3 again
-      hpcrun nodes forget           use all of them again
+    hpcrun submit --exclude-bad-nodes excludes them.
     """
     from hpcrun.views.text import age_text, one_line
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
 from hpcrun.cli.start import show_dry_run, submit_one
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 @takes_job_options(without=("preflight", "module", "srun", "torchrun"))
 def preflight(
     asked: dict[str, Any],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the nodes that a job would run on.
+    """Check the nodes of a job: run a short job that tests network and GPUs.
 
-    A short job with these options tries their network and their GPUs.
-    It names the bad nodes; exit status 7 where there is one.
+    Exit status 7 if a node is bad; the message names it.
     """
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.preflight import NAME, WALLTIME_S

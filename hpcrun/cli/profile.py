@@ -10,6 +10,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.command import Command, Group
 from hpcrun.cli.context import make_context
+from hpcrun.cli.examples import epilog
 from hpcrun.cli.output import JsonOption, show, show_json, show_rich, tell, width
 from hpcrun.cli.profile_check import diff, schema, validate
 from hpcrun.cli.profile_detect import detect
@@ -20,9 +21,9 @@ from hpcrun.profiles.folder import Folder, folders_of
 app = typer.Typer(cls=Group, help="Show, write and check cluster profiles.", no_args_is_help=True)
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=Command, epilog=epilog("profile list"))
 def list_(as_json: JsonOption = False) -> None:
-    """List the profiles; * marks the default."""
+    """List the profiles; * marks the default profile."""
     from hpcrun.actions.profiles import list_profiles
     from hpcrun.views.profiles import profiles_json, profiles_table
 
@@ -37,21 +38,21 @@ def list_(as_json: JsonOption = False) -> None:
         tell(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=Command, epilog=epilog("profile show"))
 def show_(
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
-            help="A profile's name, or a path.",
+            help="Name or path of a profile.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ],
-    origin: Annotated[bool, typer.Option("--origin", help="Every value with the file and line it comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a profile as it is used, everything it extends merged in."""
+    """Show the values of a profile, with those it inherits."""
     from hpcrun.actions.profiles import show_profile
     from hpcrun.views.profile_values import origins_json, origins_table
     from hpcrun.views.profiles import profile_yaml
@@ -72,9 +73,9 @@ def show_(
     show([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
-@app.command("path", cls=Command)
+@app.command("path", cls=Command, epilog=epilog("profile path"))
 def path() -> None:
-    """List the folders that profiles and templates come from, most important first."""
+    """List the folders of profiles and templates, in order of precedence."""
     surroundings = make_context().surroundings
     folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
     folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
@@ -99,4 +100,4 @@ _ELSEWHERE: dict[str, Callable[..., None]] = {
     "schema": schema,
 }
 for _name, _command in _ELSEWHERE.items():
-    app.command(_name, cls=Command)(_command)
+    app.command(_name, cls=Command, epilog=epilog(f"profile {_name}"))(_command)

@@ -15,7 +15,7 @@ from hpcrun.errors import ProfileError
 _Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="A profile's name, or a path.", show_default=False, autocompletion=complete.profile_name
+        metavar="NAME", help="Name or path of a profile.", show_default=False, autocompletion=complete.profile_name
     ),
 ]
 
@@ -25,14 +25,17 @@ def validate(
         list[str] | None,
         typer.Argument(
             metavar="[NAME|FILE]...",
-            help="By default every profile.",
+            help="Profiles to check. Default: all.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check profiles: every mistake at once, with file, line and key; exit status 3 if there is any."""
+    """Check profiles and list all errors, each with its file, line and key.
+
+    Exit status 3 if there is an error.
+    """
     from hpcrun.actions.profiles import validate_profiles
     from hpcrun.views.profile_values import verdicts_json
     from hpcrun.views.text import one_line
@@ -54,7 +57,7 @@ def validate(
 
 
 def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:
-    """Show where two profiles differ, everything they extend merged in."""
+    """Show the values that differ between two profiles."""
     from hpcrun.actions.profiles import diff_profiles
     from hpcrun.views.profile_values import diff_json, diff_table
 
@@ -68,7 +71,7 @@ def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:
 
 
 def schema() -> None:
-    """Print the JSON Schema of a profile file, for editors that complete and check."""
+    """Print the JSON Schema of a profile file, for completion in editors."""
     from hpcrun.profiles.schema import profile_schema
 
     write(json.dumps(profile_schema(), indent=2) + "\n")

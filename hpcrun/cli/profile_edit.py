@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.profile_edit import Changed, Place
     from hpcrun.profiles.mistakes import Mistake
 
-_OWN_NAME = "A profile's name, or the path of a file."
+_OWN_NAME = "Name or path of a profile."
 OwnName = Annotated[
     str, typer.Argument(metavar="NAME", help=_OWN_NAME, show_default=False, autocompletion=complete.profile_name)
 ]
@@ -30,27 +30,30 @@ def _value(name: str, help: str) -> Any:
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new profile's name.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new profile.", show_default=False)],
     base: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="PROFILE",
-            help="The profile it extends.",
+            help="Profile to extend. Required without a terminal.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ] = None,
-    description: Annotated[str | None, _value("--description", "What the list shows.")] = None,
-    partition: Annotated[str | None, _value("--partition", "Partition.")] = None,
-    account: Annotated[str | None, _value("--account", "Account to charge.")] = None,
-    qos: Annotated[str | None, _value("--qos", "Quality of service.")] = None,
-    gpu_type: Annotated[str | None, _value("--gpu-type", "The GPUs' name in sinfo -o %G.")] = None,
-    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of one node.")] = None,
-    time: Annotated[str | None, _value("--time", "Time limit of a job that says none.")] = None,
-    max_time: Annotated[str | None, _value("--max-time", "The partition's time limit.")] = None,
+    description: Annotated[str | None, _value("--description", "Description in `hpcrun profile list`.")] = None,
+    partition: Annotated[str | None, _value("--partition", "Partition (sbatch --partition).")] = None,
+    account: Annotated[str | None, _value("--account", "Account to charge (sbatch --account).")] = None,
+    qos: Annotated[str | None, _value("--qos", "Quality of service (sbatch --qos).")] = None,
+    gpu_type: Annotated[str | None, _value("--gpu-type", "GPU type, as in sinfo -o %G.")] = None,
+    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of each node.")] = None,
+    time: Annotated[str | None, _value("--time", "Default time limit of a job.")] = None,
+    max_time: Annotated[str | None, _value("--max-time", "Longest time limit of a job.")] = None,
 ) -> None:
-    """Write a small profile of your own; on a terminal, what is not given is asked."""
+    """Write a profile of your own that extends another.
+
+    Without options it asks for the values, if there is a terminal.
+    """
     from hpcrun.actions.profile_edit import new_profile
 
     given = {
@@ -103,13 +106,16 @@ def set_(
         list[str],
         typer.Argument(
             metavar="KEY=VALUE...",
-            help="gpu.per_node=8; modules=[a, b]; modules+=c adds to a list; null takes away what is inherited.",
+            help="Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
             show_default=False,
             autocompletion=complete.assignment,
         ),
     ],
 ) -> None:
-    """Set values in your copy of a profile, which is made where you have none; comments and order stay."""
+    """Set values in your copy of a profile.
+
+    Without a copy, one is made that extends the profile.
+    """
     from hpcrun.actions.profile_edit import set_values
 
     context = make_context()
@@ -120,10 +126,12 @@ def unset(
     name: OwnName,
     keys: Annotated[
         list[str],
-        typer.Argument(metavar="KEY...", help="Such as gpu.type.", show_default=False, autocompletion=complete.key),
+        typer.Argument(
+            metavar="KEY...", help="Keys to remove, such as gpu.type.", show_default=False, autocompletion=complete.key
+        ),
     ],
 ) -> None:
-    """Remove keys from your copy of a profile: what it extends holds again."""
+    """Remove keys from your copy of a profile; inherited values apply again."""
     from hpcrun.actions.profile_edit import unset_values
 
     context = make_context()
@@ -131,9 +139,10 @@ def unset(
 
 
 def edit(name: OwnName) -> None:
-    """Open your copy of a profile in $VISUAL or $EDITOR; it is saved only when it is right.
+    """Edit your copy of a profile in $VISUAL or $EDITOR.
 
-    The first time, a copy is made that extends the profile of that name.
+    Without a copy, one is made that extends the profile.
+    The file is saved only when it is valid.
     """
     from hpcrun.actions.profile_edit import edit_profile
 

@@ -17,20 +17,20 @@ def shell(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="Where; by default the first node.", show_default=False),
+        typer.Option("--node", metavar="NAME", help="Node of the job. Default: the first.", show_default=False),
     ] = None,
 ) -> None:
     """Open a shell inside the allocation of a running job.
 
-    It stands beside the ranks, shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads
-    commands from stdin.
+    It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
+    Without a terminal it reads commands from stdin.
     """
     from hpcrun.actions.element_choice import one_element
     from hpcrun.actions.find_element import find_element

@@ -28,18 +28,20 @@ def status(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Job ids, run ids, names, or 'last'; by default the newest. RUN/3 is element 3 of a sweep.",
+            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show every run, not only the newest.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Show all runs. Default: the newest and those that have not ended.")
+    ] = False,
     states: Annotated[
         list[str] | None,
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only runs in this state. Repeatable, or separated by commas.",
+            help="Show only runs in these states: failed,pending.",
             show_default=False,
         ),
     ] = None,
@@ -48,15 +50,16 @@ def status(
         typer.Option(
             "--verbose",
             "-v",
-            help="Show more of each run: its place in the queue, its last line, what it used, its folder.",
+            help="Show details: place in the queue, last line of the log, resources used, folder.",
         ),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again; Ctrl-C ends it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[
         int,
         typer.Option(
             "--interval",
-            help=f"Seconds between two looks; at least {MIN_INTERVAL_S}. After the first minute at least 30.",
+            metavar="SECONDS",
+            help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
         ),
     ] = 15,
     columns: Annotated[
@@ -64,14 +67,14 @@ def status(
         typer.Option(
             "--columns",
             metavar="NAMES",
-            help="Show these columns, such as name,job,state,why; also with --csv.",
+            help="Columns to show, such as name,job,state,reason.",
             show_default=False,
         ),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the newest runs and every run that is not over, newest last."""
+    """Show the newest runs and all that have not ended, newest last."""
     wanted = check_states(states or [])
     shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:

@@ -12,6 +12,7 @@ import typer
 
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.output import JsonOption, show, show_json, tell
 from hpcrun.cli.start import AfterOption, ChainOption, check_start, show_dry_run, submit_links, submit_one, with_after
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.submit import SubmitResult
     from hpcrun.job.request import JobRequest
 
-_NOW = "What happens now"
-
 
 @takes_job
 def submit(
@@ -33,29 +32,31 @@ def submit(
         typer.Option(
             "--output-dir",
             metavar="DIR",
-            help="Put the run's folder here.",
-            rich_help_panel=_NOW,
+            help="Folder for the run. Default: one per run in the runs folder.",
+            rich_help_panel=SUBMISSION,
             show_default=False,
         ),
     ] = None,
     after: AfterOption = None,
     chain: ChainOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.", rich_help_panel=_NOW)
+        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
     ] = False,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Stay: stream the log of rank 0, then report.", rich_help_panel=_NOW),
+        typer.Option("--follow", "-f", help="Follow the log of rank 0 until the job ends.", rich_help_panel=SUBMISSION),
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Stay until it is over; exit with 0, or 7 if it failed.", rich_help_panel=_NOW),
+        typer.Option(
+            "--wait", help="Wait until the job ends. Exit status 0 if it completed, else 7.", rich_help_panel=SUBMISSION
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a training script as a job.
 
-    hpcrun's options stand before SCRIPT; all that follows is the script's own.
+    Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     from hpcrun.actions.lineage import Lineage
     from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
@@ -99,16 +100,19 @@ def render(
             "--out",
             "-o",
             metavar="FILE",
-            help="Write here; by default NAME.sh.",
-            rich_help_panel=_NOW,
+            help="File to write. Default: NAME.sh.",
+            rich_help_panel=SUBMISSION,
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.", rich_help_panel=_NOW)] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file.", rich_help_panel=SUBMISSION)
+    ] = False,
 ) -> None:
-    """Write the script that submit would send to a file.
+    """Write the batch script of a job to a file, without submitting it.
 
-    The file is complete: sbatch (or bash, for the local profile) does the same as hpcrun submit.
+    sbatch FILE then submits the same job as hpcrun submit.
+    With the local profile, bash FILE runs it.
     """
     from hpcrun.views.plan import plan_lines
 

@@ -17,23 +17,19 @@ def trust(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FOLDER", help="A project, or its .hpcrun. Default: the one of this folder.", show_default=False
+            metavar="FOLDER", help="Project, or its .hpcrun folder. Default: this project.", show_default=False
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", "-l", help="List what you have trusted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Forget what you said of FOLDER.")] = False,
+    list_: Annotated[bool, typer.Option("--list", "-l", help="List the trusted projects.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting FOLDER.")] = False,
     never: Annotated[bool, typer.Option("--never", help="Never use FOLDER, and do not mention it again.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Trust what a project brings: its profiles, templates, rules and configuration.
+    """Trust the profiles, templates, rules and configuration of a project.
 
-    Shows the files and what they can do, then asks, at a terminal only. hpcrun uses them as they are now; after any
-    change it asks again. Nothing in a project's .hpcrun is used before.
-
-    Examples:
-      hpcrun trust              the project of this folder
-      hpcrun trust --list       what is trusted
-      hpcrun trust --revoke     take it back
+    Shows the files and what they can do, then asks; this needs a terminal.
+    hpcrun ignores a project's .hpcrun until you trust it, and asks again after
+    any change of its files.
     """
     from hpcrun.actions import trust as action
     from hpcrun.views import trust as view

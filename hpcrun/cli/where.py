@@ -48,7 +48,7 @@ def where(
             "--profile",
             "-P",
             metavar="NAME",
-            help="Ask for this profile. Repeatable; by default all are asked for.",
+            help="Profile to compare. Repeatable. Default: all.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
@@ -57,8 +57,8 @@ def where(
 ) -> None:
     """Show on which profile a job could start first.
 
-    Nothing is submitted: Slurm is asked with sbatch --test-only.
-    A start is its guess of this moment; jobs that come and go change it.
+    The start times are Slurm's estimates (sbatch --test-only).
+    They change as other jobs come and go. Nothing is submitted.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.where import where as find_where
