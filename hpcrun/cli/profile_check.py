@@ -46,14 +46,14 @@ def validate(
     if as_json:
         show_json(verdicts_json(verdicts))
     else:
-        show(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
+        show(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
         # a mistake in what several extend is one mistake
         tell_folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
-        tell_folded(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
+        tell_folded(dict.fromkeys(one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks))
         tell(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
     if wrong:
         names_of = ", ".join(verdict.name for verdict in wrong)
-        raise ProfileError(f"wrong: {names_of}") if as_json else typer.Exit(ProfileError.exit_code)
+        raise ProfileError(f"profiles with errors: {names_of}") if as_json else typer.Exit(ProfileError.exit_code)
 
 
 def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:

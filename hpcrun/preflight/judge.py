@@ -18,6 +18,9 @@ from typing import Any
 
 SCHEMA = 1
 CHECKS = ("names", "port", "clock", "shm", "gemm", "within", "across", "errors")
+LABELS = {"names": "DNS", "shm": "/dev/shm", "gemm": "GEMM", "within": "intra-node all-reduce",
+          "across": "inter-node all-reduce"}  # fmt: skip
+"""What a check is called in messages, where its key is not its name."""
 OK, SLOW, FAILED, NONE = "ok", "slow", "FAILED", "-"
 
 OF_PEERS = 0.6
@@ -101,7 +104,7 @@ def message(verdict: Mapping[str, Any]) -> str:
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
     """Return the nodes of which something is slow, and what; it fails no job."""
     found = {
-        host: [f"{check}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
+        host: [f"{LABELS.get(check, check)}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
         for host, row in table.items()
     }
     return [{"node": host, "why": "; ".join(reasons)} for host, reasons in found.items() if reasons]
@@ -333,10 +336,10 @@ def _blame_cells(
         alike = next(iter(texts.values()), "")
         of_python = "No module named" in alike or "has no CUDA" in alike  # which no other node would put right
         if set(texts) == set(answered) and set(texts.values()) == {alike} and (len(texts) > 1 or of_python):
-            problems.append(f"{check}: {alike}" + (", on every node" if len(texts) > 1 else ""))
+            problems.append(f"{LABELS.get(check, check)}: {alike}" + (", on every node" if len(texts) > 1 else ""))
             continue
         for host, text in texts.items():
-            faults[host].append(text if check in ("gemm", "names") else f"{check}: {text}")
+            faults[host].append(text if check in ("gemm", "names") else f"{LABELS.get(check, check)}: {text}")
     for host, report in answered.items():
         if report.get("bind"):
             faults[host].append(table[host]["port"]["text"])
@@ -360,7 +363,7 @@ def _list(names: Sequence[str]) -> str:
 
 def table_lines(verdict: Mapping[str, Any]) -> list[str]:
     """Return the table as plain text, for the batch log."""
-    rows = [["node", *CHECKS]]
+    rows = [["node", *(LABELS.get(check, check) for check in CHECKS)]]
     for node in verdict["nodes"]:
         cells = (node["checks"][check] for check in CHECKS)
         rows.append([node["node"], *(f"{item['mark']} {item['text']}".strip() for item in cells)])

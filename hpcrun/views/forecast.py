@@ -85,7 +85,7 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
 
 def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
     if case == "fixed":
-        return {"EACH": [str(row.batch_per_gpu) for row in rows]}
+        return {"BATCH/GPU": [str(row.batch_per_gpu) for row in rows]}
     return {"BATCH": [str(row.batch_size) for row in rows]}
 
 

@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
-_HEADINGS = ("NODE", "NAMES", "PORT", "CLOCK", "SHM", "GEMM", "WITHIN", "ACROSS", "ERRORS")
+_HEADINGS = (
+    "NODE",
+    "DNS",
+    "PORT",
+    "CLOCK",
+    "SHM",
+    "GEMM",
+    "INTRA-NODE\nALL-REDUCE",
+    "INTER-NODE\nALL-REDUCE",
+    "ERRORS",
+)
 _GAP = 2
 _ROOMY, _SHORT = 120, 10
 """From this width on every text has room; on a narrower terminal those of so many characters."""

@@ -32,7 +32,7 @@ _COLOURS = {
 }
 
 
-_HEADINGS = {"why": "WHY, OR WHERE"}
+_HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
 _GAP = 2

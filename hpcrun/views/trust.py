@@ -21,7 +21,7 @@ def question_table(question: Question) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("FILE", "STATE", "BYTES", "WHAT IT CAN DO"):
+    for heading in ("FILE", "STATE", "BYTES", "EFFECT"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "BYTES" else "left")
     for file in question.files:
         size = "" if file.state == "removed" else str(file.size_bytes)

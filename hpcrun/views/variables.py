@@ -46,7 +46,7 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
         "set by hpcrun": variable.hpcrun,
         "now called": variable.renamed_to,
         "set it": variable.set_when,
-        "mind": variable.trap,
+        "warning": variable.trap,
         "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful),
         "instead": variable.instead,
         "source": variable.source,
@@ -73,7 +73,7 @@ def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path],
         if row.variable is not None:
             lines += _row("", _why(row.variable), 2, width)
         if row.problem:
-            lines += _row("", f"mind: {row.problem}", 2, width)
+            lines += _row("", f"warning: {row.problem}", 2, width)
     lines += ["", "The script of every job sets"]
     column = max((len(variable.name) for variable in found.by_script), default=0)
     for variable in found.by_script:

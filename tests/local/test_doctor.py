@@ -55,7 +55,7 @@ def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> 
     assert done.stderr == ""
     headings = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert headings[:2] == ["Runs folder", "Python"]
-    assert "WRONG" not in done.stdout
+    assert "  error" not in done.stdout
     assert f"  ok     writable     {hpcrun.runs}\n" in done.stdout
     assert "\x1b" not in done.stdout
     assert list(hpcrun.runs.iterdir()) == []
@@ -70,7 +70,7 @@ def test_a_runs_folder_that_others_can_write_to(hpcrun: Hpcrun) -> None:
     hpcrun.runs.chmod(0o777)
     done = hpcrun("doctor", "-P", "local")
     assert done.returncode == 4
-    assert "WRONG  access" in done.stdout
+    assert "error    access" in done.stdout
     assert f"fix: chmod o-w {hpcrun.runs}" in done.stdout
     hpcrun.runs.chmod(0o700)
     assert hpcrun("doctor", "-P", "local").returncode == 0
@@ -170,7 +170,7 @@ def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
     done = site.person("doctor", "-P", "a100", env=site.env)
     assert time.monotonic() - start < 8
     assert done.returncode == 4
-    assert "WRONG  controller" in done.stdout
+    assert "error    controller" in done.stdout
     assert "head1 (primary) does not answer" in done.stdout
     assert done.stdout.count("not checked") == 1
     assert "since Slurm does not answer" in done.stdout

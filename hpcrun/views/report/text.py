@@ -12,7 +12,7 @@ from hpcrun.views.report.words import Line, caption, heading, part_lines, report
 WIDTH = 80
 _LABEL = 18
 # Where a line has no room for all, the first of these goes first; Markdown, CSV and HTML have them.
-_DROPPED = ("STEPS", "BATCH", "ACC.", "PER S", "GPU-H")
+_DROPPED = ("STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
 def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None = None) -> list[str]:

@@ -148,9 +148,12 @@ def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
         ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100"}]}, "GPU 1 hangs"),
         ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "status": -11}]}, "GPU 1 ended with status -11"),
         ({"ranks": [cpu(expected=True, no_gpu="torch sees 0 of 8 GPUs")] * 2}, "torch sees 0 of 8 GPUs"),
-        ({"ranks": [gpu(within=90.0), gpu()]}, "within: 90 GB/s, the others 300"),
-        ({"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]}, "within: GPU 0: NCCL error"),
-        ({"shm": {"free_mb": 64, "total_mb": 64}}, "shm: 64 MB free"),
+        ({"ranks": [gpu(within=90.0), gpu()]}, "intra-node all-reduce: 90 GB/s, the others 300"),
+        (
+            {"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]},
+            "intra-node all-reduce: GPU 0: NCCL error",
+        ),
+        ({"shm": {"free_mb": 64, "total_mb": 64}}, "/dev/shm: 64 MB free"),
         ({"names": {"n0": "Name or service not known", "n1": ["10.0.0.1"], "n2": ["10.0.0.2"]}}, "cannot resolve n0"),
         ({"errors": {"ecc": [0], "rows": [["No", "Yes"]], "xids": None}},
          "errors: a memory row could not be replaced"),
@@ -196,15 +199,15 @@ def test_what_fails_alike_on_every_node_is_no_node_s_fault() -> None:
     ranks = [cpu(expected=True, no_gpu="torch 2.8.0+cpu has no CUDA")]
     verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))
     assert bad(verdict) == {}
-    assert verdict["problems"] == ["gemm: torch 2.8.0+cpu has no CUDA, on every node"]
-    assert message(verdict) == "preflight: gemm: torch 2.8.0+cpu has no CUDA, on every node"
+    assert verdict["problems"] == ["GEMM: torch 2.8.0+cpu has no CUDA, on every node"]
+    assert message(verdict) == "preflight: GEMM: torch 2.8.0+cpu has no CUDA, on every node"
 
 
 def test_a_single_node_is_not_blamed_for_the_job_s_python() -> None:
     ranks = [{"doing": "import torch", "error": "ModuleNotFoundError: No module named 'torch'"}]
     verdict = judge(*cluster(1, n0={"ranks": ranks}))
     assert (bad(verdict), verdict["exclude"]) == ({}, "")
-    assert verdict["problems"] == ["gemm: rank 0: ModuleNotFoundError: No module named 'torch'"]
+    assert verdict["problems"] == ["GEMM: rank 0: ModuleNotFoundError: No module named 'torch'"]
 
 
 def test_a_single_node_is_blamed_for_its_gpu() -> None:
