@@ -14,7 +14,7 @@ from hpcrun.diagnosis.scan import last_lines, line_number
 from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.runs.attempt import Attempt
 
-UNKNOWN = "; no rule knows why"
+UNKNOWN = ""
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
 _MOST_CONSEQUENCES = 3

@@ -98,7 +98,7 @@ def message(verdict: Mapping[str, Any]) -> str:
         parts.append(f"no bad node; slow: {_list([item['node'] for item in verdict['slow']])}")
     if verdict["exclude"]:
         parts.append(f"add --exclude={verdict['exclude']}")
-    return "preflight: " + ("; ".join(parts) or "all nodes are fine")
+    return "preflight: " + ("; ".join(parts) or "all nodes are ok")
 
 
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:

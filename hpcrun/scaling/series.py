@@ -74,7 +74,7 @@ class Series:
     Attributes:
         name: the data set, with the batch size where one size was run with several; "" for the only one.
         dataset: the data set alone.
-        rows: none where no run is of use.
+        rows: none where no usable run.
         left_out: runs of no use, each with its problem.
         remarks: what a reader must know about the numbers.
     """

@@ -56,7 +56,7 @@ def preflight_lines(result: PreflightResult) -> list[str]:
         alike.setdefault(item["why"], []).append(item["node"])
     slow = [f"slow: {', '.join(nodes)} ({why})" for why, nodes in alike.items()]
     if verdict["ok"]:
-        return [*map(one_line, slow), "no bad node" if slow else "all nodes are fine"]
+        return [*map(one_line, slow), "no bad node" if slow else "all nodes are ok"]
     lines = [f"bad: {item['node']} ({item['why']})" for item in verdict["bad"]]
     lines += [f"bad: {problem}" for problem in verdict["problems"]]
     return [one_line(line) for line in (*slow, *lines)]

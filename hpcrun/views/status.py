@@ -94,7 +94,7 @@ def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
 def lost_line(number: int) -> str:
     """Return what stands for the runs that are lost: how many, and the command that lists them."""
     runs = count(number, "run")
-    return f"{runs} without a sign of life for over a day, end unknown: hpcrun status --state unknown"
+    return f"{runs} without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
 
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:

@@ -93,7 +93,7 @@ def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
 def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
     checkpoint(submit(hpcrun, "model", "true"), 2048)
     kept = hpcrun("clean", "--yes", "model", check=True)
-    assert "1 run with checkpoints (2.0M): --checkpoints removes them too" in kept.stderr
+    assert "1 run with checkpoints (2.0M): add --checkpoints to remove them" in kept.stderr
     assert names(hpcrun) == {"model"}
     shown = hpcrun("clean", "--checkpoints", "model", check=True)
     assert "of which 2.0M are checkpoints" in shown.stderr

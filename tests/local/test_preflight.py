@@ -30,7 +30,7 @@ def test_this_machine_is_fine(hpcrun: Hpcrun) -> None:
     assert heading.startswith("NODE")
     assert first.startswith("local-0")
     assert second.startswith("local-1")
-    assert verdict == "all nodes are fine"
+    assert verdict == "all nodes are ok"
     assert "RUNNING" in done.stderr
 
 

@@ -42,7 +42,7 @@ def rows(done: Completed) -> dict[str, str]:
 
 def test_two_nodes_are_fine(as_researcher: Hpcrun) -> None:
     done = as_researcher("preflight", *TWO, check=True)
-    assert done.stdout.splitlines()[-1] == "all nodes are fine"
+    assert done.stdout.splitlines()[-1] == "all nodes are ok"
     assert rows(done).keys() == {"a100-1", "a100-2"}
     for row in rows(done).values():
         assert "right, on the CPU" in row
@@ -130,7 +130,7 @@ def test_a_job_whose_nodes_are_fine_trains(as_researcher: Hpcrun) -> None:
     done = submit(as_researcher)
     assert done.returncode == 0, done.stderr
     assert as_researcher("logs", "--all-ranks").stdout == "[rank 0] trained\n[rank 1] trained\n"
-    assert "all nodes are fine" in as_researcher("logs", "--batch").stdout
+    assert "all nodes are ok" in as_researcher("logs", "--batch").stdout
 
 
 def test_torchrun_takes_the_port_after_the_preflight(as_researcher: Hpcrun) -> None:

@@ -26,7 +26,7 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
     for part in report.parts[:most]:
         lines += [*part_text(part, report), ""]
     if most is not None and len(report.parts) > most:
-        lines += [f"... and {len(report.parts) - most} more, which report.txt has", ""]
+        lines += [f"... and {len(report.parts) - most} more (see report.txt)", ""]
     rest = [*report_lines(report), *(Line("figures", reason) for reason in missing)]
     lines += [text for line in rest for text in _wrapped(line)]
     return lines if rest else lines[:-1]

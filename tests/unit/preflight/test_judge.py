@@ -73,7 +73,7 @@ def checks(verdict: dict[str, Any], host: str, check: str) -> tuple[str, str]:
 def test_good_nodes_are_fine() -> None:
     verdict = judge(*cluster(), rates=H100)
     assert verdict["ok"]
-    assert message(verdict) == "preflight: all nodes are fine"
+    assert message(verdict) == "preflight: all nodes are ok"
     assert {check["mark"] for row in verdict["nodes"] for check in row["checks"].values()} == {"ok"}
     assert "2 × 700 TFLOPS" in table_lines(verdict)[1]
 
@@ -241,7 +241,7 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str,
 
 def test_rates_that_the_profile_does_not_say_are_not_judged() -> None:
     ranks = [gpu(30), gpu(31)]
-    assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are fine"
+    assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are ok"
 
 
 def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() -> None:
