@@ -45,7 +45,7 @@ def cancel(
 
     wanted = check_states(states or [])
     if not runs and not wanted:
-        raise UsageError("which runs?", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
+        raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
     named, elements = _statuses(context, runs or [])
     items = named
@@ -66,10 +66,15 @@ def cancel(
     waiting = left_waiting({item.run.run_id for item in told}, context.store)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
-        tell(["hpcrun: jobs that waited for this may start now", f"hint: hpcrun cancel {names} ends them too"])
+        tell(
+            [
+                "hpcrun: jobs that depend on a cancelled run may start now",
+                f"hint: to cancel them as well: hpcrun cancel {names}",
+            ]
+        )
     if wanted and len(told) > 1:
-        tell([f"{count(len(told), 'run')} told to end"])
-    tell(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in result.over)
+        tell([f"{count(len(told), 'run')} cancelled"])
+    tell(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)
     check_listed(result.unlisted)
 
 
@@ -105,4 +110,4 @@ def _cancel_elements(parts: list[tuple[RunStatus, list[int]]], context: Context)
     for item, indices in parts:
         ended, before = cancel_elements(item, indices, schedulers=context.scheduler)
         show(f"cancelled  element {index} of job {item.run.job_id}, run {item.run.run_id}" for index in ended)
-        tell(f"hpcrun: {item.run.name}/{index} is over already" for index in before)
+        tell(f"hpcrun: {item.run.name}/{index} has already ended" for index in before)

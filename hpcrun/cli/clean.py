@@ -65,7 +65,7 @@ def clean(
     from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines
 
     if keep is not None and keep < 0:
-        raise UsageError(f"--keep {keep}: a number of runs, 0 or more")
+        raise UsageError(f"--keep {keep}: must be 0 or more")
     wanted = frozenset(check_states(states or []))
     age_s = _age_s(older_than)
     if age_s is None and not (runs or wanted or keep is not None):
@@ -91,7 +91,7 @@ def clean(
     elif agreed:
         show([f"removed    {len(gone)} of {clean_summary(plan)}" if errors else f"removed    {clean_summary(plan)}"])
     else:
-        tell([f"nothing was removed: {clean_summary(plan)}; --yes removes them"])
+        tell([f"nothing was removed: {clean_summary(plan)}; to remove them: --yes"])
     if errors:
         raise errors[0]
 
@@ -102,7 +102,7 @@ def _age_s(text: str | None) -> int | None:
     if text is None:
         return None
     if text.strip().isdigit():  # minutes to Slurm, days to most people
-        raise UsageError(f"--older-than {text}: of what?", hint=f"--older-than {text.strip()}d is days")
+        raise UsageError(f"--older-than {text}: the unit is missing", hint=f"--older-than {text.strip()}d is days")
     try:
         return 0 if _ANY_AGE.fullmatch(text.strip()) else parse_time(text)
     except ValueError:
@@ -120,5 +120,5 @@ def _statuses(context: Context, words: list[str], now_s: float) -> list[RunStatu
     result = get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
     tell(one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
-        tell(["hpcrun: the scheduler does not answer; runs that may be alive are kept"])
+        tell(["hpcrun: the scheduler does not respond; runs that may still be running are kept"])
     return list(result.runs)

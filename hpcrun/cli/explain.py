@@ -46,16 +46,18 @@ def explain(
         [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
     )
     if not result.runs:
-        raise NotFoundError(f"the folder of {found.run.run_id} is gone, or cannot be read", hint="hpcrun status --all")
+        raise NotFoundError(
+            f"the folder of {found.run.run_id} no longer exists, or cannot be read", hint="hpcrun status --all"
+        )
     item = result.runs[0]
     if found.element is not None:
         item = next(element_row(item, one) for one in item.elements if one.index == found.element)
     explanation = explain_run(item, rules)
     asked, answered = found.element, explanation.item.element
-    tell([f"{run} is a sweep: this is its first element that failed, {answered}"] if asked != answered else [])
+    tell([f"{run} is a sweep; showing its first failed element, {answered}"] if asked != answered else [])
     if as_json:
         show_json(explanation_json(explanation))
     else:
         show_rich(explanation_text(explanation, width()))
     if result.away:
-        tell([f"hpcrun: {result.away.message}; this is what the run's folder says"])
+        tell([f"hpcrun: {result.away.message}; shown is what the run's folder records"])

@@ -36,7 +36,7 @@ def gpu(
     Network traffic of the nodes is shown as well.
     """
     if watch and as_json:
-        raise UsageError("--watch and --json exclude each other")
+        raise UsageError("--watch and --json cannot be combined")
     from hpcrun.actions.find_element import find_element
 
     context = make_context()
@@ -49,14 +49,14 @@ def gpu(
     try:
         while True:
             clear_screen()
-            tell([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            tell([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
                 _look(run_id, found.element, context, as_json=False)
             except SchedulerError as error:  # may come back
                 tell([f"hpcrun: {error.message}"])
             time.sleep(WATCH_EVERY_S)
     except KeyboardInterrupt:
-        raise InterruptedByUser("no longer watching; the job goes on") from None
+        raise InterruptedByUser("stopped watching; the job is not affected") from None
 
 
 def _look(run_id: str, element: int | None, context: Context, *, as_json: bool) -> None:

@@ -85,14 +85,14 @@ def logs(
     from hpcrun.cli.log_output import Lines
 
     if sum((rank is not None, all_ranks, batch, node is not None)) > 1:
-        raise UsageError("--rank, --all-ranks, --node and --batch exclude each other", hint="choose one")
+        raise UsageError("--rank, --all-ranks, --node and --batch cannot be combined", hint="choose one")
     if lines is not None and lines < 0:  # typer's own min= would import pydantic's types: a fifth of the time of -n
-        raise UsageError(f"-n {lines}: a number of lines is 0 or more")
+        raise UsageError(f"-n {lines}: must be 0 or more")
     if batch and (merge or attempt is not None):
-        raise UsageError("--batch is one log of all attempts", hint="leave out --merge and --attempt")
+        raise UsageError("--batch is one log for all attempts", hint="leave out --merge and --attempt")
     if follow and (merge or since is not None):
         raise UsageError(
-            "--follow shows lines as they come: it excludes --merge and --since", hint="-f -n 100 begins with 100 lines"
+            "--follow cannot be combined with --merge or --since", hint="to begin with the last 100 lines: -f -n 100"
         )
     context = make_context()
     pattern, since_s = _pattern(grep), _since(since, context)
@@ -121,8 +121,8 @@ def logs(
         _show(place, choice, shown, follow=follow)
     except KeyboardInterrupt:
         raise InterruptedByUser(
-            f"no longer {'following' if follow else 'reading'}; the job goes on",
-            hint=f"hpcrun logs -f {run} comes back to it",
+            f"stopped {'following' if follow else 'reading'} the log; the job is not affected",
+            hint=f"to continue: hpcrun logs -f {run}",
         ) from None
 
 
@@ -137,7 +137,7 @@ def _find(word: str, context: Context) -> _Place:
     except DamagedRunError as error:
         if error.run_id is None:
             raise
-        tell([f"hpcrun: {error.message}", "its logs can be read:"])
+        tell([f"hpcrun: {error.message}", "its logs are readable:"])
         return _Place(context.store.folder(error.run_id))
     tell([found.note] if found.note else [])
     run = found.run
@@ -161,7 +161,7 @@ def _choose_element(item: RunStatus, word: str) -> int:
     index = interesting_element(item.elements)
     state = next(element.status.state for element in item.elements if element.index == index)
     whole = f"{word} is a sweep of {count(len(item.elements), 'element')}"
-    tell([one_line(f"hpcrun: {whole}; this is {item.run.name}/{index}, {state}: name another as {word}/N")])
+    tell([one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {word}/N")])
     return index
 
 
@@ -176,7 +176,7 @@ def _show(place: _Place, choice: LogChoice, lines: Lines, *, follow: bool) -> No
             tell([one_line(f"hpcrun: {_nothing(place, choice)}")])
         return
     if status.state != "RUNNING":
-        tell([one_line(f"hpcrun: {_state_words(status)}; its log follows when it runs")])
+        tell([one_line(f"hpcrun: {_state_words(status)}; its log is shown when it runs")])
     stream = follow_logs(place.folder, choice, lines=lines.last, is_over=place.waiter.over())
     if not print_stream(stream, prefixes=choice.several, lines=lines):
         print_finished(place.folder, choice, lines)
@@ -188,12 +188,12 @@ def _nothing(place: _Place, choice: LogChoice) -> str:
 
     status = place.waiter.status() if place.waiter else None
     if status is not None and not status.final:
-        return f"nothing yet: {_state_words(status)}"
+        return f"no output yet: {_state_words(status)}"
     logs = choose_logs(place.folder, choice)
     if logs and not any(log.path.exists() for log in logs):
-        return f"there is no log {logs[0].path}: it never was, or was deleted"
+        return f"there is no log {logs[0].path}: never written, or deleted"
     words = f": {_state_words(status)}" if status else ""
-    return f"nothing was said{words}"
+    return f"no output{words}"
 
 
 def _state_words(status: LastStatus) -> str:
@@ -209,7 +209,7 @@ def _pattern(text: str | None) -> Pattern | None:
         return compile_pattern(text)
     except PatternError as error:
         raise UsageError(
-            f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a bracket of the text"
+            f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a literal bracket"
         ) from None
 
 

@@ -113,7 +113,11 @@ def main() -> NoReturn:
         if "HPCRUN_DEBUG" in os.environ:
             raise
         words = f"{type(error).__name__}: {error}"
-        _fail(HpcrunError(f"this is a bug in hpcrun: {words}", hint="HPCRUN_DEBUG=1 shows where; please report it"))
+        _fail(
+            HpcrunError(
+                f"this is a bug in hpcrun: {words}", hint="run it again with HPCRUN_DEBUG=1, and report the traceback"
+            )
+        )
 
 
 def _usage_error(error: typer.TyperException) -> UsageError:
@@ -126,7 +130,7 @@ def _usage_error(error: typer.TyperException) -> UsageError:
     own_help = " ".join(["hpcrun", *names, "--help"])
     close = nearest(getattr(error, "option_name", None) or "", list(getattr(error, "possibilities", None) or ()))
     if close:
-        return UsageError(getattr(error, "message", ""), hint=f"did you mean {close}? `{own_help}` has them all")
+        return UsageError(getattr(error, "message", ""), hint=f"did you mean {close}? `{own_help}` lists all options")
     return UsageError(error.format_message(), hint=own_help)
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 SHOWN = 20
-_HOW = "hpcrun_runtime.log_metrics(step=..., loss=...) notes some; metrics: in config.yaml finds some in the logs"
+_HOW = (
+    "record metrics with hpcrun_runtime.log_metrics(step=..., loss=...), or set patterns for the logs (metrics: "
+    "in config.yaml)"
+)
 
 
 def metrics(
@@ -71,9 +74,9 @@ def metrics(
     They come from hpcrun_runtime.log_metrics, or from patterns in the logs.
     """
     if sum((plot, png is not None, as_csv, as_json)) > 1:
-        raise UsageError("--plot, --png, --csv and --json exclude each other", hint="choose one")
+        raise UsageError("--plot, --png, --csv and --json cannot be combined", hint="choose one")
     if rank is not None and all_ranks:
-        raise UsageError("--rank and --all-ranks exclude each other", hint="choose one")
+        raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.logs import parse_ranks
@@ -93,8 +96,9 @@ def metrics(
     if elements and found.element is None:
         if plot or png is not None:
             raise UsageError(
-                f"{'--plot' if plot else '--png'} draws one element, and {found.run.name} is a sweep of several",
-                hint=f"name one of {index_ranges(elements.parameters)}: {found.run.job_id}/{min(elements.parameters)}",
+                f"{'--plot' if plot else '--png'} draws one element, but {found.run.name} is a sweep",
+                hint=f"choose one of {index_ranges(elements.parameters)}: "
+                f"{found.run.job_id}/{min(elements.parameters)}",
             )
         each = read_elements(
             folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
@@ -104,7 +108,7 @@ def metrics(
     result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
-        tell([f"hpcrun: {result.unreadable} lines that are no metrics are left out"])
+        tell([f"hpcrun: {result.unreadable} lines are not metrics and are left out"])
     if as_json:
         show_json({**metrics_json(result, found.run.run_id), "element": found.element})
     elif as_csv:
@@ -138,7 +142,9 @@ def _show_elements(
     else:
         show_rich(elements_table({index: last_rows(result, lines or 1) for index, result in each.items()}, parameters))
         if lines is None:
-            tell([f"hpcrun: the last row of each element; hpcrun metrics {run.job_id}/{min(each)} shows all of one"])
+            tell(
+                [f"hpcrun: the last row of each element; for all rows of one: hpcrun metrics {run.job_id}/{min(each)}"]
+            )
 
 
 def _picture(metrics: Metrics, run_id: str, *, plot: bool, png: Path | None, shown: int | None) -> None:
@@ -153,4 +159,4 @@ def _picture(metrics: Metrics, run_id: str, *, plot: bool, png: Path | None, sho
     else:
         show_rich(metrics_table(metrics if shown is not None else last_rows(metrics, SHOWN)))
         if shown is None and len(metrics.rows) > SHOWN:
-            tell([f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; -n shows more, --csv and --json have all"])
+            tell([f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; for more: -n, --csv or --json"])

@@ -37,19 +37,21 @@ def nodes(
         if forgotten:
             show([f"forgotten  {one_line(', '.join(forgotten))}"])
         if missing:
-            raise NotFoundError(f"no failed node is named {', '.join(missing)}", hint="hpcrun nodes lists them")
+            raise NotFoundError(
+                f"not in the list of failed nodes: {', '.join(missing)}", hint="hpcrun nodes lists them"
+            )
         return
     if words:
-        raise UsageError(f"hpcrun nodes has no {command!r}", hint="hpcrun nodes forget NODE")
+        raise UsageError(f"unknown word {command!r}", hint="hpcrun nodes forget NODE")
     now_s = context.now_s()
     known = context.failed_nodes.known(now_s)
     if as_json:
         show_json({"kind": "nodes", "nodes": [asdict(one) for one in known]})
         return
     if not known:
-        show(["no node failed within a day"])
+        show(["no node failed in the last 24 hours"])
         return
-    rows = [("NODE", "FAILED", "REASON", "RUN")]
+    rows = [("NODE", "LAST FAILURE", "REASON", "RUN")]
     rows += [(one.node, age_text(max(0.0, now_s - one.failed_s)), one.why, one.run_id) for one in known]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     show([one_line("  ".join((*(f"{row[i]:<{widths[i]}}" for i in range(3)), row[3]))) for row in rows])

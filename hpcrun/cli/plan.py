@@ -171,7 +171,7 @@ def plan(
     where a rank has too little work.
     """
     if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other", hint="choose one")
+        raise UsageError("--json and --csv cannot be combined", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.forecast import make_forecast, read_question
     from hpcrun.actions.prepare import choose_profile

@@ -88,6 +88,6 @@ def _report(result: PreflightResult, *, as_json: bool) -> None:
     if not result.verdict["ok"]:
         exclude = result.verdict["exclude"]
         raise JobFailedError(
-            "these nodes should not run the job",
+            "the preflight found bad nodes",
             hint=f"add --exclude={exclude}" if exclude else f"hpcrun logs --batch {result.item.run.job_id}",
         )

@@ -67,7 +67,7 @@ def diff(left: _Name, right: _Name, as_json: JsonOption = False) -> None:
     elif differences:
         show_rich(diff_table(differences, left, right))
     else:
-        tell([f"{left} and {right} say the same"])
+        tell([f"{left} and {right} have the same values"])
 
 
 def schema() -> None:

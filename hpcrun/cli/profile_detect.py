@@ -32,7 +32,7 @@ def detect(
     from hpcrun.views.profiles import detected_json
 
     if force and write is None:
-        raise UsageError("--force says nothing without --write", hint="add --write NAME")
+        raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
     site = SlurmSite(context.env)
     if write is None:

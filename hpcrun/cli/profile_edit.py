@@ -70,7 +70,7 @@ def new(
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
     elif base is None:
-        raise UsageError("nothing says which profile to extend", hint="--from a100, or --from local")
+        raise UsageError("the profile to extend is missing", hint="--from a100, or --from local")
     words = [f"{key}={value}" for key, value in given.items() if value]
     result = new_profile(name, base, words, place)
     show([f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"])
@@ -83,11 +83,13 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
-    base = typer.prompt("Which one is nearest?", default="a100" if "a100" in names else "local", err=True)
+    base = typer.prompt(
+        "Which profile is closest to your cluster?", default="a100" if "a100" in names else "local", err=True
+    )
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
         return base, dict(given)
-    tell(["Enter leaves a value as it is."])
+    tell(["Press Enter to keep a value."])
     answers: dict[str, str | None] = {}
     for key, why in USUAL.items():
         now: Any = profile
@@ -166,10 +168,10 @@ def _report(result: Changed, context: Context) -> None:
     from hpcrun.actions.trust import keep_trust
 
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
-    word = "written" if result.made else "changed" if result.changed else "nothing to change in"
+    word = "written" if result.made else "changed" if result.changed else "unchanged"
     show([f"{word}  {result.path}"])
     if result.hidden_by:
-        tell([f"hpcrun: {result.hidden_by} comes first and hides it here"])
+        tell([f"hpcrun: {result.hidden_by} takes precedence here"])
 
 
 def _editor(env: Mapping[str, str]) -> list[str]:
@@ -180,7 +182,9 @@ def _editor(env: Mapping[str, str]) -> list[str]:
             except ValueError as error:
                 raise UsageError(f"{variable}={env[variable]}: {error}") from None
     if not can_ask():  # one of $EDITOR's may be a script
-        raise UsageError("there is no terminal for an editor", hint="hpcrun profile set NAME KEY=VALUE needs none")
+        raise UsageError(
+            "there is no terminal for an editor", hint="without a terminal: hpcrun profile set NAME KEY=VALUE"
+        )
     for program in ("vi", "nano"):
         if shutil.which(program, path=env.get("PATH")):
             return [program]

@@ -151,4 +151,4 @@ def _share(text: str) -> float:
     try:
         return float(text.strip().removesuffix("%")) / 100
     except ValueError:
-        raise UsageError(f"--min-efficiency {text!r} is not a number of per cent", hint="--min-efficiency 70") from None
+        raise UsageError(f"--min-efficiency {text!r} is not a percentage", hint="--min-efficiency 70") from None

@@ -64,8 +64,8 @@ def resubmit(
     from hpcrun.views.plan import again_text, plan_lines, submitted_json, submitted_lines
 
     if args and "--" not in sys.argv:
-        raise UsageError(f"resubmit takes one run, and {args[0]!r} came besides",
-                         hint="the script's arguments stand behind --")  # fmt: skip
+        raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
+                         hint="write the script's arguments after --")  # fmt: skip
     if "--" in sys.argv:
         asked["args"] = new_args(args or [], run, submits=not dry_run)
     check_start(after, chain)

@@ -173,16 +173,14 @@ def scale(
         return
     if resume is not None or shown is not None:
         if script is not None or gpus or ranks or (resume and shown):
-            raise UsageError(
-                "--resume and --show take a study, and neither a SCRIPT nor sizes", hint="hpcrun scale --list"
-            )
+            raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint="hpcrun scale --list")
         if resume is not None:
             resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         else:
             show_study(shown or "", context, wait=wait, as_json=as_json)
         return
     if script is None:
-        raise UsageError("there is no SCRIPT", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
+        raise UsageError("SCRIPT is missing", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
     from hpcrun.scaling.sizes import Workload, read_design
 
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)

@@ -34,6 +34,7 @@ def shell(
     """
     from hpcrun.actions.element_choice import one_element
     from hpcrun.actions.find_element import find_element
+    from hpcrun.actions.inside import nodes_of
     from hpcrun.actions.shell import open_shell
 
     context = make_context()
@@ -44,7 +45,8 @@ def shell(
     tell([note] if note else [])
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
-        where = f"inside job {item.run.job_id}, on {node or 'its first node'}: it ends with the job"
-        tell([f"hpcrun: a shell {'on this machine' if found.run.scheduler == 'local' else where}; exit ends it"])
+        place = node or next(iter(nodes_of(item)), "the first node")
+        where = "this machine" if found.run.scheduler == "local" else f"{place} (job {item.run.job_id})"
+        tell([f"Shell on {where}. Type exit to leave."])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
     raise typer.Exit(status if status >= 0 else 128 - status)

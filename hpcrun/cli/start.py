@@ -63,7 +63,9 @@ def check_start(after: list[str] | None, chain: str | None, *, stays: bool = Fal
     if chain is not None:
         parse_chain(chain)
     if chain is not None and stays:
-        raise UsageError("--chain excludes --follow and --wait", hint="hpcrun logs -f follows one of its runs")
+        raise UsageError(
+            "--chain cannot be combined with --follow or --wait", hint="follow one of its runs: hpcrun logs -f RUN"
+        )
 
 
 def with_after(lineage: Lineage, after: list[str] | None, prepared: Prepared, context: Context) -> Lineage:

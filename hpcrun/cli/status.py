@@ -78,7 +78,7 @@ def status(
     wanted = check_states(states or [])
     shape = _shape(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:
-        raise UsageError(f"--interval {interval}: the controller is asked at most every {MIN_INTERVAL_S} s")
+        raise UsageError(f"--interval {interval}: the shortest interval is {MIN_INTERVAL_S} s")
     context = make_context()
     if not watch:
         _show(context, runs or [], wanted, everything=everything, shape=shape)
@@ -89,14 +89,14 @@ def status(
     try:
         while True:
             clear_screen()
-            tell([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            tell([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
                 _show(context, runs or [], wanted, everything=everything, shape=shape, afresh=changes.are_new)
             except SchedulerError as error:  # a controller that is away may come back
                 tell([f"hpcrun: {error.message}"])
             changes.wait()
     except KeyboardInterrupt:
-        raise InterruptedByUser("no longer watching; the jobs go on") from None
+        raise InterruptedByUser("stopped watching; the jobs are not affected") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ def _shape(columns: list[str], *, as_csv: bool, as_json: bool, verbose: bool, wa
     from hpcrun.views.columns import check_columns
 
     if watch and (as_json or as_csv):
-        raise UsageError(f"--watch and {'--json' if as_json else '--csv'} exclude each other")
+        raise UsageError(f"--watch and {'--json' if as_json else '--csv'} cannot be combined")
     if as_json and (as_csv or columns):
-        raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} exclude each other")
+        raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} cannot be combined")
     folds = not (everything or as_csv or as_json)
     return _Shape(check_columns(columns), as_csv, as_json, verbose, watch, folds)
 
@@ -156,7 +156,7 @@ def _show(
 
     def meanwhile() -> None:
         show_result(last_known(ids, store=context.store, now_s=now_s), known_only=True)
-        tell([f"hpcrun: no answer for {PATIENCE_S:g} s: this is what was last known; still waiting ..."])
+        tell([f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state; still waiting ..."])
 
     if shape.json or shape.csv or not sys.stdout.isatty():
         result, was_late = ask(), False

@@ -178,7 +178,7 @@ def _finish(done: _Done, context: Context, *, wait: bool, as_json: bool, shown: 
         show(next_lines(study, done.jobs))
     if done.errors:
         words = f"{len(done.errors)} of {count(done.tried, 'run')} could not be submitted"
-        hint = f"hpcrun scale --resume {study.study_id} tries again"
+        hint = f"hpcrun scale --resume {study.study_id} submits them again"
         sys.stdout.flush()
         raise type(done.errors[0])(words, hint=hint)
 
@@ -204,11 +204,11 @@ def _wait(study: Study, context: Context) -> None:
 def _interrupted(study: Study, context: Context) -> InterruptedByUser:
     study = context.studies.load(study.study_id)  # a generator that was interrupted has not handed out its last one
     left = sum(not point.submitted for point in study.points)
-    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs go on"
+    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
     come_back = "resume" if left else "show"
     return InterruptedByUser(
         f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale --{come_back} {study.study_id} --wait comes back to it",
+        hint=f"hpcrun scale --{come_back} {study.study_id} --wait continues",
     )
 
 
@@ -280,7 +280,7 @@ def _show_status(study: Study, context: Context, *, as_json: bool, check: bool) 
     if check and bad:
         failed = next((item.run_id for item in bad if item.status), None)
         hint = (
-            f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits what is missing"
+            f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits the missing runs"
         )
         words = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
         sys.stdout.flush()

@@ -62,7 +62,7 @@ def submit(
     from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
 
     if follow and as_json:
-        raise UsageError("--follow and --json exclude each other", hint="use --wait --json")
+        raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
@@ -119,7 +119,7 @@ def render(
     context = with_typed(make_context(), asked, option_names(submit), submits=False)
     prepared = prepare_job(asked, context)
     if prepared.plan.snapshot:
-        raise UsageError("--snapshot means nothing to render: the copy lies in the folder of a submitted run")
+        raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
     if prepared.plan.sweep:
         from hpcrun.cli.sweep import only_part
 
@@ -134,9 +134,11 @@ def render(
         with open(descriptor, "w", encoding="ascii", newline="") as file:
             file.write(prepared.script.text)
     except FileExistsError:
-        raise UsageError(f"{target} is there already", hint="--force replaces it, --out names another") from None
+        raise UsageError(
+            f"{target} already exists", hint="replace it with --force, or choose another with --out"
+        ) from None
     except OSError as error:
-        reason = "nobody reads this pipe" if error.errno == errno.ENXIO else error.strerror
+        reason = "no program reads this pipe" if error.errno == errno.ENXIO else error.strerror
         raise UsageError(f"cannot write {target}: {reason}") from None
     by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
     program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
@@ -214,8 +216,8 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
         status = waiter.wait()
     except KeyboardInterrupt:
         raise InterruptedByUser(
-            f"the job goes on: {run.job_id}",
-            hint=f"hpcrun logs -f {run.job_id} comes back to it, hpcrun cancel {run.job_id} ends it",
+            f"stopped waiting; job {run.job_id} is not affected",
+            hint=f"hpcrun logs -f {run.job_id} follows it again, hpcrun cancel {run.job_id} cancels it",
         ) from None
     if as_json:
         show_json(

@@ -48,7 +48,7 @@ def submit_sweep(
         (tell if dry_run or as_json else show)(plan_lines(prepared.plan))
     if len(parts) > 1:
         names = f"{parts[0].plan.name} to {parts[-1].plan.name}"
-        tell([f"note: the cluster's MaxArraySize makes it {len(parts)} runs, {names}"])
+        tell([f"note: the cluster's MaxArraySize requires {len(parts)} runs, {names}"])
     if dry_run:
         if as_json:
             show_json(_joined([prepared_json(part) for part in parts]))
@@ -77,13 +77,11 @@ def submit_sweep(
 def _refuse_what_is_for_one_job(*, chain: str | None, follow: bool) -> None:
     if follow:
         raise UsageError(
-            "--follow shows one log, and a sweep has one for each element",
-            hint="use --wait, or submit and then follow one: hpcrun logs -f NAME/0",
+            "--follow shows one log, but a sweep has one per element",
+            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     if chain:
-        raise UsageError(
-            "--chain is for single jobs, and this is a sweep", hint="--requeue N starts its elements again"
-        )
+        raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
 
 
 def only_part(prepared: Prepared, context: Context) -> Prepared:
@@ -98,7 +96,7 @@ def only_part(prepared: Prepared, context: Context) -> Prepared:
     if len(parts) > 1:
         pieces = ", ".join(index_ranges(part.request.elements) for part in parts)
         raise PlanError(
-            f"the cluster's MaxArraySize makes {len(parts)} scripts of this sweep, and render writes one",
+            f"the cluster's MaxArraySize requires {len(parts)} scripts for this sweep, but render writes one",
             hint=f"render it in pieces: --elements {pieces}",
         )
     return parts[0]
@@ -133,7 +131,7 @@ def _submit_all(
             if results:
                 jobs = " ".join(str(done.run.job_id) for done in results)
                 tell([f"hpcrun: {len(results)} of {len(parts)} arrays are submitted: {jobs}"])
-                error.hint = f"hpcrun cancel {jobs} ends them" + (f"; {error.hint}" if error.hint else "")
+                error.hint = f"hpcrun cancel {jobs} cancels them" + (f"; {error.hint}" if error.hint else "")
             raise
         results.append(result)
         note(part, result)
@@ -147,8 +145,8 @@ def _wait(result: SubmitResult, context: Context) -> RunStatus:
         return context.waiter(run.run_id).wait()
     except KeyboardInterrupt:
         raise InterruptedByUser(
-            f"the sweep goes on: {run.job_id}",
-            hint=f"hpcrun status {run.job_id} shows it, hpcrun cancel {run.job_id} ends it",
+            f"stopped waiting; sweep {run.job_id} is not affected",
+            hint=f"hpcrun status {run.job_id} shows it, hpcrun cancel {run.job_id} cancels it",
         ) from None
 
 

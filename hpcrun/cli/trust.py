@@ -35,7 +35,7 @@ def trust(
     from hpcrun.views import trust as view
 
     if list_ + revoke + never > 1:
-        raise UsageError("--list, --revoke and --never exclude each other", hint="hpcrun trust --help")
+        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun trust --help")
     context = make_context(announce=None)
     if list_:
         rows = action.list_trust(context.trust)
@@ -54,7 +54,7 @@ def trust(
         show([f"forgotten  {path}"])
     elif never:
         action.never_use(path, context.trust)
-        show([f"never used  {path}; hpcrun trust --revoke takes that back"])
+        show([f"never used  {path}; to undo: hpcrun trust --revoke"])
     else:
         _ask(path, context)
 
@@ -65,15 +65,15 @@ def _ask(path: Path, context: Context) -> None:
 
     question = look_into(path, context.trust)
     if question.trusted:
-        show([f"{path} is trusted already, as it is"])
+        show([f"{path} is already trusted"])
         return
     show([str(path), ""])
     show_rich(question_table(question))
     show(["", *question_lines(question)])
     if not can_ask():
         raise UsageError(
-            "nothing is trusted: there is no terminal to ask at",
-            hint=f"type `hpcrun trust {path}` at one; a job without one names files of its own: --profile FILE",
+            "cannot ask without a terminal; nothing was trusted",
+            hint=f"run `hpcrun trust {path}` in a terminal; in a job, use --profile FILE",
         )
     if not confirm("Trust these files as they are now?"):
         raise typer.Exit(1)

@@ -80,5 +80,5 @@ def where(
         if result.offers:
             show(["", submit_line(result.offers[0])])
     if not result.offers:
-        hint = "ask for less; hpcrun profile detect --write NAME makes a profile of this cluster"
-        raise PlanError("the job fits nowhere", hint=hint)
+        hint = "request less, or write a profile of this cluster: hpcrun profile detect --write NAME"
+        raise PlanError("the job fits no profile", hint=hint)

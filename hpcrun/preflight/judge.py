@@ -137,7 +137,7 @@ def _names(report: Mapping[str, Any]) -> Cell:
         return cell(FAILED if len(names) > 1 else SLOW, f"cannot resolve {_list(unknown)}")
     own = names.get(report["node"]) or []
     if own and all(address.startswith("127.") or address == "::1" for address in own):
-        return cell(SLOW, f"takes itself for {own[0]}")
+        return cell(SLOW, f"resolves its own name to {own[0]}")
     return cell(OK, str(len(names)))
 
 
@@ -184,11 +184,11 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
         if rank.get("expected"):
             return cell(FAILED, rank["no_gpu"])
         if not rank.get("right"):
-            return cell(FAILED, f"{_who(rank, number)} multiplies wrongly")
+            return cell(FAILED, f"{_who(rank, number)} computes wrong results")
     if "tflops" in ranks[0]:
         return _gemm_rate(ranks, others, rates)
     # GPUs that are only claimed, as in a cluster for tests
-    return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "right, on the CPU")
+    return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "correct, on the CPU")
 
 
 def _gemm_rate(ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
@@ -218,7 +218,7 @@ def _trouble(ranks: Sequence[Mapping[str, Any]], stages: tuple[str, ...]) -> Cel
         if rank.get("status"):
             return cell(FAILED, f"{_who(rank, number)} ended with status {rank['status']}")
         if rank.get("doing") == "import torch":
-            return cell(SLOW, "torch was not loaded in time")
+            return cell(SLOW, "import of torch timed out")
         return cell(FAILED, f"{_who(rank, number)} hangs")
     return None
 
@@ -253,7 +253,7 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
 def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
     ranks, found = report.get("ranks") or [], _sum(report, "across")
     if found is None:
-        late = f"no sum: {_list(report['missing'])} not ready" if report.get("missing") else ""
+        late = f"no all-reduce: {_list(report['missing'])} not ready" if report.get("missing") else ""
         return _trouble(ranks, ("across",)) or cell(NONE, late)
     port = rates.get("fabric-gbit-s", 0) / 8
     slow = "gpu" in ranks[0] and found < OF_LINK * port
@@ -266,9 +266,9 @@ def _errors(report: Mapping[str, Any]) -> Cell:
         return cell(NONE)
     ecc, rows, xids = errors.get("ecc"), errors.get("rows"), errors.get("xids")
     marked = [(FAILED, f"Xid {xid}") for xid in xids or [] if xid in XIDS_FAILED]
-    marked += [(FAILED, "a memory row could not be replaced") for row in rows or [] if row[1] in ("Yes", "1")]
+    marked += [(FAILED, "a memory row could not be remapped") for row in rows or [] if row[1] in ("Yes", "1")]
     marked += [(SLOW, f"Xid {xid}") for xid in xids or [] if xid in XIDS_SLOW]
-    marked += [(SLOW, "a reset is due to replace a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
+    marked += [(SLOW, "a GPU reset is needed to remap a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
     marked += [(SLOW, f"{sum(ecc)} uncorrected ECC errors")] if ecc and sum(ecc) else []
     if marked:
         return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))
@@ -302,10 +302,10 @@ def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[st
         error = next(iter(mine.values()))
         reached = any("ms" in report.get("reach", {}).get(host, {}) for report in answered.values())
         if reached and len(mine) == 1:
-            paths[host] = f"{sources[0]} does not reach {host} ({error}), though others do"
+            paths[host] = f"{sources[0]} does not reach {host} ({error}); other nodes do"
             table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
         elif len(sources) >= len(targets):
-            who = f"{_list(sources)} cannot reach" if reached else "nobody reaches"
+            who = f"{_list(sources)} cannot reach" if reached else "no node reaches"
             faults[host].append(f"{who} its port {answered[host].get('port')} ({error})")
             table[host]["port"] = cell(FAILED, f"not reached: {error}")
         else:

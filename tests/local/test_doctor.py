@@ -56,7 +56,7 @@ def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> 
     headings = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert headings[:2] == ["Runs folder", "Python"]
     assert "  error" not in done.stdout
-    assert f"  ok     writable     {hpcrun.runs}\n" in done.stdout
+    assert f"  ok       writable     {hpcrun.runs}\n" in done.stdout
     assert "\x1b" not in done.stdout
     assert list(hpcrun.runs.iterdir()) == []
 
@@ -81,7 +81,7 @@ def test_a_runs_folder_on_a_disk_of_its_own(hpcrun: Hpcrun) -> None:
     checks = checks_of(done)
     assert checks["environment"]["level"] == "yellow"  # the tests' own is on another one, which is not shared either
     found = checks["file system"]
-    assert (found["level"], found["seen"]) == ("yellow", "tmpfs at /dev/shm: perhaps of this machine alone")
+    assert (found["level"], found["seen"]) == ("yellow", "tmpfs at /dev/shm: possibly local to this machine")
     assert not Path("/dev/shm/not").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_right_profile(site: Site) -> None:
 def test_no_profile_is_no_error(site: Site) -> None:
     checks = doctor(site)
     assert red(checks) == []
-    assert checks["profile"]["seen"] == "not checked: none is chosen"
+    assert checks["profile"]["seen"] == "not checked: no profile is chosen"
     assert checks["controller"]["level"] == "green"
 
 
@@ -181,7 +181,7 @@ def test_a_sinfo_that_hangs_is_one_line(site: Site) -> None:
     start = time.monotonic()
     checks = doctor(site, "-P", "a100")
     assert 10 <= time.monotonic() - start < 18
-    assert (checks["sinfo"]["level"], checks["sinfo"]["seen"]) == ("yellow", "gave it up after 10 s")
+    assert (checks["sinfo"]["level"], checks["sinfo"]["seen"]) == ("yellow", "timed out after 10 s")
     assert checks["nodes"]["level"] == "green"
 
 
@@ -226,5 +226,5 @@ def test_a_runs_folder_that_is_something_else_is_red(hpcrun: Hpcrun) -> None:
     done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": "~"})
     checks = checks_of(done)
     assert (done.returncode, red(checks)) == (4, ["use"])
-    assert checks["use"]["seen"] == "it is a home folder: no run is made in it"
+    assert checks["use"]["seen"] == "it is a home folder; hpcrun creates no runs in it"
     assert checks["use"]["fix"].endswith(f"HPCRUN_RUNS={hpcrun.home}/hpcrun-runs")

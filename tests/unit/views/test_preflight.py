@@ -58,7 +58,7 @@ def test_the_bad_nodes_are_named_one_by_one() -> None:
     hosts, reports = cluster(3)
     cut(reports, ("n0", "n2"), ("n1", "n2"))
     del reports["n1"]["ranks"][0]["within"]
-    assert preflight_lines(result(judge(hosts, reports))) == ["bad: n2 (nobody reaches its port 20001 (timed out))"]
+    assert preflight_lines(result(judge(hosts, reports))) == ["bad: n2 (no node reaches its port 20001 (timed out))"]
 
 
 def test_what_is_slow_alike_is_said_once() -> None:
