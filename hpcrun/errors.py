@@ -49,7 +49,7 @@ class SchedulerError(HpcrunError):
 
 
 class SubmissionUncertainError(SchedulerError):
-    """The scheduler did not answer: the job may have been submitted all the same."""
+    """The scheduler did not answer: the job may have been submitted."""
 
 
 class NotFoundError(HpcrunError):

@@ -88,7 +88,7 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
 
 def _no_job_id(item: RunStatus) -> SchedulerError:
     return SchedulerError(
-        f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="hpcrun status shows when it has one"
+        f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="run hpcrun status until it has a job id"
     )
 
 

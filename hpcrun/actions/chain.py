@@ -81,6 +81,6 @@ def _half_made(error: HpcrunError, number: int, links: int, done: Sequence[Submi
     if not done:
         return error
     ids = " ".join(str(item.run.job_id) for item in done)
-    stay = f"the {len(done)} before it stay" if len(done) > 1 else "the one before it stays"
-    hint = f"hpcrun cancel {ids} ends what was submitted" + (f"; {error.hint}" if error.hint else "")
+    stay = f"the {len(done)} jobs before it stay submitted" if len(done) > 1 else "the job before it stays submitted"
+    hint = f"hpcrun cancel {ids} cancels the submitted jobs" + (f"; {error.hint}" if error.hint else "")
     return type(error)(f"link {number} of {links} was not submitted; {stay}:\n{error.message}", hint=hint)

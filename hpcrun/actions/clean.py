@@ -144,7 +144,7 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
     kept = _lives(item, ended_s, now_s)
     if kept is None and not store.is_own_folder(item.run.run_id):
         link = item.folder.is_symlink()
-        kept = "its folder is a link to something that is not this run's" if link else "it belongs to another user"
+        kept = "its folder is a symbolic link to a folder outside this run" if link else "it belongs to another user"
     if kept is None and size.checkpoints and not choice.checkpoints:
         kept = "it has checkpoints"
     return Candidate(item, ended_s, size, kept)
@@ -157,15 +157,15 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     surely_over = has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
     if item.elsewhere:
         place = f"host {item.run.host}" if item.run.scheduler == "local" else f"cluster {item.run.cluster}"
-        words = f"it was {item.status.state} when last heard of, and may still be: ask on {place}"
+        words = f"it was {item.status.state} when last polled, and may still be; check on {place}"
         return None if surely_over else words
     if item.stale:
-        return f"it was {item.status.state} when last heard of, and may still be"
+        return f"it was {item.status.state} when last polled, and may still be"
     if item.status.state != state.UNKNOWN:
         return f"it is {item.status.state}"
     if item.run.scheduler == "slurm" and item.run.cluster is None:
-        return None if surely_over else "nobody knows on which cluster it is"
-    return None if now_s - ended_s > LOST_AFTER_S else "nobody knows whether it is over"
+        return None if surely_over else "its cluster is unknown"
+    return None if now_s - ended_s > LOST_AFTER_S else "it may still be running"
 
 
 def _ended_s(item: RunStatus) -> float:

@@ -27,7 +27,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
         return request
     by_job = profile.modules or profile.setup or request.load or request.setup
     if profile.scheduler == "local" and runtime != "pyxis" and not by_job and missing_runtime(runtime, surroundings):
-        raise PlanError(f"{runtime} is not on this machine's PATH, and the job's container needs it", hint=NOT_HERE)
+        raise PlanError(f"{runtime} is not on PATH here; the job's container needs it", hint=NOT_HERE)
     if not is_image_file(runtime, image):
         return request
     path = Path(os.path.abspath(surroundings.cwd / Path(image).expanduser()))
@@ -35,9 +35,9 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
         whose = "" if request.container else f", which profile {profile.name!r} names"
         raise UsageError(
             f"there is no container image {path}{whose}",
-            hint=f"pull it: {runtime} pull {path.name} docker://...; or name another: --container IMAGE"
+            hint=f"pull it: {runtime} pull {path.name} docker://...; or use another image: --container IMAGE"
             if runtime != "pyxis"
-            else f"import it: enroot import -o {path.name} docker://...; or name another: --container IMAGE",
+            else f"import it: enroot import -o {path.name} docker://...; or use another image: --container IMAGE",
         )
     return request.model_copy(update={"container": str(path)})
 

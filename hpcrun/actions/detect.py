@@ -44,7 +44,7 @@ def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
     """
     facts = site.ask()
     if not facts.partitions and not facts.kinds:
-        raise SchedulerError(_silence(facts), hint="run it where `sinfo` works; sinfo tells when the cluster is back")
+        raise SchedulerError(_silence(facts), hint="run it on a machine where `sinfo` works")
     offers = gpu_offers(facts)
     trials = site.try_gpu_forms(offers[0].type, offers[0].partition.name) if offers else []
     found = DetectedCluster(
@@ -78,7 +78,7 @@ def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, 
 
 def _silence(facts: ClusterFacts) -> str:
     said = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
-    return f"the cluster says nothing of itself:\n{said}" if said else "this cluster has no partitions"
+    return f"Slurm does not respond:\n{said}" if said else "this cluster has no partitions"
 
 
 def _loaded(text: str, folders: Sequence[Source]) -> Profile:
@@ -89,6 +89,6 @@ def _loaded(text: str, folders: Sequence[Source]) -> Profile:
     except ProfileError as error:
         said = error.message.replace(f"{path}:", "line ")
         raise HpcrunError(
-            f"the profile that was detected does not load: {said}\n{text}",
-            hint="this is a mistake of hpcrun; please report it with the text above",
+            f"the detected profile is not valid: {said}\n{text}",
+            hint="this is a bug in hpcrun; please report it with the text above",
         ) from None

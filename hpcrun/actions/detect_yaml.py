@@ -44,7 +44,8 @@ def profile_text(found: DetectedCluster) -> str:
     name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
     lines = [
         comment(f"Written by `hpcrun profile detect` on {found.host.name} for user {facts.user}."),
-        "# Behind each value stands what said so; what could not be found is left as a comment. Correct what is wrong.",
+        "# A comment names the source of each value; values that were not found are commented out. Correct what is "
+        "wrong.",
         *(comment(f"No answer: {command}: {why}") for command, why in facts.problems.items()),
         *([f"extends: {found.base}"] if found.base else []),
         _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
@@ -85,7 +86,7 @@ def _line(depth: int, text: str, source: str = "") -> str:
 def _partition_lines(facts: ClusterFacts, own: Partition | None) -> list[str]:
     if own is None:
         return [_line(0, "# partition:", "neither sinfo nor scontrol named a partition; Slurm's default is used")]
-    why = "the default" if own.default else "not Slurm's default, which has other nodes or is not for you"
+    why = "the default" if own.default else "Slurm's default partition has other nodes or is not open to you"
     return [_line(0, f"partition: {scalar(own.name)}", f"{facts.sources['partitions']}: {why}")]
 
 
@@ -108,16 +109,16 @@ def _account_lines(facts: ClusterFacts) -> list[str]:
 def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
     source = found.facts.sources["nodes"]
     if not found.offers:
-        return [_line(0, "# gpu:", f"{source}: no node has a GPU that can be asked for by name or number")]
+        return [_line(0, "# gpu:", f"{source}: no node has a GPU that a job can request")]
     lines = ["gpu:", _directive_line(found.trials)]
     if len(found.offers) == 1:
         only = found.offers[0]
         if only.type:
             lines.append(_line(1, f"type: {scalar(only.type)}", source))
         else:
-            lines.append(_line(1, "# type:", f"{source}: Slurm has no name for these GPUs"))
+            lines.append(_line(1, "# type:", f"{source}: Slurm has no type for these GPUs"))
         return [*lines, _per_node_line(1, only, source)]
-    lines.append(_line(1, "# type:", "what --gpus N without a type means; until you name one, it is an error"))
+    lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
     lines.append("  types:")
     for offer in found.offers:
         lines += _type_lines(offer, found.facts, _default_time(own))
@@ -205,7 +206,7 @@ def _time_lines(
     elif says_max:
         values.append(_line(depth + 1, f"max: {_time(most)}", source))
     else:
-        why = "left out: some GPU type has no limit, and could not take this one away"
+        why = "left out: a GPU type has no time limit, and would inherit this one"
         notes.append(_line(depth, f"# time.max: {_time(most)}", f"{source}; {why}"))
     return [*notes, *(["  " * depth + "time:", *values] if values else [])]
 
@@ -223,7 +224,7 @@ def _table(facts: ClusterFacts) -> list[str]:
             f"to {format_time(part.max_s)}" if part.max_s else "no time limit",
             " ".join(gpus) or "no GPUs",
             f"jobs may be displaced ({part.preempted}) after {part.grace_s} s" if part.preempted else "",
-            "" if may_use(part, facts) else "not for you, as it seems",
+            "" if may_use(part, facts) else "probably not open to you",
         ]
         lines.append(comment(f"  {part.name}: {'; '.join(word for word in words if word)}"))
     return lines
@@ -251,6 +252,6 @@ def _host_lines(found: DetectedCluster) -> list[str]:
         comment(f"  InfiniBand and RoCE (/sys/class/infiniband): {hcas or 'none'}"),
         comment(f"  interfaces (/sys/class/net): {', '.join(host.interfaces) or 'none'}"),
         comment(f"  modules: {modules}"),
-        "# NCCL finds its network by itself. Name interfaces or adapters only where that goes wrong, and only such as",
-        "# every node has: NCCL_SOCKET_IFNAME or NCCL_IB_HCA with a name that a node lacks ends every rank.",
+        "# NCCL finds its network by itself. Name interfaces or adapters only if that fails, and only those that",
+        "# every node has: a name in NCCL_SOCKET_IFNAME or NCCL_IB_HCA that a node lacks fails every rank.",
     ]

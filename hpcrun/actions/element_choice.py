@@ -23,7 +23,7 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
         return next(element_row(item, one) for one in item.elements if one.index == element), None
     running = [one for one in item.elements if one.status.state == "RUNNING"]
     if len(running) == 1:
-        return element_row(item, running[0]), f"{item.run.name} is a sweep: this is element {running[0].index}"
+        return element_row(item, running[0]), f"{item.run.name} is a sweep; showing element {running[0].index}"
     if not running:
         return item, None
     named = index_ranges(one.index for one in running)

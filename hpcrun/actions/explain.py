@@ -136,11 +136,11 @@ def _unfinished(item: RunStatus) -> str:
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
     if status.state == state.RUNNING:
-        return f"the job is running{reason}: there is no end to explain yet"
+        return f"the job is running{reason}: it has not ended"
     if status.state == state.UNKNOWN:
-        return f"nobody knows what became of the job{reason}"
+        return f"the state of the job is unknown{reason}"
     known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
-    return f"the job has not run yet: {known.short if known else status.state}{reason}"
+    return f"the job has not started: {known.short if known else status.state}{reason}"
 
 
 def _gather(
@@ -181,7 +181,7 @@ class _LogReader:
             self.unread.append(f"{name}: {error.strerror}")
             return []
         if not log.scan.whole:
-            self.unread.append(f"{name}: too long; its beginning and its end were searched")
+            self.unread.append(f"{name}: too long; only its beginning and end were searched")
         return [log]
 
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:

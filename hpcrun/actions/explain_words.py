@@ -14,7 +14,7 @@ from hpcrun.diagnosis.scan import last_lines, line_number
 from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.runs.attempt import Attempt
 
-UNKNOWN = "; no rule knows why"
+UNKNOWN = ""
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
 _MOST_CONSEQUENCES = 3
@@ -66,7 +66,7 @@ def _left(found: Diagnosis, facts: Facts) -> str:
     left = facts.ends[found.first]
     number = sum(end.status != 0 for end in facts.ends.values())
     others = "1 other rank" if number == 1 else f"{number} other ranks"
-    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} worked on"
+    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} continued"
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text

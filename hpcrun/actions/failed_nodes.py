@@ -37,10 +37,10 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
         return
     for place, attempt in enumerate(attempts):
         if attempt.exit is None and place:
-            yield FailedNode(attempt.host, run.cluster, attempt.alive_s, "no word from it", run.run_id)
+            yield FailedNode(attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id)
         elif attempt.exit is not None and attempt.exit.reason == NODE_FAILURE:
             for node in attempt.exit.nodes:
-                yield FailedNode(node, run.cluster, attempt.exit.ended_s, "it was down or silent", run.run_id)
+                yield FailedNode(node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id)
 
 
 def leave_out(request: JobRequest, profile: Profile, surroundings: Surroundings) -> LeftOut:
@@ -56,5 +56,5 @@ def leave_out(request: JobRequest, profile: Profile, surroundings: Surroundings)
         cluster = surroundings.cluster() if surroundings.cluster else None
     nodes = tuple(dict.fromkeys(one.node for one in known if cluster is not None and one.cluster == cluster))
     text = ", ".join(nodes)
-    notes = (f"leaves out {text}, which failed within a day (hpcrun nodes); hpcrun nodes forget takes that back",)
+    notes = (f"excludes {text}, which failed in the last 24 hours (see hpcrun nodes); undo: hpcrun nodes forget",)
     return LeftOut(nodes, notes) if nodes else LeftOut()

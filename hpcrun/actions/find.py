@@ -36,7 +36,7 @@ def find_run(word: str, store: RunStore) -> FoundRun:
     """
     ids = store.run_ids()
     if not ids:
-        raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit makes one")
+        raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit creates one")
     if word == LAST:
         ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
         second = ids[-1][:15]  # YYYYMMDD-HHMMSS: ids tell time in seconds, records more exactly
@@ -79,9 +79,7 @@ def choose_id(word: str, ids: Sequence[str], nouns: tuple[str, str], listing: st
         return begun[0], None
     if begun:
         listed = "\n".join(f"  {item}" for item in begun[-10:])
-        raise UsageError(
-            f"{word!r} could be any of {len(begun)} {plural}:\n{listed}", hint=f"write more of the {noun}'s id"
-        )
+        raise UsageError(f"{word!r} matches {len(begun)} {plural}:\n{listed}", hint=f"write more of the {noun}'s id")
     close = nearest(word, sorted({run_name(item) for item in ids}))
     raise NotFoundError(f"there is no {noun} {word!r}", hint=f"did you mean {close!r}?" if close else listing)
 
@@ -104,7 +102,7 @@ def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> FoundRun | Non
 
 def _choice(run: Run, store: RunStore) -> str:
     last = store.last_status(run.run_id)
-    state = last.state if last else "not asked about yet"
+    state = last.state if last else "not polled yet"
     made = format_age(max(0.0, time.time() - run.created_s))
     return f"{run.run_id}  {run.name}  {state}, {made} ({run.cluster or run.host})"
 

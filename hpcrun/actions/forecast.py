@@ -90,7 +90,7 @@ def read_question(said: Mapping[str, str]) -> ForecastRequest:
     if nodes and len(nodes) != len(counts):
         raise UsageError(
             f"--nodes names {len(nodes)} numbers, and --gpus {len(counts)}",
-            hint="give one for all, or one for each number of GPUs: --gpus 4,8 --nodes 1,2",
+            hint="give one number for all, or one for each number of GPUs: --gpus 4,8 --nodes 1,2",
         )
     cases = read_option("mode", said.get("mode", "both"), lambda text: one_of(text, CASES))
     price = said.get("price_per_gpu_hour")
@@ -102,7 +102,7 @@ def read_question(said: Mapping[str, str]) -> ForecastRequest:
 def _gpu_counts(text: str) -> tuple[GpuCount, ...]:
     counts = tuple(GpuCount.parse(word.strip()) for word in text.split(","))
     if any(count.count == 0 for count in counts):
-        raise ValueError(f"{text!r} has a zero; write 1,2,4,8")
+        raise ValueError(f"{text!r} contains 0; write 1,2,4,8")
     if len(counts) > MOST_SIZES:
         raise ValueError(f"{len(counts)} numbers are more than {MOST_SIZES}")
     types = {count.type for count in counts if count.type}
@@ -187,18 +187,18 @@ def _left_out(
     nodes = any(row.size.nodes > 1 for row in rows)
     inside = any(row.size.gpus_per_node > 1 for row in rows)
     known = work.parameters is not None
-    unsaid = "so that their communication is left out"
+    unsaid = "so communication is left out"
     return [
         (
-            "communication is left out: --parameters 25M, those of the model, lets it be estimated",
+            "communication is left out: add --parameters 25M (the model's size) to estimate it",
             not known and any(row.size.gpus > 1 for row in rows),
         ),
         (
-            f"profile {profile.name!r} does not say how nodes are joined (fabric.bandwidth_gbit_s), {unsaid}",
+            f"profile {profile.name!r} has no network bandwidth (fabric.bandwidth_gbit_s), {unsaid}",
             known and nodes and network.between is None,
         ),
         (
-            f"profile {profile.name!r} does not say how the GPUs of a node are joined (card.nvlink_gb_s), {unsaid}",
+            f"profile {profile.name!r} has no bandwidth between the GPUs of a node (card.nvlink_gb_s), {unsaid}",
             known and inside and network.inside is None,
         ),
     ]
@@ -211,22 +211,22 @@ def _taken(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast]) -
     scaled = [row for row in rows if row.batch_size != work.batch_size and work.lr is not None]
     return [
         (
-            f"profile {profile.name!r} does not describe a card: a step is taken to shrink with its batch, which is "
-            "the best case; --also BATCH=TIME, a second measurement, says what it does",
+            f"profile {profile.name!r} has no GPU model: the step time is assumed proportional to the batch, the best "
+            "case; to measure it, add --also BATCH=TIME",
             full is None and not work.second,
         ),
         (
-            f"how much of a step does not shrink with its batch is guessed from the card: {full or 0:.0f} rows fill "
-            f"it, and {sample}; --also BATCH=TIME, a second measurement, replaces the guess",
+            f"the fixed overhead of a step is estimated: {full or 0:.0f} rows fill the GPU, and {sample}; "
+            "to measure it, add --also BATCH=TIME",
             full is not None and not work.second,
         ),
-        (f"the last step of an epoch has {rest} samples, and is counted as a whole one", rest > 0),
+        (f"the last step of an epoch has only {rest} samples; it is counted as a full step", rest > 0),
         (
-            "which learning rate is right depends on the optimizer: --optimizer sgd or adam",
+            "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam",
             bool(scaled) and work.optimizer is None,
         ),
         (
-            f"the linear rule was shown to hold up to a batch of {LINEAR_HOLDS}, on ImageNet: look at the accuracy",
+            f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy",
             work.optimizer != "adam" and any(row.batch_size > LINEAR_HOLDS for row in scaled),
         ),
     ]

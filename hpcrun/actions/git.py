@@ -101,7 +101,7 @@ def _parts(root: Path, env: Mapping[str, str]) -> _Parts:
     answer = run_git(root, "rev-parse", *asked, "--show-object-format", env=env)
     lines = answer.stdout.removesuffix("\n").split("\n")
     if not answer.ok or len(lines) != 4:  # more where the path has a line break
-        raise PlanError(f"--snapshot: git cannot tell where the repository is: {answer.words()}")
+        raise PlanError(f"--snapshot: git cannot find the repository: {answer.words()}")
     objects, index, attributes = (root / line for line in lines[:3])
     # git before 2.28 repeats the option that it does not know, and has SHA-1 alone
     return _Parts(objects, index, attributes, "sha256" if lines[3] == "sha256" else "sha1")

@@ -55,7 +55,7 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         answer = allocation_of(item, env).on_every_node(query_command())
     readings = parse_readings(answer.stdout)
     if not readings:
-        raise SchedulerError(_words(answer), hint="hpcrun status tells whether it still runs")
+        raise SchedulerError(_words(answer), hint="hpcrun status shows whether it is running")
     attempt = last_attempt(item.folder, item.element or 0)
     ranks = node_ranks(attempt.folder) if attempt else {}
     nodes = nodes_of(item) or list(readings)
@@ -84,4 +84,4 @@ def _words(answer: Completed) -> str:
     if answer.status in (_GIVEN_UP, None):
         return f"no node answered within {ANSWER_WITHIN_S} s"
     said = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
-    return f"cannot look at the nodes: {said or f'srun ended with {answer.status}'}"
+    return f"cannot query the nodes: {said or f'srun ended with {answer.status}'}"

@@ -9,7 +9,7 @@ from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.step import Allocation, plain_job_id
 
-_WHEN = "hpcrun status shows what it waits for"
+_WHEN = "hpcrun status shows its reason"
 
 
 def check_running(item: RunStatus) -> None:
@@ -21,12 +21,12 @@ def check_running(item: RunStatus) -> None:
     run, status = item.run, item.status
     if status.final:
         raise PlanError(
-            f"{run.run_id} is {status.state}: its allocation is gone",
-            hint=f"hpcrun logs {run.run_id} shows what it said",
+            f"{run.run_id} is {status.state}: its allocation has ended",
+            hint=f"hpcrun logs {run.run_id} shows its output",
         )
     if status.state != "RUNNING":
         why = f" ({status.reason})" if status.reason else ""
-        raise PlanError(f"{run.run_id} is {status.state}{why}: only a job that runs has nodes", hint=_WHEN)
+        raise PlanError(f"{run.run_id} is {status.state}{why}: only a running job has nodes", hint=_WHEN)
 
     if not item.live:
         raise PlanError(f"{unlisted_words(item)}: its nodes cannot be reached", hint=_WHEN)

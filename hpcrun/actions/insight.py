@@ -107,13 +107,13 @@ def advice(usage: Usage, asked_s: int | None, *, completed: bool) -> list[str]:
     had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb
     if completed and used_mb and usage.elapsed_s >= _SAMPLED_S and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
         enough = -(-int(used_mb * 1.3) // 1024)
-        said.append(f"--mem {enough}G would have done: a job that asks for less starts sooner")
+        said.append(f"--mem {enough}G would have been enough; smaller requests start sooner")
     busy = cpu_efficiency(usage)
     if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
         each = usage.cpus // usage.nodes
         said.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
     if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
-        said.append("it needed a small part of its --time: a shorter one lets it slip into gaps")
+        said.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
     return said
 
 

@@ -77,7 +77,7 @@ def judge(
     seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
     before = last if last and last.state == state.UNKNOWN else None
     return before or LastStatus(
-        state.UNKNOWN, now_s, reason=f"the scheduler no longer knows it, and it left no exit record{seen}"
+        state.UNKNOWN, now_s, reason=f"the scheduler has no record of it, and it wrote no exit status{seen}"
     )
 
 
@@ -102,7 +102,7 @@ def _without_job(
     """Judge a run whose job is not known: only where nobody can submit it any more, there is none."""
     if sending is Sending.NEVER:
         return LastStatus(
-            state.NOT_SUBMITTED, now_s, final=True, reason="it was stopped before it was submitted; submit it again"
+            state.NOT_SUBMITTED, now_s, final=True, reason="interrupted before submission; submit it again"
         )
     if not answered:
         return last or _from_start(run, None, now_s)
@@ -110,9 +110,9 @@ def _without_job(
         return LastStatus(state.SUBMITTING, now_s, reason="sbatch has not answered yet")
     since_s = last.missed_s if last and last.missed_s is not None else now_s
     if now_s - since_s < MISSED_FOR_S and now_s - run.created_s < SUBMITTED_WITHIN_S:
-        reason = "sbatch left no answer, and Slurm knows no job yet; ask again in half a minute"
+        reason = "sbatch did not respond, and Slurm lists no job yet; check again in 30 s"
         return LastStatus(state.SUBMITTING, now_s, reason=reason, missed_s=since_s)
-    return LastStatus(state.NOT_SUBMITTED, now_s, final=True, reason="no job came of it; submit it again")
+    return LastStatus(state.NOT_SUBMITTED, now_s, final=True, reason="not submitted; submit it again")
 
 
 def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | None:
@@ -124,7 +124,7 @@ def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | Non
     since_s = now_s if last.missed_s is None else last.missed_s
     if now_s - since_s >= MISSED_FOR_S:
         return None
-    reason = f"{'this machine' if run.scheduler == 'local' else 'Slurm'} did not list this job just now"
+    reason = f"{'this machine' if run.scheduler == 'local' else 'Slurm'} does not list this job"
     return replace(last, missed_s=since_s, reason=reason)
 
 
@@ -178,7 +178,7 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
         word = state.TIMEOUT
     else:
         word = state.UNKNOWN
-        reason = "ended by SIGTERM: cancelled, preempted or out of time; the scheduler has forgotten which"
+        reason = "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
     return LastStatus(
         word, now_s, final=True, reason=reason, elapsed_s=elapsed_s, limit_s=run.walltime_s, hosts=_hosts(attempt),
         exit_status=exit_.status,
@@ -190,8 +190,8 @@ def _from_again(run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool,
     if answered and cancelled:
         return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
     if answered and now_s - exit_.ended_s > ALIVE_WITHIN_S:
-        return LastStatus(state.UNKNOWN, now_s, reason="it was to start again, and the scheduler no longer knows it")
-    return LastStatus(state.PENDING, now_s, reason="to be started again", limit_s=run.walltime_s)
+        return LastStatus(state.UNKNOWN, now_s, reason="it was to be requeued, but the scheduler has no record of it")
+    return LastStatus(state.PENDING, now_s, reason="to be requeued", limit_s=run.walltime_s)
 
 
 def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
@@ -219,7 +219,7 @@ def ended_text(attempt: Attempt) -> str:
 
 def _ended(attempt: Attempt) -> str:
     if attempt.exit is None:
-        return f"no word from {attempt.host}: a node failed"
+        return f"no heartbeat from {attempt.host}: a node failed"
     reason, status = attempt.exit.reason, attempt.exit.status
     if reason == "failure" or reason not in _ENDED_BY:
         return f"exit status {status}"
@@ -229,7 +229,7 @@ def _ended(attempt: Attempt) -> str:
 def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
     if attempt is None:
         word = state.PENDING if run.job_id else state.SUBMITTING
-        return LastStatus(word, run.created_s, reason="not started when last heard of", limit_s=run.walltime_s)
+        return LastStatus(word, run.created_s, reason="not started when last polled", limit_s=run.walltime_s)
     return LastStatus(
         state.RUNNING, attempt.started_s, elapsed_s=max(0, int(now_s - attempt.started_s)), limit_s=run.walltime_s,
         hosts=_hosts(attempt),

@@ -93,10 +93,10 @@ def check_can_wait(plan: Plan, option: str) -> None:
     if plan.scheduler != "slurm":
         raise PlanError(
             f"{option} needs Slurm: a job of profile {plan.profile!r} starts at once",
-            hint="--follow or --wait stays until a job is over; --requeue N starts it again",
+            hint="--follow or --wait waits until a job ends; --requeue N requeues it",
         )
     if plan.directive("dependency"):
-        raise UsageError(f"{option} and the directive 'dependency' exclude each other", hint="use --after alone")
+        raise UsageError(f"{option} and the directive 'dependency' cannot be combined", hint="use --after alone")
 
 
 def resolve_after(
@@ -138,14 +138,14 @@ def _dependency(item: RunStatus, asked: After) -> Dependency:
     dependency = Dependency(run.run_id, run.job_id, asked.condition, over=status.final)
     if status.final and not fulfils(status.state, asked.condition):
         raise PlanError(
-            f"--after {asked.word}:{asked.condition}: the job would never start, since {run.run_id} is over: "
+            f"--after {asked.word}:{asked.condition}: the job would never start, since {run.run_id} has ended: "
             f"{status.state}",
-            hint=f"--after {asked.word}:any starts it however that run ended",
+            hint=f"--after {asked.word}:any starts it after any end",
         )
     if not status.final and status.state == state.UNKNOWN:
-        raise PlanError(f"--after {asked.word}: nobody knows whether {run.run_id} is over: {status.reason}",
-                        hint="hpcrun status asks again; without --after the job starts at once")  # fmt: skip
+        raise PlanError(f"--after {asked.word}: the state of {run.run_id} is unknown: {status.reason}",
+                        hint="hpcrun status polls again; without --after the job does not wait")  # fmt: skip
     if not status.final and run.job_id is None:
         raise PlanError(f"--after {asked.word}: {run.run_id} has no job id yet: sbatch has not answered",
-                        hint="hpcrun status shows when it has one")  # fmt: skip
+                        hint="run hpcrun status until it has a job id")  # fmt: skip
     return dependency

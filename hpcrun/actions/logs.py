@@ -61,7 +61,7 @@ def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
         low, _, high = part.partition("-")
         first, last = int(low), int(high or low)
         if last < first:
-            raise UsageError(f"--rank {text}: {part} runs backwards", hint=f"write it as {last}-{first}")
+            raise UsageError(f"--rank {text}: {part} has its end before its start", hint=f"write it as {last}-{first}")
         if last >= world_size:
             raise NotFoundError(f"the job has no rank {last}", hint=f"its ranks are 0 to {world_size - 1}")
         found.update(range(first, last + 1))

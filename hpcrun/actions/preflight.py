@@ -141,7 +141,7 @@ class PreflightWatch:
         finally:
             with suppress(NotFoundError):  # gone meanwhile
                 self.cancel()
-                yield "cancelled, since nothing more would come of it"
+                yield "cancelled: the preflight cannot finish"
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
         """Judge a job that could not: what its nodes have written, and what Slurm says of them.
@@ -151,7 +151,7 @@ class PreflightWatch:
         """
         states = self._states(item)
         said = {
-            node: f"to Slurm it is {words.rstrip('*')} and does not respond"
+            node: f"Slurm state {words.rstrip('*')}, not responding"
             for node, words in states.items()
             if is_silent(words)
         }
@@ -178,7 +178,7 @@ def _how(item: RunStatus, attempt: Attempt | None) -> str:
     if attempt is not None and attempt.exit is not None and attempt.exit.message:
         return f"failed: {attempt.exit.message}"
     if not status.final and attempt is None:
-        return "runs, but its script does not start"
+        return "is running, but its script does not start"
     return f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
 
 

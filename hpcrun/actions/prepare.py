@@ -60,7 +60,7 @@ def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavaila
         return "local"
     names = ", ".join(sorted(profile_names(surroundings.profile_folders)))
     raise UsageError(
-        "no profile is chosen, and this machine has Slurm",
+        "no profile is chosen",
         hint=f"add --profile NAME, or set HPCRUN_PROFILE; there are: {names}",
     )
 
@@ -97,7 +97,7 @@ def prepare(
         runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
         notes += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
     elif request.snapshot_include:
-        raise UsageError("--snapshot-include says nothing without --snapshot")
+        raise UsageError("--snapshot-include has no effect without --snapshot")
     left_out = leave_out(request, profile, surroundings)
     excluded = ",".join(filter(None, (request.exclude, *left_out.nodes))) or None
     plan = build_plan(
@@ -133,7 +133,7 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
     if request.sweep_file is None:
         return request
     if request.sweep:
-        raise UsageError("--sweep and --sweep-file exclude each other", hint="write all parameters into the file")
+        raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
     rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
     return request.model_copy(update={"sweep": rows, "sweep_file": None})
 

@@ -81,7 +81,7 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
     assignments = [_parse_assignment(word) for word in values]
     with locked(path, place.host):
         if os.path.lexists(path):
-            raise UsageError(f"{path} is there already", hint=f"hpcrun profile edit {name} changes it")
+            raise UsageError(f"{path} already exists", hint=f"hpcrun profile edit {name} changes it")
         if base is not None:
             load_profile(base, place.folders)
         text = new_text(name, base)
@@ -102,7 +102,7 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
 
     Raises:
         UsageError: a word has no ``=``.
-        ProfileError: the profile would be wrong; the file is as it was.
+        ProfileError: the profile would be wrong; the file is unchanged.
     """
     assignments = [_parse_assignment(word) for word in words]
 
@@ -118,7 +118,7 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
     """Remove keys from the user's copy of a profile: what it extends holds again.
 
     Raises:
-        ProfileError: a key does not stand there, or the profile would be wrong; the file is as it was.
+        ProfileError: a key does not stand there, or the profile would be wrong; the file is unchanged.
     """
     wanted = [tuple(key.split(".")) for key in keys]
 
@@ -130,8 +130,8 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
     copy = _open_copy(name, place)
     if copy.before is None:
         raise ProfileError(
-            f"you have no {copy.path}, so there is nothing to remove",
-            hint=f"hpcrun profile set {name} {keys[0]}=null takes away what is inherited",
+            f"you have no {copy.path}, nothing to remove",
+            hint=f"hpcrun profile set {name} {keys[0]}=null removes the inherited value",
         )
     return _change(name, change, wanted, place)
 
@@ -144,7 +144,7 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
         again: told of mistakes; whether to go back to the editor, where they stand at their lines.
 
     Raises:
-        ProfileError: the editor failed or left no file, or mistakes were left in it; the file is as it was.
+        ProfileError: the editor failed or left no file, or mistakes were left in it; the file is unchanged.
     """
     copy = _open_copy(name, place, commented=True)
     with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:
@@ -158,19 +158,19 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
                 _save_edited(text, copy, place)
             except ProfileError as error:  # it is right, and work that should not be lost
                 kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
-                raise ProfileError(error.message, hint=f"your text is kept in {kept}") from None
+                raise ProfileError(error.message, hint=f"your text is saved in {kept}") from None
     return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
 
 
 def _edited(draft: Path, copy: _Copy, place: Place, run_editor: RunEditor, again: AskAgain) -> str:
     """Return what the editor made of the draft, once it is right or nothing was changed."""
-    as_it_was = f"{copy.path} is as it was" if copy.before is not None else "nothing was saved"
+    as_it_was = f"{copy.path} is unchanged" if copy.before is not None else "nothing was saved"
     while True:
         status = run_editor(draft)
         if status != 0:
             raise ProfileError(f"the editor ended with exit status {status}; {as_it_was}")
         if not os.path.isfile(draft):
-            raise ProfileError(f"the editor left no file; {as_it_was}")
+            raise ProfileError(f"the editor removed the file; {as_it_was}")
         text = without_remarks(read_text(draft))
         if text == copy.text:
             return text
@@ -223,7 +223,9 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
     paths = [folder.path for folder in folders]
     below = folders[paths.index(place.own) + 1 :] if place.own in paths else folders
     if used.parent not in [folder.path for folder in below] and name not in profile_names(below):
-        raise ProfileError(f"profile {name!r} is the project's own: {used}", hint="name that file to change it")
+        raise ProfileError(
+            f"profile {name!r} is the project's own: {used}", hint="give the path of that file to change it"
+        )
     used = find_profile(name, below)
     text = f"# Your own {name!r}, over the one in {used.parent}.\nextends: {name}\n"
     if commented:
@@ -274,7 +276,7 @@ def _parse_assignment(word: str) -> tuple[Key, Any]:
     name, equals, value = word.partition("=")
     key = tuple(name.strip().split("."))
     if not equals or not all(key):
-        raise UsageError(f"{word!r} is no KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8")
+        raise UsageError(f"{word!r} is not KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8")
     return key, _parse_value(key, value)
 
 

@@ -41,7 +41,7 @@ def check_program(
     if os.path.isdir(path):  # pathlib's own fails of a name that is too long, until Python 3.14
         raise UsageError(
             f"{script} is a folder",
-            hint=f"name the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
+            hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
         )
     if os.path.isfile(path):
         _refuse_batch_script(script, path)
@@ -79,8 +79,8 @@ def _refuse_batch_script(script: str, path: Path) -> None:
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"#!") and not script.endswith(".py") and _DIRECTIVE.search(head):
         raise UsageError(
-            f"{script} has #SBATCH lines of its own, which would be obeyed by nobody: hpcrun writes the batch script",
-            hint=f"submit it as it is with `sbatch {script}`, or remove them and give hpcrun the options",
+            f"{script} has #SBATCH lines, which hpcrun does not read",
+            hint=f"submit it as it is with `sbatch {script}`, or remove the lines and give the options to hpcrun",
         )
 
 
@@ -133,5 +133,5 @@ def find_python(request: JobRequest, profile: Profile, surroundings: Surrounding
     if profile.python:
         return PythonEnvironment(profile.python, f"profile {profile.name}")
     if surroundings.own_python:
-        return PythonEnvironment(surroundings.own_python, "hpcrun's own, which has torch")
+        return PythonEnvironment(surroundings.own_python, "hpcrun's Python, which has torch")
     return PythonEnvironment("python3", "the first on the job's PATH")

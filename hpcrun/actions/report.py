@@ -85,7 +85,7 @@ def make_report(
         raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
     if not 0 < options.min_efficiency <= 1:
         percent = 100 * options.min_efficiency
-        raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 per cent")
+        raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 %")
     if not points:
         raise NotFoundError("there are no runs to report on", hint="hpcrun report --from-csv FILE reads a table")
     series = build_series(points, warmup=options.warmup, weak=options.weak)

@@ -28,8 +28,8 @@ def check_folder(folder: Path, *, force: bool) -> None:
     others = _others(folder)
     if others and not force:
         raise PlanError(
-            f"{folder} has files that no report wrote: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
-            hint="choose another folder with --out DIR, or write beside them with --force",
+            f"{folder} contains other files: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
+            hint="choose another folder with --out DIR, or keep these files and write with --force",
         )
 
 

@@ -38,9 +38,9 @@ def check_over(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, 
     if result.away:
         raise result.away
     raise PlanError(
-        f"{run.run_id} is not over: {item.status.state}",
-        hint=f"hpcrun cancel {run.job_id or run.run_id} ends it; --after runs another when it is over; "
-        "--force submits it all the same",
+        f"{run.run_id} has not ended: {item.status.state}",
+        hint=f"hpcrun cancel {run.job_id or run.run_id} cancels it; --after submits a job that starts after it; "
+        "--force submits now",
     )
 
 
@@ -109,7 +109,7 @@ def _secret(name: str, env: Mapping[str, str]) -> str:
     if name in env:
         return env[name]
     raise UsageError(
-        f"{name} is a secret, which the run's record does not hold, and it is not set here",
+        f"{name} is a secret, which is not in the run's record, and it is not set here",
         hint=f"export {name}, or add --env {name}=VALUE",
     )
 
@@ -134,8 +134,8 @@ def folder_of(cwd: str | None, whose: str) -> Path:
     """
     if cwd is not None and Path(cwd).is_dir():
         return Path(cwd)
-    raise PlanError(f"the folder that {whose} was submitted from is gone: {cwd}",
-                    hint="hpcrun submit submits it from another one")  # fmt: skip
+    raise PlanError(f"the folder that {whose} was submitted from no longer exists: {cwd}",
+                    hint="submit it from another folder: hpcrun submit")  # fmt: skip
 
 
 def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapshot: bool) -> Lineage:

@@ -124,7 +124,7 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
         request = _sized(template, size, design.unit, design.gpu_type)
         found.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
     if twice := [size for size in found if found.count(size) > 1]:
-        raise UsageError(f"{twice[0].gpus} {design.unit} are said twice", hint="--repeat N runs each size N times")
+        raise UsageError(f"{twice[0].gpus} {design.unit} are given twice", hint="--repeat N runs each size N times")
     return found
 
 

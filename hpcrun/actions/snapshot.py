@@ -126,7 +126,7 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
         return Tree(root, os.path.relpath(workdir, root), True, env)
     if "not a git repository" in answer.stderr:
         return tree
-    raise PlanError(f"--snapshot: git cannot tell which files are code: {answer.words()}")
+    raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
 
 
 def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment) -> tuple[JobRequest, Snapshot]:
@@ -159,7 +159,7 @@ def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
             return os.path.relpath(full, tree.root)
     if not request.script.endswith(".py"):
         return None
-    raise UsageError(f"--snapshot copies {tree.root}, and {named} lies elsewhere",
+    raise UsageError(f"--snapshot copies {tree.root}, but {named} is outside",
                      hint="submit from the folder of the script, or leave --snapshot out")  # fmt: skip
 
 
@@ -181,13 +181,13 @@ def secret_notes(tree: Tree, include: Sequence[str], leaving_out: Sequence[Path]
     paths = _code_paths(tree, leaving_out, [])
     secret = [path for path in paths if _is_secret(tree.root, path, include)]
     notes = [
-        f"--snapshot-include {pattern}: no file that looks like a secret is called so"
+        f"--snapshot-include {pattern}: no such file that looks like a secret"
         for pattern in include
         if not any(is_included(path, [pattern]) and _is_secret(tree.root, path, ()) for path in paths)
     ]
     if secret:
         words = f"not copied, since they look like secrets: {left_out_text(secret)}"
-        notes.append(f"{words}; --snapshot-include PATTERN copies them")
+        notes.append(f"{words}; to copy them: --snapshot-include PATTERN")
     return tuple(notes)
 
 
@@ -247,7 +247,7 @@ def list_code(
     leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
     if leaving:
         more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
-        notes.append(f"these links lead out of the snapshot, to what may change: {', '.join(leaving[:3])}{more}")
+        notes.append(f"symbolic links that point outside the snapshot: {', '.join(leaving[:3])}{more}")
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
     changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
     words = [changes, f"{unknown} untracked" if unknown else None]

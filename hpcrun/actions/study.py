@@ -16,7 +16,7 @@ from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 
 Explained = Callable[[StatusResult], StatusResult]
 """Adds to runs that failed what is known of the cause."""
-REMOVED = "its run was removed"
+REMOVED = "run removed"
 MISSING = "not submitted yet"
 
 
@@ -82,7 +82,7 @@ def find_study(word: str, studies: StudyStore) -> FoundStudy:
     """
     ids = studies.study_ids()
     if not ids:
-        raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale makes one")
+        raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale creates one")
     if word == LAST:
         second = ids[-1][:15]  # ids tell time in seconds, records more exactly
         newest = [studies.load(study_id) for study_id in ids if study_id.startswith(second)]

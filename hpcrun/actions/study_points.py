@@ -19,7 +19,7 @@ from hpcrun.runs.studies import Study, StudyStore
 from hpcrun.scaling.epochs import TIMED, epochs_of, number, whole
 from hpcrun.scaling.points import Epoch, Point, Source
 
-NOT_OVER = "not over yet"
+NOT_ENDED = "not ended yet"
 _CACHE_SCHEMA = 1
 
 
@@ -92,7 +92,7 @@ def _problem(item: RunStatus) -> str:
     if status.state == state.COMPLETED:
         return ""
     if not status.final:
-        return f"{NOT_OVER}: {status.state}"
+        return f"{NOT_ENDED}: {status.state}"
     return status.cause or status.reason or status.state
 
 

@@ -47,7 +47,7 @@ def study_options(
     """
     kinds = {study.scaling for study in studies}
     if weak is None and len(kinds) > 1:
-        raise UsageError("studies of strong and of weak scaling do not compare", hint="report on each by itself")
+        raise UsageError("strong and weak scaling studies cannot be compared", hint="report each study on its own")
     return ReportOptions(
         name,
         weak=kinds == {"weak"} if weak is None else weak,
@@ -61,9 +61,9 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
     """Return what the reader of a report must know of the studies."""
     remarks = []
     if ranks := [study.name for study in studies if study.unit == "ranks"]:
-        remarks.append(f"{', '.join(dict.fromkeys(ranks))}: the sizes are ranks on CPUs, where the report says GPUs")
+        remarks.append(f"{', '.join(dict.fromkeys(ranks))}: the sizes are CPU ranks; the report calls them GPUs")
     if len({study.warmup for study in studies}) > 1:
-        remarks.append("the studies have different --warmup; the largest holds for all")
+        remarks.append("the studies differ in --warmup; the largest value is used")
     return remarks
 
 

@@ -100,8 +100,8 @@ def submit(
         raise _with_doubts(error, prepared.plan) from None
     except KeyboardInterrupt:
         raise InterruptedByUser(
-            f"interrupted while submitting {run.run_id}: the job may have been submitted all the same",
-            hint="hpcrun status finds it if so",
+            f"interrupted while submitting {run.run_id}: the job may have been submitted",
+            hint="check with hpcrun status",
         ) from None
     run = replace(run, job_id=submitted.job_id)
     try:
@@ -109,7 +109,7 @@ def submit(
         with suppress(OSError):
             close_submission(folder)
     except PlanError as error:
-        note = f"{error.message}; the job runs, and hpcrun status will find it by its folder"
+        note = f"{error.message}; the job is submitted; hpcrun status finds it by its folder"
         notes = (*notes, note)
     return SubmitResult(run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
 
@@ -122,7 +122,7 @@ def check_available(plan: Plan, scheduler: Scheduler) -> None:
     """
     if reason := scheduler.unavailable():
         raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
-                        hint="use --profile local to run on this machine, or --dry-run to see the script")  # fmt: skip
+                        hint="run on this machine with --profile local, or see the script with --dry-run")  # fmt: skip
 
 
 def check_secrets_set(prepared: Prepared, surroundings: Surroundings) -> None:

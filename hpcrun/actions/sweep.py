@@ -67,7 +67,7 @@ def submit_parts(
         except HpcrunError as error:
             if jobs:
                 yield f"{len(jobs)} of {len(parts)} arrays are submitted: {' '.join(jobs)}"
-                error.hint = f"hpcrun cancel {' '.join(jobs)} ends them" + (f"; {error.hint}" if error.hint else "")
+                error.hint = f"hpcrun cancel {' '.join(jobs)} cancels them" + (f"; {error.hint}" if error.hint else "")
             raise
         jobs.append(str(result.run.job_id))
         yield result

@@ -84,7 +84,7 @@ def folder_to_trust(asked: Path | None, layers: Sequence[Layer]) -> Path:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
             if layer.contents is not None or layer.refused:
                 return layer.path
-        raise NotFoundError("there is nothing to trust here", hint="hpcrun trust FOLDER names a project")
+        raise NotFoundError("nothing to trust here", hint="hpcrun trust FOLDER names a project")
     inner = asked / ".hpcrun"
     path = inner if os.path.lexists(inner) and asked.name != ".hpcrun" else asked
     if not os.path.lexists(path):
@@ -101,10 +101,12 @@ def look_into(path: Path, store: TrustStore) -> Question:
     """
     layer = project_layer(path, store)
     if layer.refused or layer.contents is None:
-        raise ProfileError(f"{path} cannot be trusted: {layer.refused}", hint="copy what you want to use to a folder "
-                           "of your own, such as ~/.config/hpcrun")  # fmt: skip
+        raise ProfileError(
+            f"{path} cannot be trusted: {layer.refused}",
+            hint="copy the files you want to use to your own folder, such as ~/.config/hpcrun",
+        )
     if not layer.contents.files:
-        raise NotFoundError(f"there is nothing in {path} that hpcrun would use")
+        raise NotFoundError(f"{path} has no files for hpcrun")
     trust = layer.trust if layer.trust and not layer.trust.never else None
     differences = changes(trust, layer.contents)
     files = [_file(name, text, path, differences) for name, text in sorted(layer.contents.files.items())]
@@ -154,7 +156,7 @@ def revoke(path: Path, store: TrustStore) -> None:
         UsageError: nothing was.
     """
     if not store.forget(path):
-        raise UsageError(f"{path} is not trusted", hint="hpcrun trust --list shows what is")
+        raise UsageError(f"{path} is not trusted", hint="hpcrun trust --list shows the trusted projects")
 
 
 def list_trust(store: TrustStore) -> list[TrustRow]:

@@ -70,8 +70,8 @@ def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileV
     if name in profiles or "/" in name or name.endswith((".yaml", ".yml")):
         return _of_profile(load_profile(name, surroundings.profile_folders))
     if name.upper() in catalogue.others:
-        raise NotFoundError(f"{name.upper()} is a variable, and hpcrun has nothing to say of it",
-                            hint="hpcrun profile env lists those that it explains")  # fmt: skip
+        raise NotFoundError(f"{name.upper()} is a variable that hpcrun does not know",
+                            hint="hpcrun profile env lists the known variables")  # fmt: skip
     close = nearest(name, list(profiles)) or nearest(name.upper(), list(catalogue))
     raise NotFoundError(
         f"there is no variable and no profile {name!r}",

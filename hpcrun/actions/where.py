@@ -92,7 +92,9 @@ def where(
         SchedulerError: Slurm does not answer.
     """
     if request.gpus is None and request.gpus_per_node is None:
-        raise UsageError("how large is the job?", hint="say --gpus N, or --gpus 0 --cpus N for a job without GPUs")
+        raise UsageError(
+            "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
+        )
     candidates, misfits = _candidates(request, names, surroundings)
     partitions = forecast.partitions() if candidates else []
     fitting = []
@@ -106,7 +108,7 @@ def where(
     answers = dict(zip(requests, forecast.estimate(requests), strict=True))
     offers, refused = _judged(fitting, answers, partitions)
     if not offers and (silent := next((answer for answer in answers.values() if answer.silent), None)):
-        raise SchedulerError(_no_start(silent), hint="sinfo tells when Slurm is back")
+        raise SchedulerError(_no_start(silent), hint="`sinfo` shows when Slurm is back")
     return WhereResult(ranked(offers, now_s), (*misfits, *refused), now_s)
 
 
@@ -154,7 +156,7 @@ def _tried(
             continue
         if profile.scheduler != "slurm":
             if names:
-                yield name, None, HpcrunError("runs on this machine, and not on Slurm")
+                yield name, None, HpcrunError("runs on this machine, without Slurm")
             continue
         for type_ in types_to_choose_from(profile, request) or (None,):
             asked = naming_gpu_type(request, type_) if type_ else request
@@ -205,10 +207,11 @@ def _over(plan: Plan, partition: Partition) -> str | None:
         return f"partition {partition.name} is not up"
     if partition.max_s is not None and time_s is not None and time_s > partition.max_s:
         return (
-            f"a time of {format_time(time_s)} is over the {format_time(partition.max_s)} of partition {partition.name}"
+            f"--time {format_time(time_s)} is longer than the {format_time(partition.max_s)} of partition "
+            f"{partition.name}"
         )
     if partition.max_nodes is not None and nodes > partition.max_nodes:
-        return f"{nodes} nodes are over the {partition.max_nodes} of a job in partition {partition.name}"
+        return f"{nodes} nodes are more than the {partition.max_nodes} per job of partition {partition.name}"
     return None
 
 
@@ -227,8 +230,8 @@ def _judged(
 
 def _no_start(answer: StartEstimate | None) -> str:
     if answer is None:
-        return f"not asked: {MOST_ASKED} requests are the most; name profiles with -P"
-    return f"sbatch gave no answer: {answer.said}" if answer.silent else answer.said
+        return f"not checked: at most {MOST_ASKED} requests; choose profiles with -P"
+    return f"sbatch did not respond: {answer.said}" if answer.silent else answer.said
 
 
 def _gpu_hours(plan: Plan, start: Start, partitions: Sequence[Partition]) -> float | None:

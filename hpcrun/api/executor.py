@@ -164,5 +164,5 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
         name = _name(delayed.function)
         raise UsageError(
             f"{name} and its arguments cannot be pickled: {type(error).__name__}: {error}",
-            hint="open files, locks and connections cannot travel: make them inside the function",
+            hint="open files, locks and connections cannot be pickled: create them inside the function",
         ) from error

@@ -227,12 +227,12 @@ class FunctionJob(Job[R]):
         said = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
         said += f" ({why})" if why else ""
         if attempt is None and "_" in self.job_id:  # the batch log is that of the other elements
-            return f"{said}\nit has not started"
+            return f"{said}\nthe job has not started"
         for name, path in (("stderr", self.paths.stderr), ("stdout", self.paths.stdout), ("batch log", self._batch())):
             with suppress(OSError):
                 if text := tail(path, LOG_LINES, links=True).strip():
                     return f"{said}\nthe end of its {name}, {path}:\n{text}"
-        return f"{said}\nit has written no log"
+        return f"{said}\nthe job has written no log"
 
     def _batch(self) -> Path:
         return self._folder.batch_log

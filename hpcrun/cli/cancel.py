@@ -27,7 +27,7 @@ def cancel(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Job ids, run ids, names, or 'last'; RUN/3 is element 3 of a sweep.",
+            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
@@ -37,13 +37,13 @@ def cancel(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="All runs in this state, or those of the named that are. Repeatable, or separated by commas.",
+            help="Cancel runs in these states: pending,running. With RUN, only among those.",
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --state: do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without a question.")] = False,
 ) -> Outcomes:
-    """End runs."""
+    """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     from hpcrun.actions.cancel import cancel_elements, cancel_runs, check_listed
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.waits import left_waiting
@@ -51,7 +51,7 @@ def cancel(
 
     wanted = check_states(states or [])
     if not runs and not wanted:
-        raise UsageError("which runs?", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
+        raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
     found = [find_element(word, context.store) for word in runs or []]
     yield note(item.note for item in found)
@@ -79,7 +79,7 @@ def cancel(
 def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int]) -> list[TextPart]:
     return [
         stdout(f"cancelled  element {index} of job {item.run.job_id}, run {item.run.run_id}" for index in ended),
-        stderr(f"hpcrun: {item.run.name}/{index} is over already" for index in before),
+        stderr(f"hpcrun: {item.run.name}/{index} has already ended" for index in before),
     ]
 
 
@@ -90,10 +90,15 @@ def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterat
     yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in told)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
-        yield stderr(["hpcrun: jobs that waited for this may start now", f"hint: hpcrun cancel {names} ends them too"])
+        yield stderr(
+            [
+                "hpcrun: jobs that depend on a cancelled run may start now",
+                f"hint: to cancel them as well: hpcrun cancel {names}",
+            ]
+        )
     if summary and len(told) > 1:
-        yield stderr([f"{count(len(told), 'run')} told to end"])
-    yield stderr(f"hpcrun: job {item.run.job_id} is over already: {item.status.state}" for item in result.over)
+        yield stderr([f"{count(len(told), 'run')} cancelled"])
+    yield stderr(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)
 
 
 def _statuses(

@@ -29,7 +29,10 @@ def clean(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUN", help="Only these: job ids, run ids, names.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job ids, run ids, names. Default: all runs.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = None,
     older_than: Annotated[
@@ -37,7 +40,7 @@ def clean(
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="Runs that ended so long ago: 30d, 12h. 30d where nothing else says which.",
+            help="Runs that ended this long ago: 12h, 30d. Default without other choice: 30d.",
             show_default=False,
         ),
     ] = None,
@@ -46,27 +49,29 @@ def clean(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Runs in this state. Repeatable, or separated by commas.",
+            help="Runs in these states: failed,completed.",
             show_default=False,
         ),
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="All but the newest N of them.", show_default=False)
+        int | None,
+        typer.Option("--keep", metavar="N", help="Keep the newest N of the chosen runs.", show_default=False),
     ] = None,
-    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Also runs that have checkpoints.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them without asking.")] = False,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Include runs with checkpoints.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
-    """Remove the folders of runs that are over.
+    """Remove the folders of runs that have ended.
 
-    It shows what would go and how much that is, then asks; without a terminal it removes nothing unless --yes is given.
+    Shows the runs and their size, then asks.
+    Without a terminal, --yes is required.
     """
     from hpcrun.actions.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
     from hpcrun.actions.find import find_run
     from hpcrun.views.clean import clean_json, clean_summary
 
     if keep is not None and keep < 0:
-        raise UsageError(f"--keep {keep}: a number of runs, 0 or more")
+        raise UsageError(f"--keep {keep}: must be 0 or more")
     wanted = frozenset(check_states(states or []))
     age_s = _age_s(older_than)
     if age_s is None and not (runs or wanted or keep is not None):
@@ -107,7 +112,7 @@ def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
     from hpcrun.views.clean import clean_summary
 
     if not agreed:
-        return stderr([f"nothing was removed: {clean_summary(plan)}; --yes removes them"])
+        return stderr([f"nothing was removed: {clean_summary(plan)}; to remove them: --yes"])
     return stdout([f"removed    {gone} of {clean_summary(plan)}" if failed else f"removed    {clean_summary(plan)}"])
 
 
@@ -117,7 +122,7 @@ def _age_s(text: str | None) -> int | None:
     if text is None:
         return None
     if text.strip().isdigit():  # minutes to Slurm, days to most people
-        raise UsageError(f"--older-than {text}: of what?", hint=f"--older-than {text.strip()}d is days")
+        raise UsageError(f"--older-than {text}: the unit is missing", hint=f"--older-than {text.strip()}d is days")
     try:
         return 0 if _ANY_AGE.fullmatch(text.strip()) else parse_time(text)
     except ValueError:
@@ -136,4 +141,4 @@ def _remarks(result: StatusResult) -> Iterator[str]:
 
     yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
-        yield "hpcrun: the scheduler does not answer; runs that may be alive are kept"
+        yield "hpcrun: the scheduler does not respond; runs that may still be running are kept"

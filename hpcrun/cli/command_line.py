@@ -57,10 +57,10 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     if submits and _DRY_RUN in found.names:
         as_it_is = _line("hpcrun", *words, "--", script, *args)
         raise UsageError(
-            f"{_DRY_RUN} stands behind {script}, which would get it, and the job would be submitted",
-            hint=f"{line}; where it is the script's own: {as_it_is}",
+            f"{_DRY_RUN} after {script} goes to the script, and the job would be submitted",
+            hint=f"{line}; if the script needs it: {as_it_is}",
         )
-    note = f"{', '.join(found.names)} behind {script} went to the script; to hpcrun: {line}"
+    note = f"{', '.join(found.names)} after {script} went to the script; for hpcrun, write: {line}"
     return replace(context, typed=Typed(words, (note,)))
 
 
@@ -75,8 +75,8 @@ def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:
     if submits and _DRY_RUN in args:
         rest = [arg for arg in args if arg != _DRY_RUN]
         raise UsageError(
-            f"{_DRY_RUN} stands behind --, where the script's arguments are, and the job would be submitted",
-            hint=f"{_line('hpcrun', 'resubmit', _DRY_RUN, run, '--', *rest)}; where it is the script's own: "
+            f"{_DRY_RUN} after -- goes to the script, and the job would be submitted",
+            hint=f"{_line('hpcrun', 'resubmit', _DRY_RUN, run, '--', *rest)}; if the script needs it: "
             f"{_line('hpcrun', 'resubmit', run, '--', '--', *args)}",
         )
     return list(args)

@@ -202,7 +202,7 @@ def make_context(announce: Announce | None = tell) -> Context:
     try:
         cwd = Path.cwd()
     except OSError:
-        raise HpcrunError("the current folder no longer exists", hint="cd to one that does") from None
+        raise HpcrunError("the current folder no longer exists", hint="cd to an existing folder") from None
     return Context(dict(os.environ), cwd, announce)
 
 

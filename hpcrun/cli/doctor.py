@@ -21,17 +21,17 @@ def doctor(
             "--profile",
             "-P",
             metavar="NAME",
-            help="Cluster profile, by name or path; by default the one that submit would take.",
+            help="Cluster profile, by name or path. Default: as submit.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ] = None,
     _json: JsonOption = False,
 ) -> Outcome:
-    """Check that all is as jobs need it, without a job.
+    """Check this machine's setup for jobs, without a job.
 
-    Slurm, a profile, the runs folder, and the job's Python with its torch. Takes a few seconds.
-    Exit status 4 if something is red, with what to do about it.
+    Checks Slurm, the profile, the runs folder, Python and torch in a few seconds.
+    Exit status 4 if there is an error.
     """
     # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
     context = make_context()

@@ -18,16 +18,17 @@ def explain(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 for an element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     _json: JsonOption = False,
 ) -> Outcomes:
-    """Say why a run failed: what happened, the evidence, what to do.
+    """Explain why a run failed: the cause, the evidence, what to do.
 
-    Where no rule knows the failure it says so, and shows the last words of the rank that failed first.
+    For an unknown failure it shows the exception and the last lines of the
+    rank that failed first.
     """
     from hpcrun.actions.explain import explain as explain_run
     from hpcrun.actions.find import LAST, newest_line
@@ -46,17 +47,19 @@ def explain(
         [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
     )
     if not result.runs:
-        raise NotFoundError(f"the folder of {found.run.run_id} is gone, or cannot be read", hint="hpcrun status --all")
+        raise NotFoundError(
+            f"the folder of {found.run.run_id} no longer exists, or cannot be read", hint="hpcrun status --all"
+        )
     item = result.runs[0]
     if found.element is not None:
         item = next(element_row(item, one) for one in item.elements if one.index == found.element)
     explanation = explain_run(item, rules)
     asked, answered = found.element, explanation.item.element
     if asked != answered:
-        yield note([f"{run} is a sweep: this is its first element that failed, {answered}"])
+        yield note([f"{run} is a sweep; showing its first failed element, {answered}"])
     yield Outcome(
         lambda: [table(explanation_text(explanation, width()))],
         lambda: explanation_json(explanation),
     )
     if result.away:
-        yield note([f"hpcrun: {result.away.message}; this is what the run's folder says"])
+        yield note([f"hpcrun: {result.away.message}; shown is what the run's folder records"])

@@ -18,7 +18,7 @@ from hpcrun.errors import UsageError
 if TYPE_CHECKING:
     from hpcrun.actions.forecast import ForecastResult
 
-_MEASURED, _ASKED, _KNOWN = "What was measured", "What to forecast", "What is known of the training"
+_MEASURED, _ASKED, _KNOWN = "Measurement", "Forecast", "Training"
 
 
 def _option(*names: str, help: str, panel: str, metavar: str) -> Any:
@@ -28,16 +28,17 @@ def _option(*names: str, help: str, panel: str, metavar: str) -> Any:
 class ForecastOptions:
     """One attribute for each option of which ``actions.forecast.read_question`` reads the text."""
 
-    samples: Annotated[str, _option("--samples", metavar="N", panel=_MEASURED, help="Samples of an epoch: 1.2M, 500k.")]
+    samples: Annotated[str, _option("--samples", metavar="N", panel=_MEASURED, help="Samples per epoch: 1.2M, 500k.")]
     batch_size: Annotated[
-        str, _option("--batch-size", metavar="N", panel=_MEASURED, help="Batch of all the measured GPUs together.")
+        str, _option("--batch-size", metavar="N", panel=_MEASURED, help="Global batch of the measured epoch.")
     ]
     epoch_time: Annotated[
-        str, _option("--epoch-time", metavar="TIME", panel=_MEASURED, help="What an epoch took: 36m, 42.3s, 1h30m.")
+        str,
+        _option("--epoch-time", metavar="TIME", panel=_MEASURED, help="Time of the measured epoch: 36m, 42.3s, 1h30m."),
     ]
     reference_gpus: Annotated[
         str | None,
-        _option("--reference-gpus", metavar="N", panel=_MEASURED, help="On how many GPUs; by default on one."),
+        _option("--reference-gpus", metavar="N", panel=_MEASURED, help="GPUs of the measured epoch. Default: 1."),
     ] = None
     also: Annotated[
         str | None,
@@ -45,17 +46,29 @@ class ForecastOptions:
             "--also",
             metavar="BATCH=TIME",
             panel=_MEASURED,
-            help="An epoch with another batch on the same GPUs: then nothing is guessed from the card.",
+            help="Epoch time with a second global batch on the same GPUs; it replaces an estimate.",
         ),
     ] = None
 
     gpus: Annotated[
         str,
-        _option("--gpus", "-G", metavar="[TYPE:]N,...", panel=_ASKED, help="GPUs, each of a whole job: 1,2,4,8."),
+        _option(
+            "--gpus",
+            "-G",
+            metavar="[TYPE:]N,...",
+            panel=_ASKED,
+            help="Numbers of GPUs to forecast, each of a whole job: 1,2,4,8.",
+        ),
     ]
     nodes: Annotated[
         str | None,
-        _option("--nodes", "-N", metavar="N,...", panel=_ASKED, help="Nodes, one for all or for each number of GPUs."),
+        _option(
+            "--nodes",
+            "-N",
+            metavar="N,...",
+            panel=_ASKED,
+            help="Nodes for each number of GPUs, or one number for all. Default: the fewest.",
+        ),
     ] = None
     mode: Annotated[
         str | None,
@@ -63,35 +76,57 @@ class ForecastOptions:
             "--mode",
             metavar="fixed|scaled|both",
             panel=_ASKED,
-            help="Whether the batch of all GPUs stays, or that of each; by default both are shown.",
+            help="Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
         ),
     ] = None
     price_per_gpu_hour: Annotated[
         str | None,
-        _option("--price-per-gpu-hour", metavar="PRICE", panel=_ASKED, help="By default the profile's."),
+        _option(
+            "--price-per-gpu-hour", metavar="PRICE", panel=_ASKED, help="Price of one GPU-hour. Default: the profile's."
+        ),
     ] = None
 
-    lr: Annotated[str | None, _option("--lr", metavar="RATE", panel=_KNOWN, help="Learning rate of that batch.")] = None
+    lr: Annotated[
+        str | None, _option("--lr", metavar="RATE", panel=_KNOWN, help="Learning rate at the measured global batch.")
+    ] = None
     optimizer: Annotated[
         str | None,
-        _option("--optimizer", metavar="NAME", panel=_KNOWN, help="sgd, adam, adamw ...: which rule the rate follows."),
+        _option(
+            "--optimizer",
+            metavar="NAME",
+            panel=_KNOWN,
+            help="Optimizer (sgd, adam, adamw ...); decides how the learning rate scales.",
+        ),
     ] = None
     warmup_epochs: Annotated[
         str | None,
         _option(
-            "--warmup-epochs", metavar="N", panel=_KNOWN, help="To a raised rate; by default 5, or half of --epochs."
+            "--warmup-epochs",
+            metavar="N",
+            panel=_KNOWN,
+            help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
         ),
     ] = None
     epochs: Annotated[
-        str | None, _option("--epochs", metavar="N", panel=_KNOWN, help="For GPU-hours and cost; by default 1.")
+        str | None,
+        _option(
+            "--epochs", metavar="N", panel=_KNOWN, help="Epochs of the training, for GPU-hours and cost. Default: 1."
+        ),
     ] = None
     parameters: Annotated[
         str | None,
-        _option("--parameters", metavar="N", panel=_KNOWN, help="Of the model, 25M: their gradients are communicated."),
+        _option(
+            "--parameters",
+            metavar="N",
+            panel=_KNOWN,
+            help="Parameters of the model (25M), for the size of the gradients.",
+        ),
     ] = None
     dtype: Annotated[
         str | None,
-        _option("--dtype", metavar="fp32|bf16|fp16", panel=_KNOWN, help="Of the gradients; autocast leaves them fp32."),
+        _option(
+            "--dtype", metavar="fp32|bf16|fp16", panel=_KNOWN, help="Data type of the gradients. autocast keeps fp32."
+        ),
     ] = None
     overlap: Annotated[
         str | None,
@@ -99,7 +134,7 @@ class ForecastOptions:
             "--overlap",
             metavar="SHARE",
             panel=_KNOWN,
-            help="Share of communication that hides behind the backward pass, 0 to 1; by default all but one bucket.",
+            help="Share of communication that overlaps the backward pass, 0 to 1. Default: all but one bucket.",
         ),
     ] = None
     tokens_per_sample: Annotated[
@@ -108,7 +143,7 @@ class ForecastOptions:
             "--tokens-per-sample",
             metavar="N",
             panel=_KNOWN,
-            help="Tokens, patches or pixels of a sample that pass through a layer together; by default 1.",
+            help="Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
         ),
     ] = None
 
@@ -121,22 +156,24 @@ def forecast(
         typer.Option(
             "--profile",
             "-P",
-            help="Cluster profile, by name or path.",
+            metavar="NAME",
+            help="Cluster profile, by name or path. Default: as submit.",
             rich_help_panel=_ASKED,
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> Outcome:
-    """Forecast what more GPUs would bring, from one epoch that was measured. Nothing runs.
+    """Forecast the time and cost of a training on more GPUs. Nothing runs.
 
-    Batch, steps, learning rate, time, GPU-hours and cost.
-    A rank with too little work is named, with what to run instead.
+    The forecast starts from the time of one epoch that you measured.
+    It shows batch, steps, learning rate, time, GPU-hours and cost, and warns
+    where a rank has too little work.
     """
     if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other", hint="choose one")
+        raise UsageError("--json and --csv cannot be combined", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.forecast import make_forecast, read_question
     from hpcrun.actions.prepare import choose_profile

@@ -27,22 +27,22 @@ def gpu(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help=f"Look again every {WATCH_EVERY_S} s; Ctrl-C ends it.")
+        bool, typer.Option("--watch", "-w", help=f"Refresh every {WATCH_EVERY_S} s until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
-    """Show what the GPUs of a running job are doing.
+    """Show the load of a running job's GPUs, by node and rank.
 
-    By node and rank, and what the network of the nodes moves.
+    Network traffic of the nodes is shown as well.
     """
     if watch and as_json:
-        raise UsageError("--watch and --json exclude each other")
+        raise UsageError("--watch and --json cannot be combined")
     from hpcrun.actions.find_element import find_element
 
     context = make_context()
@@ -52,10 +52,10 @@ def gpu(
     if not watch:
         yield from _look(run_id, found.element, context)
         return
-    with interrupted_as(InterruptedByUser("no longer watching; the job goes on")):
+    with interrupted_as(InterruptedByUser("stopped watching; the job is not affected")):
         while True:
             yield Outcome(lambda: [cleared()])
-            yield note([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            yield note([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
                 yield from _look(run_id, found.element, context)
             except SchedulerError as error:  # may come back

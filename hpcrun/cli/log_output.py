@@ -108,7 +108,7 @@ def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
         if has_stamps(log.path, lines.started_s):
             found = since(found, lines.since_s, lines.started_s)
         else:
-            tell([f"hpcrun: {label(log)} was written to since, but its lines carry no time: all are shown"])
+            tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
     return found if lines.pattern is None else matching(found, lines.pattern)
 
 

@@ -42,56 +42,59 @@ def logs(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
+            show_default=False,
+            autocompletion=run_name,
         ),
     ] = "last",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is over.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends (tail -f).")
     ] = False,
     rank: Annotated[
         str | None,
-        typer.Option("--rank", metavar="RANKS", help="Whose log: 3, 0-3 or 0-3,7; by default 0.", show_default=False),
+        typer.Option("--rank", metavar="RANKS", help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0.", show_default=False),
     ] = None,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Every rank's, each line with its rank.")] = False,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks, each line with its rank.")] = False,
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Those of the ranks on one node.", show_default=False)
+        str | None, typer.Option("--node", metavar="NAME", help="Show the ranks of one node.", show_default=False)
     ] = None,
     batch: Annotated[
-        bool, typer.Option("--batch", help="The batch script's own log, with srun's and torchrun's words.")
+        bool, typer.Option("--batch", help="Show the log of the batch script, with the messages of srun and torchrun.")
     ] = False,
-    err: Annotated[bool, typer.Option("--err", help="Only stderr.")] = False,
+    err: Annotated[bool, typer.Option("--err", help="Show only stderr.")] = False,
     attempt: Annotated[
         int | None,
-        typer.Option(
-            "--attempt", metavar="N", help="Which start of the job, from 0; by default the last.", show_default=False
-        ),
+        typer.Option("--attempt", metavar="N", help="Attempt to show, from 0. Default: the last.", show_default=False),
     ] = None,
-    lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", show_default=False)] = None,
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", help="Show only the last N lines.", metavar="N", show_default=False)
+    ] = None,
     grep: Annotated[
         str | None,
-        typer.Option("--grep", metavar="RE", help="Only lines in which this is found.", show_default=False),
+        typer.Option(
+            "--grep", metavar="RE", help="Show only lines that match a regular expression.", show_default=False
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only what was said in the last 10m, 2h ...", show_default=False),
+        typer.Option("--since", metavar="TIME", help="Show only lines of the last 10m, 2h ...", show_default=False),
     ] = None,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Lines of all ranks in the order of the times that they begin with.")
-    ] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Sort the lines of all ranks by their timestamps.")] = False,
 ) -> Outcomes:
-    """Show what a run's ranks have said, on stdout and stderr."""
+    """Show the output of a run's ranks, stdout and stderr."""
     from hpcrun.actions.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
     from hpcrun.cli.log_output import Lines
 
     if sum((rank is not None, all_ranks, batch, node is not None)) > 1:
-        raise UsageError("--rank, --all-ranks, --node and --batch exclude each other", hint="choose one")
+        raise UsageError("--rank, --all-ranks, --node and --batch cannot be combined", hint="choose one")
     if lines is not None and lines < 0:  # typer's own min= would import pydantic's types: a fifth of the time of -n
-        raise UsageError(f"-n {lines}: a number of lines is 0 or more")
+        raise UsageError(f"-n {lines}: must be 0 or more")
     if batch and (merge or attempt is not None):
-        raise UsageError("--batch is one log of all attempts", hint="leave out --merge and --attempt")
+        raise UsageError("--batch is one log for all attempts", hint="leave out --merge and --attempt")
     if follow and (merge or since is not None):
         raise UsageError(
-            "--follow shows lines as they come: it excludes --merge and --since", hint="-f -n 100 begins with 100 lines"
+            "--follow cannot be combined with --merge or --since", hint="to begin with the last 100 lines: -f -n 100"
         )
     context = make_context()
     pattern, since_s = _pattern(grep), _since(since, context)
@@ -117,8 +120,8 @@ def logs(
         colours="NO_COLOR" not in context.env,
     )
     interrupted = InterruptedByUser(
-        f"no longer {'following' if follow else 'reading'}; the job goes on",
-        hint=f"hpcrun logs -f {run} comes back to it",
+        f"stopped {'following' if follow else 'reading'} the log; the job is not affected",
+        hint=f"to continue: hpcrun logs -f {run}",
     )
     with interrupted_as(interrupted):
         yield from _show(place, choice, shown, follow=follow)
@@ -135,7 +138,7 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     except DamagedRunError as error:
         if error.run_id is None:
             raise
-        yield note([f"hpcrun: {error.message}", "its logs can be read:"])
+        yield note([f"hpcrun: {error.message}", "its logs are readable:"])
         return _LogSource(context.store.folder(error.run_id))
     yield note([found.note])
     run = found.run
@@ -162,7 +165,7 @@ def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
     index = interesting_element(item.elements)
     state = next(element.status.state for element in item.elements if element.index == index)
     whole = f"{word} is a sweep of {count(len(item.elements), 'element')}"
-    return index, one_line(f"hpcrun: {whole}; this is {item.run.name}/{index}, {state}: name another as {word}/N")
+    return index, one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {word}/N")
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
@@ -176,7 +179,7 @@ def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -
             yield note([one_line(f"hpcrun: {_nothing(place, choice)}")])
         return
     if status.state != "RUNNING":
-        yield note([one_line(f"hpcrun: {_state_words(status)}; its log follows when it runs")])
+        yield note([one_line(f"hpcrun: {_state_words(status)}; its log is shown when it runs")])
     stream = follow_logs(place.folder, choice, lines=lines.last, is_over=place.waiter.over())
     if not print_stream(stream, prefixes=choice.several, lines=lines):
         print_finished(place.folder, choice, lines)
@@ -188,12 +191,12 @@ def _nothing(place: _LogSource, choice: LogChoice) -> str:
 
     status = place.waiter.status() if place.waiter else None
     if status is not None and not status.final:
-        return f"nothing yet: {_state_words(status)}"
+        return f"no output yet: {_state_words(status)}"
     logs = choose_logs(place.folder, choice)
     if logs and not any(log.path.exists() for log in logs):
-        return f"there is no log {logs[0].path}: it never was, or was deleted"
+        return f"there is no log {logs[0].path}: never written, or deleted"
     words = f": {_state_words(status)}" if status else ""
-    return f"nothing was said{words}"
+    return f"no output{words}"
 
 
 def _state_words(status: LastStatus) -> str:
@@ -209,7 +212,7 @@ def _pattern(text: str | None) -> Pattern | None:
         return compile_pattern(text)
     except PatternError as error:
         raise UsageError(
-            f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a bracket of the text"
+            f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a literal bracket"
         ) from None
 
 

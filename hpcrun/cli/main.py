@@ -12,6 +12,7 @@ import typer
 
 from hpcrun import __version__
 from hpcrun.cli.command import CliCommand, CliGroup
+from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
 from hpcrun.cli.output import finish, show, want_json
@@ -58,7 +59,8 @@ def build_app(asked: str | None) -> typer.Typer:
     app = typer.Typer(
         name="hpcrun",
         cls=CliGroup,
-        help="From a PyTorch training script to a multi-node Slurm job with one command.",
+        help="Run PyTorch training scripts as Slurm jobs, on one node or many.",
+        epilog="hpcrun COMMAND --help shows the options and examples of a command.",
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
@@ -69,10 +71,10 @@ def build_app(asked: str | None) -> typer.Typer:
     for name, (module, settings) in _COMMANDS.items():
         if not known or name == asked:
             function = getattr(import_module(module), _FUNCTIONS.get(name, name))
-            app.command(name, cls=CliCommand, context_settings=settings)(function)
+            app.command(name, cls=CliCommand, context_settings=settings, epilog=epilog(name))(function)
     for name, module in _GROUPS.items():
         if not known or name == asked:
-            app.add_typer(import_module(module).app, name=name)
+            app.add_typer(import_module(module).app, name=name, epilog=epilog(name))
     return app
 
 
@@ -84,7 +86,7 @@ def _version(wanted: bool) -> None:
 
 def _hpcrun(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
@@ -110,7 +112,11 @@ def main() -> NoReturn:
         if "HPCRUN_DEBUG" in os.environ:
             raise
         words = f"{type(error).__name__}: {error}"
-        _fail(HpcrunError(f"this is a bug in hpcrun: {words}", hint="HPCRUN_DEBUG=1 shows where; please report it"))
+        _fail(
+            HpcrunError(
+                f"this is a bug in hpcrun: {words}", hint="run it again with HPCRUN_DEBUG=1, and report the traceback"
+            )
+        )
 
 
 def _usage_error(error: typer.TyperException) -> UsageError:
@@ -123,7 +129,7 @@ def _usage_error(error: typer.TyperException) -> UsageError:
     own_help = " ".join(["hpcrun", *names, "--help"])
     close = nearest(getattr(error, "option_name", None) or "", list(getattr(error, "possibilities", None) or ()))
     if close:
-        return UsageError(getattr(error, "message", ""), hint=f"did you mean {close}? `{own_help}` has them all")
+        return UsageError(getattr(error, "message", ""), hint=f"did you mean {close}? `{own_help}` lists all options")
     return UsageError(error.format_message(), hint=own_help)
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 SHOWN = 20
-_HOW = "hpcrun_runtime.log_metrics(step=..., loss=...) notes some; metrics: in config.yaml finds some in the logs"
+_HOW = (
+    "record metrics with hpcrun_runtime.log_metrics(step=..., loss=...), or set patterns for the logs (metrics: "
+    "in config.yaml)"
+)
 
 
 def metrics(
@@ -30,41 +33,50 @@ def metrics(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     names: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="Only this metric. Repeatable.", show_default=False),
+        typer.Option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable.", show_default=False),
     ] = None,
     rank: Annotated[
         str | None,
         typer.Option(
-            "--rank", metavar="RANKS", help="Whose: 3, 0-3 or 0-3,7; by default the first's.", show_default=False
+            "--rank",
+            metavar="RANKS",
+            help="Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics.",
+            show_default=False,
         ),
     ] = None,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Every rank's.")] = False,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks.")] = False,
     lines: Annotated[
         int | None,
-        typer.Option("--lines", "-n", help=f"Only the last rows; a table has {SHOWN} by default.", show_default=False),
+        typer.Option(
+            "--lines",
+            "-n",
+            metavar="N",
+            help=f"Show only the last N rows. Default: {SHOWN} in a table.",
+            show_default=False,
+        ),
     ] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw them in the terminal.")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the metrics in the terminal.")] = False,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Draw them into a file.", show_default=False)
+        Path | None, typer.Option("--png", metavar="FILE", help="Draw the metrics to a PNG file.", show_default=False)
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
-    """Show the numbers that a run has reported.
+    """Show the metrics of a run, such as its loss.
 
-    With hpcrun_runtime.log_metrics, or in its logs.
+    They come from hpcrun_runtime.log_metrics, or from patterns in the logs.
     """
     if sum((plot, png is not None, as_csv, as_json)) > 1:
-        raise UsageError("--plot, --png, --csv and --json exclude each other", hint="choose one")
+        raise UsageError("--plot, --png, --csv and --json cannot be combined", hint="choose one")
     if rank is not None and all_ranks:
-        raise UsageError("--rank and --all-ranks exclude each other", hint="choose one")
+        raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.find_element import find_element
     from hpcrun.actions.logs import parse_ranks
@@ -84,8 +96,9 @@ def metrics(
     if elements and found.element is None:
         if plot or png is not None:
             raise UsageError(
-                f"{'--plot' if plot else '--png'} draws one element, and {found.run.name} is a sweep of several",
-                hint=f"name one of {index_ranges(elements.parameters)}: {found.run.job_id}/{min(elements.parameters)}",
+                f"{'--plot' if plot else '--png'} draws one element, but {found.run.name} is a sweep",
+                hint=f"choose one of {index_ranges(elements.parameters)}: "
+                f"{found.run.job_id}/{min(elements.parameters)}",
             )
         each = read_elements(
             folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
@@ -99,7 +112,7 @@ def metrics(
     result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
-        yield note([f"hpcrun: {result.unreadable} lines that are no metrics are left out"])
+        yield note([f"hpcrun: {result.unreadable} lines are not metrics and are left out"])
     if png is not None and result.rows:
         save_png(result, png, found.run.run_id)
     yield Outcome(
@@ -130,7 +143,7 @@ def _elements_text(
         yield table(elements_table(last, parameters))
         if lines is None:
             yield stderr(
-                [f"hpcrun: the last row of each element; hpcrun metrics {run.job_id}/{min(each)} shows all of one"]
+                [f"hpcrun: the last row of each element; for all rows of one: hpcrun metrics {run.job_id}/{min(each)}"]
             )
 
 
@@ -149,6 +162,4 @@ def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png:
     else:
         yield table(metrics_table(metrics if shown is not None else last_rows(metrics, SHOWN)))
         if shown is None and len(metrics.rows) > SHOWN:
-            yield stderr(
-                [f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; -n shows more, --csv and --json have all"]
-            )
+            yield stderr([f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; for more: -n, --csv or --json"])

@@ -22,18 +22,15 @@ FORGET = "forget"
 def nodes(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[forget [NODE...]]", help="Forget these nodes, or all of them.", show_default=False),
+        typer.Argument(
+            metavar="[forget [NODE...]]", help="Remove these nodes from the list. Default: all.", show_default=False
+        ),
     ] = None,
     _json: JsonOption = False,
 ) -> Outcome:
-    """List the nodes on which your runs failed within a day.
+    """List the nodes on which your runs failed in the last 24 hours.
 
-    A submission with --exclude-bad-nodes leaves them out.
-
-    Examples:
-      hpcrun nodes                  list them
-      hpcrun nodes forget a100-3    use a100-3 again
-      hpcrun nodes forget           use all of them again
+    hpcrun submit --exclude-bad-nodes excludes them.
     """
     context = make_context()
     now_s = context.now_s()
@@ -41,7 +38,7 @@ def nodes(
     if command == FORGET:
         return _forget(named, context.failed_nodes, now_s)
     if words:
-        raise UsageError(f"hpcrun nodes has no {command!r}", hint="hpcrun nodes forget NODE")
+        raise UsageError(f"unknown word {command!r}", hint="hpcrun nodes forget NODE")
     known = context.failed_nodes.known(now_s)
     return printed(_lines(known, now_s), lambda: _document(known))
 
@@ -53,7 +50,9 @@ def _forget(named: Sequence[str], failed: FailedNodes, now_s: float) -> Outcome:
     missing = [node for node in named if node not in forgotten]
     failure = None
     if missing:
-        failure = NotFoundError(f"no failed node is named {', '.join(missing)}", hint="hpcrun nodes lists them")
+        failure = NotFoundError(
+            f"not in the list of failed nodes: {', '.join(missing)}", hint="hpcrun nodes lists them"
+        )
     lines = [f"forgotten  {one_line(', '.join(forgotten))}"] if forgotten else []
     return Outcome(lambda: [stdout(lines)], lambda: _document(failed.known(now_s)), failure=failure)
 
@@ -66,8 +65,8 @@ def _lines(known: Sequence[FailedNode], now_s: float) -> list[str]:
     from hpcrun.views.text import age_text, one_line
 
     if not known:
-        return ["no node failed within a day"]
-    rows = [("NODE", "FAILED", "REASON", "RUN")]
+        return ["no node failed in the last 24 hours"]
+    rows = [("NODE", "LAST FAILURE", "REASON", "RUN")]
     rows += [(one.node, age_text(max(0.0, now_s - one.failed_s)), one.why, one.run_id) for one in known]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [one_line("  ".join((*(f"{row[i]:<{widths[i]}}" for i in range(3)), row[3]))) for row in rows]

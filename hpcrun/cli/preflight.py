@@ -10,6 +10,7 @@ import typer
 
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 @takes_job_options(without=("preflight", "module", "srun", "torchrun"))
 def preflight(
     asked: dict[str, Any],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
+    ] = False,
     _json: JsonOption = False,
 ) -> Outcomes:
-    """Check the nodes that a job would run on.
+    """Check the nodes of a job: run a short job that tests network and GPUs.
 
-    A short job with these options tries their network and their GPUs.
-    It names the bad nodes; exit status 7 where there is one.
+    Exit status 7 if a node is bad; the message names it.
     """
     from hpcrun.actions.lineage import Lineage
     from hpcrun.actions.preflight import NAME, WALLTIME_S
@@ -78,7 +80,7 @@ def _verdict(result: PreflightResult) -> Outcome:
     if not result.verdict["ok"]:
         exclude = result.verdict["exclude"]
         failure = JobFailedError(
-            "these nodes should not run the job",
+            "the preflight found bad nodes",
             hint=f"add --exclude={exclude}" if exclude else f"hpcrun logs --batch {result.item.run.job_id}",
         )
     return Outcome(

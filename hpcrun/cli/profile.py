@@ -11,6 +11,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.context import make_context
+from hpcrun.cli.examples import epilog
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, printed, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_check import diff, schema, validate
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=CliGroup, help="Show, write and check cluster profiles.", no_args_is_help=True)
 
 
-@app.command("list", cls=CliCommand)
+@app.command("list", cls=CliCommand, epilog=epilog("profile list"))
 def list_(_json: JsonOption = False) -> Outcome:
-    """List the profiles; * marks the default."""
+    """List the profiles; * marks the default profile."""
     from hpcrun.actions.profiles import list_profiles
     from hpcrun.views.profiles import profiles_json
 
@@ -46,21 +47,21 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
     yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
-@app.command("show", cls=CliCommand)
+@app.command("show", cls=CliCommand, epilog=epilog("profile show"))
 def show_(
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
-            help="A profile's name, or a path.",
+            help="Name or path of a profile.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ],
-    origin: Annotated[bool, typer.Option("--origin", help="Every value with the file and line it comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
     _json: JsonOption = False,
 ) -> Outcome:
-    """Show a profile as it is used, everything it extends merged in."""
+    """Show the values of a profile, with those it inherits."""
     from hpcrun.actions.profiles import show_profile
     from hpcrun.views.profile_values import origins_json
 
@@ -92,9 +93,9 @@ def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[Text
     yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
-@app.command("path", cls=CliCommand)
+@app.command("path", cls=CliCommand, epilog=epilog("profile path"))
 def path() -> Outcome:
-    """List the folders that profiles and templates come from, most important first."""
+    """List the folders of profiles and templates, in order of precedence."""
     surroundings = make_context().surroundings
     folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
     folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
@@ -119,4 +120,4 @@ _ELSEWHERE: dict[str, Callable[..., Outcome | Outcomes]] = {
     "schema": schema,
 }
 for _name, _command in _ELSEWHERE.items():
-    app.command(_name, cls=CliCommand)(_command)
+    app.command(_name, cls=CliCommand, epilog=epilog(f"profile {_name}"))(_command)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="A profile's name, or a path.", show_default=False, autocompletion=complete.profile_name
+        metavar="NAME", help="Name or path of a profile.", show_default=False, autocompletion=complete.profile_name
     ),
 ]
 
@@ -30,14 +30,17 @@ def validate(
         list[str] | None,
         typer.Argument(
             metavar="[NAME|FILE]...",
-            help="By default every profile.",
+            help="Profiles to check. Default: all.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ] = None,
     _json: JsonOption = False,
 ) -> Outcome:
-    """Check profiles: every mistake at once, with file, line and key; exit status 3 if there is any."""
+    """Check profiles and list all errors, each with its file, line and key.
+
+    Exit status 3 if there is an error.
+    """
     from hpcrun.actions.profiles import validate_profiles
     from hpcrun.views.profile_values import verdicts_json
 
@@ -48,7 +51,7 @@ def validate(
     return Outcome(
         lambda: _verdicts_text(verdicts, wrong),
         lambda: verdicts_json(verdicts),
-        failure=ProfileError(f"wrong: {names_of}") if wrong else None,
+        failure=ProfileError(f"profiles with errors: {names_of}") if wrong else None,
         failure_in_text=True,
     )
 
@@ -56,20 +59,20 @@ def validate(
 def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
     from hpcrun.views.text import one_line
 
-    yield stdout(f"{'wrong' if verdict.mistakes else 'right':<6} {verdict.name}" for verdict in verdicts)
+    yield stdout(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
     # a mistake in what several extend is one mistake
     yield folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
-    yield folded(dict.fromkeys(one_line(f"remark: {remark}") for verdict in verdicts for remark in verdict.remarks))
+    yield folded(dict.fromkeys(one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks))
     yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
 
 
 def diff(left: _Name, right: _Name, _json: JsonOption = False) -> Outcome:
-    """Show where two profiles differ, everything they extend merged in."""
+    """Show the values that differ between two profiles."""
     from hpcrun.actions.profiles import diff_profiles
     from hpcrun.views.profile_values import diff_json, diff_table
 
     differences = diff_profiles(left, right, make_context().surroundings)
-    same = stderr([f"{left} and {right} say the same"])
+    same = stderr([f"{left} and {right} have the same values"])
     return Outcome(
         lambda: [table(diff_table(differences, left, right)) if differences else same],
         lambda: diff_json(differences, left, right),
@@ -77,7 +80,7 @@ def diff(left: _Name, right: _Name, _json: JsonOption = False) -> Outcome:
 
 
 def schema() -> Outcome:
-    """Print the JSON Schema of a profile file, for editors that complete and check."""
+    """Print the JSON Schema of a profile file, for completion in editors."""
     from hpcrun.profiles.schema import profile_schema
 
     return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])

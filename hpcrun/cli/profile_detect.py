@@ -15,14 +15,15 @@ from hpcrun.errors import UsageError
 def detect(
     write: Annotated[
         str | None,
-        typer.Option("--write", metavar="NAME", help="Write it to your profiles under this name.", show_default=False),
+        typer.Option("--write", metavar="NAME", help="Save the profile under this name.", show_default=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile; needs --write.")] = False,
     _json: JsonOption = False,
 ) -> Outcome:
-    """Write a profile of this cluster from what Slurm says of it.
+    """Write a profile of this cluster from its Slurm configuration.
 
-    Every value says how it was found. Without --write the text goes to stdout.
+    A comment at each value names its source.
+    Without --write, the profile is printed to stdout.
     """
     import platformdirs
 
@@ -32,7 +33,7 @@ def detect(
     from hpcrun.views.profiles import detected_json
 
     if force and write is None:
-        raise UsageError("--force says nothing without --write", hint="add --write NAME")
+        raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
     site = SlurmSite(context.env)
     if write is None:

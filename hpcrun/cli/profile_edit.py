@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.profile_edit import Changed, Place
     from hpcrun.profiles.mistakes import Mistake
 
-_OWN_NAME = "A profile's name, or the path of a file."
+_OWN_NAME = "Name or path of a profile."
 OwnName = Annotated[
     str, typer.Argument(metavar="NAME", help=_OWN_NAME, show_default=False, autocompletion=complete.profile_name)
 ]
@@ -32,27 +32,30 @@ def _value(name: str, help: str) -> Any:
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new profile's name.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new profile.", show_default=False)],
     base: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="PROFILE",
-            help="The profile it extends.",
+            help="Profile to extend. Required without a terminal.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
     ] = None,
-    description: Annotated[str | None, _value("--description", "What the list shows.")] = None,
-    partition: Annotated[str | None, _value("--partition", "Partition.")] = None,
-    account: Annotated[str | None, _value("--account", "Account to charge.")] = None,
-    qos: Annotated[str | None, _value("--qos", "Quality of service.")] = None,
-    gpu_type: Annotated[str | None, _value("--gpu-type", "The GPUs' name in sinfo -o %G.")] = None,
-    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of one node.")] = None,
-    time: Annotated[str | None, _value("--time", "Time limit of a job that says none.")] = None,
-    max_time: Annotated[str | None, _value("--max-time", "The partition's time limit.")] = None,
+    description: Annotated[str | None, _value("--description", "Description in `hpcrun profile list`.")] = None,
+    partition: Annotated[str | None, _value("--partition", "Partition (sbatch --partition).")] = None,
+    account: Annotated[str | None, _value("--account", "Account to charge (sbatch --account).")] = None,
+    qos: Annotated[str | None, _value("--qos", "Quality of service (sbatch --qos).")] = None,
+    gpu_type: Annotated[str | None, _value("--gpu-type", "GPU type, as in sinfo -o %G.")] = None,
+    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of each node.")] = None,
+    time: Annotated[str | None, _value("--time", "Default time limit of a job.")] = None,
+    max_time: Annotated[str | None, _value("--max-time", "Longest time limit of a job.")] = None,
 ) -> Outcome:
-    """Write a small profile of your own; on a terminal, what is not given is asked."""
+    """Write a profile of your own that extends another.
+
+    Without options it asks for the values, if there is a terminal.
+    """
     from hpcrun.actions.profile_edit import new_profile
 
     given = {
@@ -69,7 +72,7 @@ def new(
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
     elif base is None:
-        raise UsageError("nothing says which profile to extend", hint="--from a100, or --from local")
+        raise UsageError("the profile to extend is missing", hint="--from a100, or --from local")
     words = [f"{key}={value}" for key, value in given.items() if value]
     result = new_profile(name, base, words, place)
     lines = [f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"]
@@ -83,11 +86,11 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
-    base = ask("Which one is nearest?", default="a100" if "a100" in names else "local")
+    base = ask("Which profile is closest to your cluster?", default="a100" if "a100" in names else "local")
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
         return base, dict(given)
-    tell(["Enter leaves a value as it is."])
+    tell(["Press Enter to keep a value."])
     answers: dict[str, str | None] = {}
     for key, why in USUAL.items():
         now: Any = profile
@@ -106,13 +109,16 @@ def set_(
         list[str],
         typer.Argument(
             metavar="KEY=VALUE...",
-            help="gpu.per_node=8; modules=[a, b]; modules+=c adds to a list; null takes away what is inherited.",
+            help="Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
             show_default=False,
             autocompletion=complete.assignment,
         ),
     ],
 ) -> Outcomes:
-    """Set values in your copy of a profile, which is made where you have none; comments and order stay."""
+    """Set values in your copy of a profile.
+
+    Without a copy, one is made that extends the profile.
+    """
     from hpcrun.actions.profile_edit import set_values
 
     context = make_context()
@@ -123,10 +129,12 @@ def unset(
     name: OwnName,
     keys: Annotated[
         list[str],
-        typer.Argument(metavar="KEY...", help="Such as gpu.type.", show_default=False, autocompletion=complete.key),
+        typer.Argument(
+            metavar="KEY...", help="Keys to remove, such as gpu.type.", show_default=False, autocompletion=complete.key
+        ),
     ],
 ) -> Outcomes:
-    """Remove keys from your copy of a profile: what it extends holds again."""
+    """Remove keys from your copy of a profile; inherited values apply again."""
     from hpcrun.actions.profile_edit import unset_values
 
     context = make_context()
@@ -134,9 +142,10 @@ def unset(
 
 
 def edit(name: OwnName) -> Outcomes:
-    """Open your copy of a profile in $VISUAL or $EDITOR; it is saved only when it is right.
+    """Edit your copy of a profile in $VISUAL or $EDITOR.
 
-    The first time, a copy is made that extends the profile of that name.
+    Without a copy, one is made that extends the profile.
+    The file is saved only when it is valid.
     """
     from hpcrun.actions.profile_edit import edit_profile
 
@@ -160,10 +169,10 @@ def _report(result: Changed, context: Context) -> Outcomes:
     from hpcrun.actions.trust import keep_trust
 
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
-    word = "written" if result.made else "changed" if result.changed else "nothing to change in"
+    word = "written" if result.made else "changed" if result.changed else "unchanged"
     yield printed([f"{word}  {result.path}"])
     if result.hidden_by:
-        yield note([f"hpcrun: {result.hidden_by} comes first and hides it here"])
+        yield note([f"hpcrun: {result.hidden_by} takes precedence here"])
 
 
 def _editor(env: Mapping[str, str]) -> list[str]:
@@ -174,7 +183,9 @@ def _editor(env: Mapping[str, str]) -> list[str]:
             except ValueError as error:
                 raise UsageError(f"{variable}={env[variable]}: {error}") from None
     if not can_ask():  # one of $EDITOR's may be a script
-        raise UsageError("there is no terminal for an editor", hint="hpcrun profile set NAME KEY=VALUE needs none")
+        raise UsageError(
+            "there is no terminal for an editor", hint="without a terminal: hpcrun profile set NAME KEY=VALUE"
+        )
     for program in ("vi", "nano"):
         if shutil.which(program, path=env.get("PATH")):
             return [program]

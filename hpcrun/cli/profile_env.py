@@ -14,11 +14,13 @@ from hpcrun.cli.output import JsonOption, width
 def env(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME|VARIABLE]", help="A profile, or a variable.", show_default=False),
+        typer.Argument(
+            metavar="[NAME|VARIABLE]", help="Profile or variable. Default: all variables.", show_default=False
+        ),
     ] = None,
     _json: JsonOption = False,
 ) -> Outcome:
-    """Explain the variables of NCCL, torch and CUDA: all, those a profile sets, or one."""
+    """Explain the environment variables of NCCL, torch and CUDA."""
     from hpcrun.actions.variables import ProfileVariables, all_variables, find_variables
     from hpcrun.views import variables as view
 

@@ -29,7 +29,7 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="STUDY",
-            help="Studies by id, name or 'last'; without any, they are listed.",
+            help="Study ids, names, or 'last'. Default: list the studies.",
             show_default=False,
             autocompletion=study_name,
         ),
@@ -39,7 +39,7 @@ def report(
         typer.Option(
             "--from-csv",
             metavar="FILE",
-            help="Runs from a table. Repeatable; docs/report.md has its columns.",
+            help="Read the runs from a table (columns: docs/report.md). Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -47,7 +47,7 @@ def report(
         bool | None,
         typer.Option(
             "--weak/--strong",
-            help="The work grew with the GPUs, or stayed the same; by default as the study says.",
+            help="Scaling of the work: per GPU (weak) or in total (strong). Default: the study's.",
             show_default=False,
         ),
     ] = None,
@@ -56,26 +56,27 @@ def report(
         typer.Option(
             "--warmup",
             metavar="N",
-            help="First epochs of a run that do not count; by default as the study says, or 1.",
+            help="First epochs to leave out. Default: the study's, or 1.",
             show_default=False,
         ),
     ] = None,
     min_efficiency: Annotated[
         str,
         typer.Option(
-            "--min-efficiency", metavar="PERCENT", help="What added GPUs must bring to be worth asking for: 70, 70%."
+            "--min-efficiency", metavar="PERCENT", help="Lowest marginal efficiency for which to add GPUs: 70, 70%."
         ),
     ] = "70",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder to write; by default report-NAME.", show_default=False),
+        typer.Option("--out", "-o", metavar="DIR", help="Folder to write. Default: report-NAME.", show_default=False),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write into a folder that has other files too; they stay.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write to a folder with other files; they are kept.")] = False,
     _json: JsonOption = False,
 ) -> Outcomes:
-    """Say how a training scales, why, and how many GPUs to ask for: as text, tables and figures in a folder."""
+    """Report how a training scales, and how many GPUs to request.
+
+    Writes text, tables and figures to a folder.
+    """
     from hpcrun.actions.report import make_report, read_tables
     from hpcrun.actions.report_folder import check_folder, save_report
     from hpcrun.actions.study import find_study
@@ -148,4 +149,4 @@ def _share(text: str) -> float:
     try:
         return float(text.strip().removesuffix("%")) / 100
     except ValueError:
-        raise UsageError(f"--min-efficiency {text!r} is not a number of per cent", hint="--min-efficiency 70") from None
+        raise UsageError(f"--min-efficiency {text!r} is not a percentage", hint="--min-efficiency 70") from None

@@ -11,6 +11,7 @@ import typer
 from hpcrun.cli.command_line import new_args
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcomes, note, printed
 from hpcrun.cli.output import JsonOption
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.prepare import Prepared
     from hpcrun.runs.record import Run
 
-_NOW = "What happens now"
-
 
 @takes_job_options(without=("module",))
 def resubmit(
@@ -38,38 +37,44 @@ def resubmit(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="A job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
+            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
         ),
     ],
     args: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- ARGS", help="The script's arguments, instead of those it had.", show_default=False),
+        typer.Argument(
+            metavar="-- ARGS", help="New arguments of the script. Default: the same as before.", show_default=False
+        ),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin with a new folder of checkpoints.", rich_help_panel=_NOW)
+        bool, typer.Option("--fresh", help="Start without the checkpoints of the run.", rich_help_panel=SUBMISSION)
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Even if the run is not over.", rich_help_panel=_NOW)] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Submit even while the run is pending or running.", rich_help_panel=SUBMISSION),
+    ] = False,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only the elements of a sweep that failed.", rich_help_panel=_NOW)
+        bool, typer.Option("--failed", help="Submit only the failed elements of a sweep.", rich_help_panel=SUBMISSION)
     ] = False,
     after: AfterOption = None,
     chain: ChainOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.", rich_help_panel=_NOW)
+        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
     ] = False,
     _json: JsonOption = False,
 ) -> Outcomes:
-    """Submit a run again, going on from its checkpoints.
+    """Submit a run again; it continues from its checkpoints.
 
-    With the same script, folder and profile. Any option of submit changes that one thing.
+    Script, folder, profile and options stay the same.
+    An option given here replaces that option of the run.
     """
     from hpcrun.actions.find import find_run
     from hpcrun.actions.resubmit import check_over, failed_of, lineage_of
     from hpcrun.views.plan import again_text, plan_lines, submitted_json, submitted_lines
 
     if args and "--" not in sys.argv:
-        raise UsageError(f"resubmit takes one run, and {args[0]!r} came besides",
-                         hint="the script's arguments stand behind --")  # fmt: skip
+        raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
+                         hint="write the script's arguments after --")  # fmt: skip
     if "--" in sys.argv:
         asked["args"] = new_args(args or [], run, submits=not dry_run)
     check_start(after, chain)

@@ -11,6 +11,7 @@ import typer
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import study_name
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, Outcomes, note
 from hpcrun.cli.output import JsonOption
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
     from hpcrun.scaling.sizes import Design
 
-_STUDY, _NOW = "The study", "What happens now"
+_STUDY = "Study"
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 
 
-@takes_job_options(without=(*_SET_BY_SIZE, *_OF_SWEEPS))
+@takes_job_options(without=(*_SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
 def scale(
     asked: dict[str, Any],
     script: Annotated[
@@ -38,7 +39,7 @@ def scale(
         list[str] | None,
         typer.Argument(
             metavar="ARGS",
-            help="The script's own; {batch_size}, {gpus} and others stand for each run's values.",
+            help="Arguments of the script; {batch_size}, {lr}, {gpus} become the values of each run.",
             show_default=False,
         ),
     ] = None,
@@ -48,7 +49,7 @@ def scale(
             "--gpus",
             "-G",
             metavar="[TYPE:]1,2,4",
-            help="GPUs of each run, all its nodes together.",
+            help="GPUs of each run, over all its nodes.",
             rich_help_panel=_STUDY,
             show_default=False,
         ),
@@ -58,7 +59,7 @@ def scale(
         typer.Option(
             "--ranks",
             metavar="1,2,4",
-            help="Without GPUs: the ranks of each run, on CPUs.",
+            help="Ranks of each run on CPUs, instead of --gpus.",
             rich_help_panel=_STUDY,
             show_default=False,
         ),
@@ -69,7 +70,7 @@ def scale(
             "--nodes",
             "-N",
             metavar="1,1,2",
-            help="Nodes of each run, or one number for all; by default as few as hold the GPUs.",
+            help="Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
             rich_help_panel=_STUDY,
             show_default=False,
         ),
@@ -78,7 +79,7 @@ def scale(
         bool,
         typer.Option(
             "--weak/--strong",
-            help="Keep the batch of each GPU, or that of all GPUs together.",
+            help="Keep the per-GPU batch (weak) or the global batch (strong).",
             rich_help_panel=_STUDY,
         ),
     ] = False,
@@ -87,7 +88,7 @@ def scale(
         typer.Option(
             "--batch-size",
             metavar="N",
-            help="What {batch_size} is: of all GPUs, with --weak of each.",
+            help="Value of {batch_size}: the global batch, or with --weak the per-GPU batch.",
             rich_help_panel=_STUDY,
             show_default=False,
         ),
@@ -97,7 +98,7 @@ def scale(
         typer.Option(
             "--lr",
             metavar="RATE",
-            help="What {lr} is for that batch; it grows as the batch does.",
+            help="Value of {lr} for that batch; it is scaled with the global batch.",
             rich_help_panel=_STUDY,
             show_default=False,
         ),
@@ -108,19 +109,20 @@ def scale(
     warmup: Annotated[
         int,
         typer.Option(
-            "--warmup", metavar="N", help="Epochs at the beginning that do not count.", rich_help_panel=_STUDY
+            "--warmup", metavar="N", help="First epochs to leave out of the measurement.", rich_help_panel=_STUDY
         ),
     ] = 1,
     dataset: Annotated[
         str,
-        typer.Option("--dataset", metavar="NAME", help="What {dataset} is, for a report.", rich_help_panel=_STUDY),
+        typer.Option(
+            "--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.", rich_help_panel=_STUDY
+        ),
     ] = "",
     chain: Annotated[
         bool | None,
         typer.Option(
             "--chain/--parallel",
-            help="Start each run when the one before is over, so that they do not disturb each other; "
-            "by default only where there is no Slurm.",
+            help="Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
             rich_help_panel=_STUDY,
             show_default=False,
         ),
@@ -130,8 +132,8 @@ def scale(
         typer.Option(
             "--resume",
             metavar="STUDY",
-            help="Submit what is missing of a study.",
-            rich_help_panel=_NOW,
+            help="Submit the missing runs of a study.",
+            rich_help_panel=SUBMISSION,
             show_default=False,
             autocompletion=study_name,
         ),
@@ -141,26 +143,31 @@ def scale(
         typer.Option(
             "--show",
             metavar="STUDY",
-            help="Show the runs of a study; with --wait when all are over.",
-            rich_help_panel=_NOW,
+            help="Show the runs of a study; with --wait, after the last has ended.",
+            rich_help_panel=SUBMISSION,
             show_default=False,
             autocompletion=study_name,
         ),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the studies.", rich_help_panel=_NOW)] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies.", rich_help_panel=SUBMISSION)] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Show all runs and one script, submit nothing.", rich_help_panel=_NOW),
+        typer.Option("--dry-run", help="Show all runs and one script; submit nothing.", rich_help_panel=SUBMISSION),
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Stay until all are over; exit with 0, or 7 if one failed.", rich_help_panel=_NOW),
+        typer.Option(
+            "--wait",
+            help="Wait until all runs end. Exit status 0 if all completed, else 7.",
+            rich_help_panel=SUBMISSION,
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
-    """Run a training at several sizes, to measure what more GPUs bring; hpcrun report shows it.
+    """Measure how a training scales: run it on several numbers of GPUs.
 
-    hpcrun's options stand before SCRIPT; all that follows is the script's own.
+    hpcrun report shows the result.
+    Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     context = make_context()
     if listing:
@@ -168,16 +175,14 @@ def scale(
         return
     if resume is not None or shown is not None:
         if script is not None or gpus or ranks or (resume and shown):
-            raise UsageError(
-                "--resume and --show take a study, and neither a SCRIPT nor sizes", hint="hpcrun scale --list"
-            )
+            raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint="hpcrun scale --list")
         if resume is not None:
             yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         else:
             yield from show_study(shown or "", context, wait=wait)
         return
     if script is None:
-        raise UsageError("there is no SCRIPT", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
+        raise UsageError("SCRIPT is missing", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
     from hpcrun.scaling.sizes import Workload, read_design
 
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)

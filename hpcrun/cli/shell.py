@@ -17,23 +17,24 @@ def shell(
         str,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last'; RUN/3 is one element of a sweep.",
+            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = "last",
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="Where; by default the first node.", show_default=False),
+        typer.Option("--node", metavar="NAME", help="Node of the job. Default: the first.", show_default=False),
     ] = None,
 ) -> Outcomes:
     """Open a shell inside the allocation of a running job.
 
-    It stands beside the ranks, shares their CPUs, memory and GPUs, and ends with the job. Without a terminal it reads
-    commands from stdin.
+    It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
+    Without a terminal it reads commands from stdin.
     """
     from hpcrun.actions.element_choice import one_element
     from hpcrun.actions.find_element import find_element
+    from hpcrun.actions.inside import nodes_of
     from hpcrun.actions.shell import open_shell
 
     context = make_context()
@@ -44,7 +45,8 @@ def shell(
     yield note([remark])
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":
-        where = f"inside job {item.run.job_id}, on {node or 'its first node'}: it ends with the job"
-        yield note([f"hpcrun: a shell {'on this machine' if found.run.scheduler == 'local' else where}; exit ends it"])
+        place = node or next(iter(nodes_of(item)), "the first node")
+        where = "this machine" if found.run.scheduler == "local" else f"{place} (job {item.run.job_id})"
+        yield note([f"Shell on {where}. Type exit to leave."])
     status = open_shell(item, node, context.env, is_terminal=is_terminal)
     yield Outcome(status=status if status >= 0 else 128 - status)

@@ -11,6 +11,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
     from hpcrun.actions.prepare import Prepared
     from hpcrun.actions.submit import SubmitResult
 
-_START = "When it starts"
-
 AfterOption = Annotated[
     list[str] | None,
     typer.Option(
         "--after",
         metavar="RUN[:ok|any|fail]",
-        help="Start when that run has completed, is over, or has failed. Repeatable.",
-        rich_help_panel=_START,
+        help="Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed; any. "
+        "Repeatable.",
+        rich_help_panel=SUBMISSION,
         show_default=False,
         autocompletion=run_name,
     ),
@@ -37,9 +37,9 @@ ChainOption = Annotated[
     typer.Option(
         "--chain",
         metavar="N[:any]",
-        help="Submit it N times, each to go on from the checkpoints of the former, until one completes; "
-        "with :any whatever ended the former.",
-        rich_help_panel=_START,
+        help="Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes. "
+        "With :any, continue after any end.",
+        rich_help_panel=SUBMISSION,
         show_default=False,
     ),
 ]
@@ -63,7 +63,9 @@ def check_start(after: list[str] | None, chain: str | None, *, stays: bool = Fal
     if chain is not None:
         parse_chain(chain)
     if chain is not None and stays:
-        raise UsageError("--chain excludes --follow and --wait", hint="hpcrun logs -f follows one of its runs")
+        raise UsageError(
+            "--chain cannot be combined with --follow or --wait", hint="follow one of its runs: hpcrun logs -f RUN"
+        )
 
 
 def with_after(

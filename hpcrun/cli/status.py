@@ -32,18 +32,20 @@ def status(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Job ids, run ids, names, or 'last'; by default the newest. RUN/3 is element 3 of a sweep.",
+            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
             show_default=False,
             autocompletion=run_name,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show every run, not only the newest.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Show all runs. Default: the newest and those that have not ended.")
+    ] = False,
     states: Annotated[
         list[str] | None,
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only runs in this state. Repeatable, or separated by commas.",
+            help="Show only runs in these states: failed,pending.",
             show_default=False,
         ),
     ] = None,
@@ -52,15 +54,16 @@ def status(
         typer.Option(
             "--verbose",
             "-v",
-            help="Show more of each run: its place in the queue, its last line, what it used, its folder.",
+            help="Show details: place in the queue, last line of the log, resources used, folder.",
         ),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again; Ctrl-C ends it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[
         int,
         typer.Option(
             "--interval",
-            help=f"Seconds between two looks; at least {MIN_INTERVAL_S}. After the first minute at least 30.",
+            metavar="SECONDS",
+            help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
         ),
     ] = 15,
     columns: Annotated[
@@ -68,18 +71,18 @@ def status(
         typer.Option(
             "--columns",
             metavar="NAMES",
-            help="Show these columns, such as name,job,state,why; also with --csv.",
+            help="Columns to show, such as name,job,state,reason.",
             show_default=False,
         ),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for programs, such as pandas.read_csv.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
-    """Show the newest runs and every run that is not over, newest last."""
+    """Show the newest runs and all that have not ended, newest last."""
     wanted = check_states(states or [])
     layout = _layout(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:
-        raise UsageError(f"--interval {interval}: the controller is asked at most every {MIN_INTERVAL_S} s")
+        raise UsageError(f"--interval {interval}: the shortest interval is {MIN_INTERVAL_S} s")
     context = make_context()
     if not watch:
         yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
@@ -87,10 +90,10 @@ def status(
     from hpcrun.actions.wait import Changes
 
     changes = Changes(context.store, interval)
-    with interrupted_as(InterruptedByUser("no longer watching; the jobs go on")):
+    with interrupted_as(InterruptedByUser("stopped watching; the jobs are not affected")):
         while True:
             yield Outcome(lambda: [cleared()])
-            yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C ends this, and no job"])
+            yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
                 yield from _show(
                     context, runs or [], wanted, everything=everything, layout=layout, afresh=changes.are_new
@@ -127,9 +130,9 @@ def _layout(
     from hpcrun.views.columns import check_columns
 
     if watch and (as_json or as_csv):
-        raise UsageError(f"--watch and {'--json' if as_json else '--csv'} exclude each other")
+        raise UsageError(f"--watch and {'--json' if as_json else '--csv'} cannot be combined")
     if as_json and (as_csv or columns):
-        raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} exclude each other")
+        raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} cannot be combined")
     folds = not (everything or as_csv or as_json)
     return _Layout(check_columns(columns), as_csv, as_json, verbose, watch, folds)
 
@@ -163,7 +166,7 @@ def _show(
         if result is None:
             was_late = True
             yield from shown(last_known(ids, store=context.store, now_s=now_s), known_only=True)
-            yield note([f"hpcrun: no answer for {PATIENCE_S:g} s: this is what was last known; still waiting ..."])
+            yield note([f"hpcrun: no response for {PATIENCE_S:g} s; showing the last known state; still waiting ..."])
             continue
         away = result.away
         if not (was_late and away):  # else it is on the screen already

@@ -156,7 +156,7 @@ def _finish(done: StudySubmission, context: Context, *, wait: bool, shown: bool 
         yield printed(next_lines(study, done.jobs))
     if done.errors:
         words = f"{len(done.errors)} of {count(done.tried, 'run')} could not be submitted"
-        hint = f"hpcrun scale --resume {study.study_id} tries again"
+        hint = f"hpcrun scale --resume {study.study_id} submits them again"
         raise type(done.errors[0])(words, hint=hint)
 
 
@@ -175,11 +175,11 @@ def _wait(study: Study, context: Context) -> None:
 def _interrupted(study: Study, context: Context) -> InterruptedByUser:
     study = context.studies.load(study.study_id)  # a generator that was interrupted has not handed out its last one
     left = sum(not point.submitted for point in study.points)
-    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs go on"
+    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
     come_back = "resume" if left else "show"
     return InterruptedByUser(
         f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale --{come_back} {study.study_id} --wait comes back to it",
+        hint=f"hpcrun scale --{come_back} {study.study_id} --wait continues",
     )
 
 
@@ -248,7 +248,7 @@ def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     if check and bad:
         failed = next((item.run_id for item in bad if item.status), None)
         hint = (
-            f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits what is missing"
+            f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits the missing runs"
         )
         words = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
         raise JobFailedError(words, hint=hint)

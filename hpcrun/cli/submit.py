@@ -12,6 +12,7 @@ import typer
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import JsonOption
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.wait import Waiter
     from hpcrun.job.request import JobRequest
 
-_NOW = "What happens now"
-
 
 @takes_job
 def submit(
@@ -43,35 +42,37 @@ def submit(
         typer.Option(
             "--output-dir",
             metavar="DIR",
-            help="Put the run's folder here.",
-            rich_help_panel=_NOW,
+            help="Folder for the run. Default: one per run in the runs folder.",
+            rich_help_panel=SUBMISSION,
             show_default=False,
         ),
     ] = None,
     after: AfterOption = None,
     chain: ChainOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the exact script, submit nothing.", rich_help_panel=_NOW)
+        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
     ] = False,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Stay: stream the log of rank 0, then report.", rich_help_panel=_NOW),
+        typer.Option("--follow", "-f", help="Follow the log of rank 0 until the job ends.", rich_help_panel=SUBMISSION),
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Stay until it is over; exit with 0, or 7 if it failed.", rich_help_panel=_NOW),
+        typer.Option(
+            "--wait", help="Wait until the job ends. Exit status 0 if it completed, else 7.", rich_help_panel=SUBMISSION
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Submit a training script as a job.
 
-    hpcrun's options stand before SCRIPT; all that follows is the script's own.
+    Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     from hpcrun.actions.lineage import Lineage
     from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
 
     if follow and as_json:
-        raise UsageError("--follow and --json exclude each other", hint="use --wait --json")
+        raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
@@ -107,23 +108,26 @@ def render(
             "--out",
             "-o",
             metavar="FILE",
-            help="Write here; by default NAME.sh.",
-            rich_help_panel=_NOW,
+            help="File to write. Default: NAME.sh.",
+            rich_help_panel=SUBMISSION,
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.", rich_help_panel=_NOW)] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file.", rich_help_panel=SUBMISSION)
+    ] = False,
 ) -> Outcomes:
-    """Write the script that submit would send to a file.
+    """Write the batch script of a job to a file, without submitting it.
 
-    The file is complete: sbatch (or bash, for the local profile) does the same as hpcrun submit.
+    sbatch FILE then submits the same job as hpcrun submit.
+    With the local profile, bash FILE runs it.
     """
     from hpcrun.views.plan import plan_lines
 
     context = with_typed(make_context(), asked, option_names(submit), submits=False)
     prepared = prepare_job(asked, context)
     if prepared.plan.snapshot:
-        raise UsageError("--snapshot means nothing to render: the copy lies in the folder of a submitted run")
+        raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
     if prepared.plan.sweep:
         from hpcrun.cli.sweep import only_part
 
@@ -138,9 +142,11 @@ def render(
         with open(descriptor, "w", encoding="ascii", newline="") as file:
             file.write(prepared.script.text)
     except FileExistsError:
-        raise UsageError(f"{target} is there already", hint="--force replaces it, --out names another") from None
+        raise UsageError(
+            f"{target} already exists", hint="replace it with --force, or choose another with --out"
+        ) from None
     except OSError as error:
-        reason = "nobody reads this pipe" if error.errno == errno.ENXIO else error.strerror
+        reason = "no program reads this pipe" if error.errno == errno.ENXIO else error.strerror
         raise UsageError(f"cannot write {target}: {reason}") from None
     by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
     program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
@@ -204,8 +210,8 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
 
     run = result.run
     interrupted = InterruptedByUser(
-        f"the job goes on: {run.job_id}",
-        hint=f"hpcrun logs -f {run.job_id} comes back to it, hpcrun cancel {run.job_id} ends it",
+        f"stopped waiting; job {run.job_id} is not affected",
+        hint=f"hpcrun logs -f {run.job_id} follows it again, hpcrun cancel {run.job_id} cancels it",
     )
     waiter = context.waiter(run.run_id)
     with interrupted_as(interrupted):

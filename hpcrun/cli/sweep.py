@@ -48,7 +48,7 @@ def submit_sweep(
     yield note(lines) if dry_run else printed(lines)
     if len(parts) > 1:
         names = f"{parts[0].plan.name} to {parts[-1].plan.name}"
-        yield note([f"note: the cluster's MaxArraySize makes it {len(parts)} runs, {names}"])
+        yield note([f"note: the cluster's MaxArraySize requires {len(parts)} runs, {names}"])
     if dry_run:
         yield Outcome(
             lambda: [verbatim("".join(part.script.text for part in parts))],
@@ -74,13 +74,11 @@ def submit_sweep(
 def _refuse_what_is_for_one_job(*, chain: str | None, follow: bool) -> None:
     if follow:
         raise UsageError(
-            "--follow shows one log, and a sweep has one for each element",
-            hint="use --wait, or submit and then follow one: hpcrun logs -f NAME/0",
+            "--follow shows one log, but a sweep has one per element",
+            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     if chain:
-        raise UsageError(
-            "--chain is for single jobs, and this is a sweep", hint="--requeue N starts its elements again"
-        )
+        raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
 
 
 def only_part(prepared: Prepared, context: Context) -> Prepared:
@@ -95,7 +93,7 @@ def only_part(prepared: Prepared, context: Context) -> Prepared:
     if len(parts) > 1:
         pieces = ", ".join(index_ranges(part.request.elements) for part in parts)
         raise PlanError(
-            f"the cluster's MaxArraySize makes {len(parts)} scripts of this sweep, and render writes one",
+            f"the cluster's MaxArraySize requires {len(parts)} scripts for this sweep, but render writes one",
             hint=f"render it in pieces: --elements {pieces}",
         )
     return parts[0]
@@ -118,8 +116,8 @@ def _joined(documents: list[dict[str, Any]]) -> dict[str, Any]:
 def _wait(result: SubmitResult, context: Context) -> RunStatus:
     run = result.run
     interrupted = InterruptedByUser(
-        f"the sweep goes on: {run.job_id}",
-        hint=f"hpcrun status {run.job_id} shows it, hpcrun cancel {run.job_id} ends it",
+        f"stopped waiting; sweep {run.job_id} is not affected",
+        hint=f"hpcrun status {run.job_id} shows it, hpcrun cancel {run.job_id} cancels it",
     )
     with interrupted_as(interrupted):
         return context.waiter(run.run_id).wait()

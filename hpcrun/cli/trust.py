@@ -18,29 +18,25 @@ def trust(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FOLDER", help="A project, or its .hpcrun. Default: the one of this folder.", show_default=False
+            metavar="FOLDER", help="Project, or its .hpcrun folder. Default: this project.", show_default=False
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", "-l", help="List what you have trusted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Forget what you said of FOLDER.")] = False,
+    list_: Annotated[bool, typer.Option("--list", "-l", help="List the trusted projects.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting FOLDER.")] = False,
     never: Annotated[bool, typer.Option("--never", help="Never use FOLDER, and do not mention it again.")] = False,
     as_json: JsonOption = False,
 ) -> Outcome | Outcomes:
-    """Trust what a project brings: its profiles, templates, rules and configuration.
+    """Trust the profiles, templates, rules and configuration of a project.
 
-    Shows the files and what they can do, then asks, at a terminal only. hpcrun uses them as they are now; after any
-    change it asks again. Nothing in a project's .hpcrun is used before.
-
-    Examples:
-      hpcrun trust              the project of this folder
-      hpcrun trust --list       what is trusted
-      hpcrun trust --revoke     take it back
+    Shows the files and what they can do, then asks; this needs a terminal.
+    hpcrun ignores a project's .hpcrun until you trust it, and asks again after
+    any change of its files.
     """
     from hpcrun.actions import trust as action
     from hpcrun.views import trust as view
 
     if list_ + revoke + never > 1:
-        raise UsageError("--list, --revoke and --never exclude each other", hint="hpcrun trust --help")
+        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun trust --help")
     context = make_context(announce=None)
     if list_:
         rows = action.list_trust(context.trust)
@@ -56,7 +52,7 @@ def trust(
         line = f"forgotten  {path}"
     else:
         action.never_use(path, context.trust)
-        line = f"never used  {path}; hpcrun trust --revoke takes that back"
+        line = f"never used  {path}; to undo: hpcrun trust --revoke"
     return printed([line])
 
 
@@ -66,15 +62,15 @@ def _ask(path: Path, context: Context) -> Outcomes:
 
     question = look_into(path, context.trust)
     if question.trusted:
-        yield printed([f"{path} is trusted already, as it is"])
+        yield printed([f"{path} is already trusted"])
         return
     yield Outcome(
         lambda: [stdout([str(path), ""]), table(question_table(question)), stdout(["", *question_lines(question)])]
     )
     if not can_ask():
         raise UsageError(
-            "nothing is trusted: there is no terminal to ask at",
-            hint=f"type `hpcrun trust {path}` at one; a job without one names files of its own: --profile FILE",
+            "cannot ask without a terminal; nothing was trusted",
+            hint=f"run `hpcrun trust {path}` in a terminal; in a job, use --profile FILE",
         )
     if not confirm("Trust these files as they are now?"):
         yield Outcome(status=1)

@@ -53,7 +53,7 @@ def where(
             "--profile",
             "-P",
             metavar="NAME",
-            help="Ask for this profile. Repeatable; by default all are asked for.",
+            help="Profile to compare. Repeatable. Default: all.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
@@ -62,8 +62,8 @@ def where(
 ) -> Outcome:
     """Show on which profile a job could start first.
 
-    Nothing is submitted: Slurm is asked with sbatch --test-only.
-    A start is its guess of this moment; jobs that come and go change it.
+    The start times are Slurm's estimates (sbatch --test-only).
+    They change as other jobs come and go. Nothing is submitted.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.where import where as find_where
@@ -78,8 +78,8 @@ def where(
     result = find_where(read_request(said), profiles or [], forecast, context.surroundings, context.now_s())
     failure = None
     if not result.offers:
-        hint = "ask for less; hpcrun profile detect --write NAME makes a profile of this cluster"
-        failure = PlanError("the job fits nowhere", hint=hint)
+        hint = "request less, or write a profile of this cluster: hpcrun profile detect --write NAME"
+        failure = PlanError("the job fits no profile", hint=hint)
     return Outcome(lambda: _text(result), lambda: where_json(result), failure=failure)
 
 

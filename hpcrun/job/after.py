@@ -54,7 +54,7 @@ def parse_after(text: str) -> After:
     """
     word, condition = _split(text, "ok", "--after")
     if not word:
-        raise UsageError(f"--after {text}: no run is named", hint="write --after RUN, or RUN:any")
+        raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
     return After(word, condition)
 
 

@@ -82,14 +82,14 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
         return
     if given:
         raise UsageError(
-            f"--gpus={given['gpus']} alone leaves to Slurm how many of them each of the {shape.nodes} nodes gets, "
-            f"and each starts {shape.procs_per_node} ranks",
+            f"--gpus={given['gpus']} alone lets Slurm divide the GPUs freely among {shape.nodes} nodes, "
+            f"but each node starts {shape.procs_per_node} ranks",
             hint="leave out --no-sbatch gpus-per-node",
         )
     raise UsageError(
-        f"no directive is left that asks for the {wanted} GPUs of each node, and {shape.procs_per_node} "
-        f"rank{'s' if shape.procs_per_node > 1 else ''} would start there without one",
-        hint=f"leave out --no-sbatch; or ask for a job without GPUs: --gpus 0 --nodes {shape.nodes}"
+        f"no directive requests the {wanted} GPUs of each node: {shape.procs_per_node} "
+        f"rank{'s' if shape.procs_per_node > 1 else ''} would start without a GPU",
+        hint=f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
         + (f" --launcher {shape.launcher}" if shape.launcher != "python" else "")
         + (f" --nproc-per-node {shape.procs_per_node}" if shape.launcher != "python" else ""),
     )

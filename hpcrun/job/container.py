@@ -64,11 +64,11 @@ def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_p
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         if request.mounts:
-            raise UsageError("--mount says nothing without a container", hint="name its image: --container IMAGE")
+            raise UsageError("--mount has no effect without a container", hint="add an image: --container IMAGE")
         return None
     if runtime == "pyxis" and profile.scheduler == "local":
         raise PlanError(
-            f"profile {profile.name!r} starts containers with pyxis, a plugin of srun, and runs on this machine",
+            f"profile {profile.name!r} starts containers with pyxis, which needs Slurm, but it runs on this machine",
             hint="set container.runtime to apptainer or podman in the profile, or --container none",
         )
     return Container(

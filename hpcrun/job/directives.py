@@ -15,36 +15,36 @@ OWNED: dict[str, str] = {
     "chdir": "use --workdir",
     "cpus-per-gpu": "use --cpus-per-gpu",
     "cpus-per-task": "use --cpus-per-task",
-    "error": "use --output-dir; every rank has a log of its own there",
+    "error": "use --output-dir; every rank has its own log there",
     "exclude": "use --exclude",
-    "export": "use --env NAME=VALUE; all else is handed on",
-    "export-file": "use --env NAME=VALUE; all else is handed on",
+    "export": "use --env NAME=VALUE; other variables are exported",
+    "export-file": "use --env NAME=VALUE; other variables are exported",
     "gpus": "use --gpus",
     "gpus-per-node": "use --gpus-per-node",
     "gpus-per-socket": "use --gpus-per-node",
-    "gpus-per-task": "use --gpus with --launcher srun; per-task binding would hide a rank's peers from it",
+    "gpus-per-task": "use --gpus with --launcher srun; per-task binding hides the GPUs of other ranks",
     "gres": "use --gpus",
     "het-group": "submit one job for each group",
     "input": "give the file to the script as an argument",
     "job-name": "use --name",
     "nodelist": "use --nodelist",
     "nodes": "use --nodes",
-    "no-kill": "use --restarts N --spares K: a job that lost the node of its script would idle to its time limit",
-    "no-requeue": "leave it out: a job without --requeue has it",
+    "no-kill": "use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit",
+    "no-requeue": "leave it out: it is set for jobs without --requeue",
     "ntasks": "use --gpus or --nproc-per-node",
     "ntasks-per-gpu": "use --gpus or --nproc-per-node",
     "ntasks-per-node": "use --gpus or --nproc-per-node",
     "open-mode": "leave it out: hpcrun appends",
     "output": "use --output-dir",
-    "overcommit": "use --cpus N for fewer CPUs: the ranks of a node would share those of one",
+    "overcommit": "use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task",
     "parsable": "use --json",
     "quiet": "use --json",
     "requeue": "use --requeue N: N further attempts",
     "signal": "use --warn",
-    "tres-per-task": "use --gpus and --cpus; per-task binding would hide a rank's peers from it",
+    "tres-per-task": "use --gpus and --cpus; per-task binding hides the GPUs of other ranks",
     "test-only": "use --dry-run",
     "wait": "use --wait",
-    "wrap": "name the program and its arguments as they are",
+    "wrap": "write the program and its arguments",
 }
 
 # Directives with an option of their own that --sbatch may set as well.
@@ -106,7 +106,7 @@ def check_free_key(key: str, where: str) -> str:
     """
     name = normalise_key(key)
     if name in OWNED:
-        raise UsageError(f"{where}: hpcrun owns the directive {name!r}", hint=OWNED[name])
+        raise UsageError(f"{where}: hpcrun sets --{name} itself", hint=OWNED[name])
     if not name or not all(char.isascii() and (char.isalnum() or char == "-") for char in name):
         raise UsageError(f"{where}: {key!r} cannot be an sbatch option", hint="write KEY=VALUE or KEY")
     return name
@@ -118,7 +118,7 @@ def unknown_note(name: str) -> str | None:
     if name in known:
         return None
     close = nearest(name, known)
-    return f"sbatch option {name!r} is not one hpcrun knows" + (f"; did you mean {close!r}?" if close else "")
+    return f"sbatch option {name!r} is unknown" + (f"; did you mean {close!r}?" if close else "")
 
 
 def set_directive(directives: Directives, key: str, value: str | None) -> None:
@@ -134,16 +134,16 @@ def remove_directive(directives: Directives, key: str) -> None:
     """Remove one directive by name.
 
     Raises:
-        UsageError: the script cannot do without it, or nothing sets it.
+        UsageError: the script needs it, or it is not set.
     """
     name = normalise_key(key)
     if name in ESSENTIAL:
-        raise UsageError(f"--no-sbatch {name}: the script cannot do without it")
+        raise UsageError(f"--no-sbatch {name}: the script needs it")
     if name not in directives:
         free = sorted(set(directives) - ESSENTIAL)
         close = nearest(name, free)
         raise UsageError(
-            f"--no-sbatch {name}: nothing sets it",
+            f"--no-sbatch {name}: it is not set",
             hint=f"did you mean {close!r}?" if close else f"set are: {', '.join(free)}",
         )
     del directives[name]

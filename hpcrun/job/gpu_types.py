@@ -60,7 +60,7 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
         first = next(iter(types))
         raise UsageError(
             f"profile {profile.name!r} has GPUs of several types: {names}",
-            hint=f"name one, as --gpus {first}:{request.gpus.count if request.gpus else 1}, or ask for --gpus 0",
+            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, or ask for --gpus 0",
         )
     if type_ not in types:
         if type_ == profile.gpu.type:  # the profile's own values are for this one

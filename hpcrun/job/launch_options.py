@@ -18,10 +18,10 @@ Program = Literal["srun", "torchrun"]
 Options = tuple[tuple[str, str | None], ...]
 """Name → value, None for a bare flag; names without dashes in front."""
 
-_SIZE = "the ranks are as many as --gpus, --nodes and --nproc-per-node say"
+_SIZE = "--gpus, --nodes and --nproc-per-node decide the number of ranks"
 _GPUS = "use --gpus; a step without options has all GPUs of the job"
-_OF_JOB = "the step runs in the job's allocation: use hpcrun's own option, or --sbatch"
-_LOGS = "every rank has a log of its own: hpcrun logs shows it"
+_OF_JOB = "the step uses the job's allocation: use hpcrun's option, or --sbatch"
+_LOGS = "every rank has its own log: hpcrun logs shows it"
 _ALONE = "srun would not start the ranks"
 _PER_NODE = "hpcrun sets it on each node"
 # What hpcrun decides itself, and what a person uses instead. --wait and --kill-on-bad-exit may be set: a training that
@@ -30,12 +30,14 @@ _OWNED: dict[Program, dict[str, str]] = {
     "srun": {
         **dict.fromkeys(("nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node"), _SIZE),
         **dict.fromkeys(("ntasks-per-socket", "ntasks-per-tres", "relative", "overcommit", "het-group"), _SIZE),
-        **dict.fromkeys(("cpus-per-task", "cpus-per-gpu"), "use --cpus-per-task; OMP_NUM_THREADS agrees with it"),
+        **dict.fromkeys(("cpus-per-task", "cpus-per-gpu"), "use --cpus-per-task; OMP_NUM_THREADS follows it"),
         **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "tres-per-task"), _GPUS),
         **dict.fromkeys(("account", "begin", "clusters", "constraint", "deadline", "dependency", "hold"), _OF_JOB),
         **dict.fromkeys(("jobid", "no-allocate", "partition", "qos", "reservation", "test-only", "time"), _OF_JOB),
         **dict.fromkeys(("exclude", "nodelist", "nodefile"), "use --exclude or --nodelist: the ranks need every node"),
-        **dict.fromkeys(("export", "export-file", "preserve-env"), "use --env NAME=VALUE; all else is handed on"),
+        **dict.fromkeys(
+            ("export", "export-file", "preserve-env"), "use --env NAME=VALUE; other variables are exported"
+        ),
         **dict.fromkeys(("output", "error"), _LOGS),
         **dict.fromkeys(("help", "usage", "version", "multi-prog", "pty", "bcast"), _ALONE),
         "chdir": "use --workdir",
@@ -45,15 +47,15 @@ _OWNED: dict[Program, dict[str, str]] = {
     "torchrun": {
         "nnodes": "use --nodes",
         "nproc-per-node": "use --gpus or --nproc-per-node",
-        "standalone": "hpcrun gives it to a job on one node",
+        "standalone": "hpcrun sets it for jobs on one node",
         **dict.fromkeys(("no-python", "run-path"), "hpcrun starts the program of each rank itself"),
         "module": "use --module",
         **dict.fromkeys(("node-rank", "local-addr"), _PER_NODE),
         **dict.fromkeys(("master-addr", "master-port"), "use rdzv-endpoint=HOST:PORT; MASTER_ADDR is the first node"),
         **dict.fromkeys(("redirects", "tee", "local-ranks-filter"), _LOGS),
         **dict.fromkeys(("duplicate-stdout-filters", "duplicate-stderr-filters"), _LOGS),
-        "signals-to-handle": "hpcrun hands signals on to the ranks",
-        "virtual-local-rank": "hpcrun tells the ranks of a node apart by LOCAL_RANK",
+        "signals-to-handle": "hpcrun forwards signals to the ranks",
+        "virtual-local-rank": "hpcrun identifies the ranks of a node by LOCAL_RANK",
         "help": "torchrun would not start the ranks",
     },
 }
@@ -90,11 +92,11 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     if value is not None and "\0" in value:
         raise UsageError(f"{where}: a NUL character cannot stand in a script")
     if program == "srun" and value in ("help", "list"):
-        raise UsageError(f"{where}: srun prints a list and ends", hint=f"srun --{name}={value} shows it here")
+        raise UsageError(f"{where}: srun would print a list and exit", hint=f"srun --{name}={value} shows it")
     if name == "rdzv-backend" and value == "static":
-        raise UsageError(f"{where}: a static rendezvous has no place for hpcrun's nodes", hint="leave it out: c10d")
+        raise UsageError(f"{where}: hpcrun needs the c10d rendezvous", hint="leave it out: c10d")
     if name == "shutdown-timeout" and re.fullmatch(r"\d+", value or "", re.ASCII) and int(value or 0) < 30:
-        raise UsageError(f"{where}: hpcrun gives a rank 25 s to end, and then writes down how it did",
+        raise UsageError(f"{where}: hpcrun gives a rank 25 s to end",
                          hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more")  # fmt: skip
     return name
 
@@ -113,7 +115,7 @@ def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options
     if profile.scheduler != "slurm":
         if request.srun:
             raise UsageError(f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without srun",
-                             hint="leave it out, or choose a profile of a cluster with --profile")  # fmt: skip
+                             hint="leave it out, or choose a Slurm profile with --profile")  # fmt: skip
         return ()
     options = _laid_over("srun", profile.srun, request.srun)
     for key in ("gpu-bind", "tres-bind"):
@@ -136,7 +138,7 @@ def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Opt
     if shape.launcher == "torchrun":
         return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
     if request.torchrun:
-        raise UsageError(f"--torchrun {request.torchrun[0]} says nothing with --launcher {shape.launcher}",
+        raise UsageError(f"--torchrun {request.torchrun[0]} has no effect with --launcher {shape.launcher}",
                          hint="leave it out, or add --launcher torchrun")  # fmt: skip
     return ()
 

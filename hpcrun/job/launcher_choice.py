@@ -56,9 +56,12 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     if request.launcher in _ONCE:
         nodes = decide_shape(request, profile).nodes
         apart = nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
-        each = "; nothing tells the nodes apart: each starts its own ranks 0, 1, ..." if apart else ""
-        return f"{_subject(call)} {does}; --launcher {request.launcher}: once per node{each}"
-    return f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, each with all its ranks"
+        each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
+        return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
+    return (
+        f"{_subject(call)} {does}; --launcher {request.launcher} starts it once per rank, and each copy starts "
+        "all ranks"
+    )
 
 
 def _once_note(call: Call) -> str:
@@ -73,7 +76,7 @@ def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
         instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
     if instead is None:
         return ()
-    return (f"hpcrun can start these ranks too{_left_out(instead)}: {instead.line}",)
+    return (f"hpcrun can start these ranks{_left_out(instead)}: {instead.line}",)
 
 
 def _left_out(instead: Instead) -> str:
@@ -88,23 +91,23 @@ def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
     """Return the error for what hpcrun does itself."""
     if call.place is not None:
         return UsageError(
-            f"{_subject(call)} waits for the CPUs and GPUs that the job's own step holds, and hangs",
-            hint=f"leave {call.title} out of it: hpcrun starts the ranks; or submit it with sbatch; "
+            f"{_subject(call)} hangs: it waits for the CPUs and GPUs of the job's own step",
+            hint=f"remove {call.title}: hpcrun starts the ranks; or submit it with sbatch; "
             "or srun --overlap there, and --launcher command here",
         )
     instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
     if call.launcher.role == "submits":
-        why = "would be started once per rank, and submit a job each time"
+        why = "would run once per rank, and submit a job each time"
     else:
-        why = "starts ranks, which hpcrun does itself: each of the job's ranks would start all of them again"
+        why = "starts ranks, as hpcrun does: each rank of the job would start all ranks again"
     if instead is None:
-        return UsageError(f"`{call.title}` {why}", hint="name the program that it starts")
+        return UsageError(f"`{call.title}` {why}", hint="give the program that it starts")
     return UsageError(f"`{call.title}` {why}{_dropped(instead)}", hint=instead.line)
 
 
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
     """Return the error for a launcher that would start a training of its own on each node."""
-    message = f"{_subject(call)} knows nothing of the other nodes: each of the {nodes} would train by itself"
+    message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.role == "submits":
         message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
     way_out = "--launcher command runs it as it is"

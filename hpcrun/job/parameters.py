@@ -31,11 +31,11 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
         if not equals:
             raise ValueError(f"{item!r} has no '='; write NAME=VALUE,VALUE")
         if name in columns:
-            raise ValueError(f"{name!r} is said twice; write all its values behind one: {name}=A,B")
+            raise ValueError(f"{name!r} is given twice; write all values together: {name}=A,B")
         values = text.split(",")
         if "" in values:
             raise ValueError(
-                f"{item!r} has an empty value; one that is empty or holds a comma can be written in a --sweep-file"
+                f"{item!r} has an empty value; write values that are empty or contain a comma in a --sweep-file"
             )
         columns[check_parameter(name)] = values
     return cross(columns)
@@ -50,7 +50,7 @@ def check_parameter(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first")
     if name == "element":
-        raise ValueError("'element' is each element's number: {element} stands for it already; choose another name")
+        raise ValueError("'element' is reserved: {element} is the number of the array element; choose another name")
     return name
 
 
@@ -76,7 +76,7 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} has {number}" for name, number in lengths.items())
-        raise ValueError(f"parameters side by side (zip) have as many values each: {said}")
+        raise ValueError(f"parameters side by side (zip) need the same number of values: {said}")
     return tuple(tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
 
 
@@ -87,7 +87,7 @@ def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Pa
         ValueError: a parameter stands in both, or there are too many elements.
     """
     for name in {name for row in rows for name, _ in row} & {name for row in others for name, _ in row}:
-        raise ValueError(f"{name!r} is said twice")
+        raise ValueError(f"{name!r} is given twice")
     check_number(len(rows) * len(others))
     return tuple((*row, *other) for row in rows for other in others)
 
@@ -99,7 +99,7 @@ def check_number(number: int) -> None:
         ValueError: there are more than ``MOST``.
     """
     if number > MOST:
-        raise ValueError(f"{number} elements are more than a sweep may have, {MOST}")
+        raise ValueError(f"{number} elements are too many: a sweep has at most {MOST}")
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
@@ -109,12 +109,12 @@ def parse_indices(text: str) -> tuple[int, ...]:
         ValueError: the text is something else.
     """
     if _INDICES.fullmatch(text) is None:
-        raise ValueError(f"{text!r} are no numbers of elements; write 3,7-9")
+        raise ValueError(f"{text!r} is not a list of element numbers; write 3,7-9")
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         if int(last or first) < int(first):
-            raise ValueError(f"{part!r} runs backwards")
+            raise ValueError(f"{part!r} has its end before its start")
         found.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(found))
 

@@ -28,10 +28,15 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     partition = plan.directive("partition")
     if profile.gpu.per_node and plan.scheduler == "slurm" and not plan.shape.gpus and partition == profile.partition:
         where = f"partition {partition}" if partition else "the default partition"
-        yield f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node}; -p PARTITION names another"
+        yield (
+            f"a job without GPUs on {where}, whose nodes have {profile.gpu.per_node} GPUs; choose another with -p "
+            "PARTITION"
+        )
     given, share, threads = dict(plan.env).get(_THREADS), plan.cpus_per_rank, threads_of(plan)
     if given and share is not None and given != str(share):
-        yield f"{_THREADS}={given} is set by --env or the profile; a rank has {share} CPUs"
+        yield f"{_THREADS}={given} is set by --env or the profile, but a rank has {share} CPUs"
     own = env.get(_THREADS)
     if own and threads and "SLURM_JOB_ID" not in env and own != threads:
-        yield f"{_THREADS}={own} of your shell is not used: the job sets {threads}; --env {_THREADS}={own} keeps yours"
+        yield (
+            f"{_THREADS}={own} of your shell is ignored: the job sets {threads}; to keep yours: --env {_THREADS}={own}"
+        )

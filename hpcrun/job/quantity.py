@@ -25,7 +25,7 @@ def parse_count(text: str) -> int:
     """
     match = _COUNT.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a number of things; write it as {COUNT_FORMS}")
+        raise ValueError(f"{text!r} is not a number; write it as {COUNT_FORMS}")
     whole, _, part = match["number"].partition(".")
     # in integers: 1.2M as a float is a little less, or more
     number, rest = divmod(int(whole + part) * _UNIT_COUNT[match["unit"].upper()], int(10 ** len(part)))
@@ -51,7 +51,7 @@ def parse_duration(text: str) -> float:
     d, h, m, s = (float(part or 0) for part in match.groups())
     seconds = ((d * 24 + h) * 60 + m) * 60 + s
     if seconds == 0:
-        raise ValueError(f"{text!r} is no time at all; write it as {DURATION_FORMS}")
+        raise ValueError(f"{text!r} is zero; write it as {DURATION_FORMS}")
     return seconds
 
 

@@ -58,7 +58,7 @@ def quote_directive(value: str) -> str:
         raise ValueError(f"longer than {_DIRECTIVE_MAX} characters")
     for word in _HETJOB_WORDS:
         if word in value:
-            raise ValueError(f"sbatch takes the word {word!r} for the start of a heterogeneous job")
+            raise ValueError(f"sbatch reads the word {word!r} as the start of a heterogeneous job")
     if _DIRECTIVE_SAFE.fullmatch(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -75,7 +75,7 @@ def check_job_name(name: str) -> str:
         reason = "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
     for word in _HETJOB_WORDS:
         if word in name:
-            reason = f"may not hold {word!r}, which sbatch takes for a heterogeneous job"
+            reason = f"may not hold {word!r}, which sbatch reads as a heterogeneous job"
     if reason:
         raise ValueError(f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could")
     return name

@@ -58,7 +58,8 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
         ):
             if said:
                 raise UsageError(
-                    f"{option} says nothing without --requeue or --restarts", hint="add --requeue N: N further attempts"
+                    f"{option} has no effect without --requeue or --restarts",
+                    hint="add --requeue N: N further attempts",
                 )
         if request.warn_s is None:
             return None
@@ -75,7 +76,7 @@ def _spares(request: JobRequest, profile: Profile, restarts: int) -> int:
         raise UsageError("--spares needs Slurm: this machine has no other nodes", hint="leave it out")
     if spares and not restarts:
         raise UsageError(
-            "--spares says nothing without --restarts", hint="add --restarts N: N restarts in the same allocation"
+            "--spares has no effect without --restarts", hint="add --restarts N: N restarts in the same allocation"
         )
     return spares
 
@@ -98,7 +99,8 @@ def check_warning(requeue: Requeue | None, walltime_s: int | None, asked_s: int 
             hint=f"for seconds write --warn {minutes}s",
         )
     raise UsageError(
-        f"a warning {requeue.warn_s} s before the end does not fit into a time limit of {format_time(walltime_s)}: "
+        f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
+        f"{format_time(walltime_s)}: "
         f"Slurm may send it {EARLY_S} s early",
         hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more, "
         "or for a later warning with --warn",

@@ -40,12 +40,12 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
     said = {words: number * times for words, number, times in ways if number is not None}
     if len(set(said.values())) > 1:
         arithmetic = ", but ".join(f"{words} = {number}" for words, number in said.items())
-        raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="say it one way")
+        raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="use only one of these options")
     if not said:
         return _default_cpus(profile, shape, machine)
     cpus = next(iter(said.values()))
     if cpus == 0:
-        raise UsageError("--cpus-per-gpu says nothing of a job without GPUs", hint="use --cpus N")
+        raise UsageError("--cpus-per-gpu has no effect in a job without GPUs", hint="use --cpus N")
     most = profile.cpu.per_node
     if most is not None and cpus > most:
         raise PlanError(
@@ -122,8 +122,9 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
         raise PlanError(
-            f"a time of {format_time(walltime_s)} is over the {format_time(most)} that profile {profile.name!r} allows",
-            hint=f"ask for --time {format_time(most)} or less, or take a profile whose partition allows more",
+            f"--time {format_time(walltime_s)} is longer than the {format_time(most)} that profile {profile.name!r} "
+            "allows",
+            hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition allows more",
         )
 
 
@@ -139,6 +140,6 @@ def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[
     if shape.gpus > here:
         have = "no GPU" if here == 0 else f"{here} GPU{'s' if here > 1 else ''}"
         ranks = "1 rank" if shape.world_size == 1 else f"{shape.world_size} ranks"
-        return (), f"{have} here for {ranks}: they run on the CPU (gloo, where the script asks torch)"
+        return (), f"{have} here for {ranks}: the ranks run on CPUs (backend gloo)"
     ids, each = machine.gpu_ids, shape.gpus_per_node
     return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None

@@ -52,9 +52,9 @@ _DROPPED = {
     "gpus-per-socket": "use --gpus",
     "ignore-pbs": "the script has no #PBS lines",
     "tres-per-task": "use --gpus and --cpus-per-task",
-    "verbose": "hpcrun shows what sbatch says",
+    "verbose": "hpcrun prints the messages of sbatch",
 }
-_DROPPED_NAMES = {"SLURM_UMASK": "hpcrun's files have the umask of your shell"}
+_DROPPED_NAMES = {"SLURM_UMASK": "hpcrun uses the umask of your shell"}
 _FLAGS = frozenset(
     "consolidate-segments exclusive get-user-env no-kill no-requeue overcommit requeue spread-job spread-segments "
     "use-min-nodes wait".split()
@@ -129,7 +129,7 @@ def _mem(typed: set[str]) -> bool:
 
 
 def _note(name: str, value: str, why: str) -> str:
-    return f"{name}={value} of your shell is not used: {why}" if value else f"{name} is not used: {why}"
+    return f"{name}={value} of your shell is ignored: {why}" if value else f"{name} is ignored: {why}"
 
 
 def _count(text: str) -> int:

@@ -72,7 +72,7 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
         # whatever a person's own template does wrong
         raise _template_error(error, templates) from None
     if not text.isascii() or "\r" in text or "\0" in text:
-        raise ProfileError("a template holds characters other than ASCII, or CR line ends",
+        raise ProfileError("a template contains non-ASCII characters or CR line ends",
                            hint="sbatch refuses them; see hpcrun profile path")  # fmt: skip
     return Script(text)
 

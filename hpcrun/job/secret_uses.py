@@ -23,14 +23,14 @@ def check_secrets(request: JobRequest) -> tuple[str, ...]:
     """
     for command in request.setup:
         if found := secret_in_command(command):
-            raise UsageError(f"--setup holds {found}: set-up commands stand in the script", hint=_INSTEAD)
+            raise UsageError(f"--setup holds {found}: set-up commands are written to the script", hint=_INSTEAD)
     for field, text in _texts(request):
         if found := secret_kind(text):
-            raise UsageError(f"{option_of(field)} holds {found}: it would stand in the script", hint=_INSTEAD)
+            raise UsageError(f"{option_of(field)} holds {found}: it would be written to the script", hint=_INSTEAD)
     found_in_arguments = dict.fromkeys((*secret_arguments(request.args), *_in_sweep(request)))
     return tuple(
-        f"the arguments hold {found}: they stand in the script, in the run's record and in the list of processes; "
-        "let the script read a variable, and hand it on with --secret NAME"
+        f"the arguments hold {found}: they appear in the script, in the run's record and in process lists; "
+        "read a variable in the script, and pass it with --secret NAME"
         for found in found_in_arguments
     )
 

@@ -111,10 +111,10 @@ def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, in
     if nodes is not None and nodes * each != total:
         raise UsageError(
             f"--gpus {total} contradicts --nodes {nodes} --gpus-per-node {each}: {nodes} × {each} = {nodes * each}",
-            hint="leave one of the three out",
+            hint="remove one of the three",
         )
     if (each == 0) != (total == 0):
-        raise UsageError(f"--gpus {total} contradicts --gpus-per-node {each}", hint="leave one of the two out")
+        raise UsageError(f"--gpus {total} contradicts --gpus-per-node {each}", hint="remove one of the two")
     if each == 0:
         return nodes or 1, 0
     if total % each:
@@ -154,7 +154,7 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
         if asked not in (None, 1):
             raise UsageError(
                 f"--nproc-per-node {asked} contradicts --launcher python: one process per node",
-                hint="use --launcher torchrun, or let the script start its own processes",
+                hint="use --launcher torchrun, or start the processes in the script",
             )
         return 1
     if gpus_per_node == 0:
@@ -182,7 +182,7 @@ def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple
     asked = request.segment
     if profile.scheduler != "slurm":
         if asked is not None:
-            raise UsageError(f"--segment {asked}: profile {profile.name!r} runs on this machine alone")
+            raise UsageError(f"--segment {asked}: profile {profile.name!r} runs on this machine")
         return None, None
     number = asked or profile.segment
     if number is None or shape.nodes % number == 0:

@@ -50,7 +50,7 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     if not request.sweep:
         for option, said in (("--max-parallel", request.max_parallel), ("--elements", request.elements)):
             if said:
-                raise UsageError(f"{option} says nothing without a sweep", hint="add --sweep NAME=VALUE,VALUE")
+                raise UsageError(f"{option} has no effect without a sweep", hint="add --sweep NAME=VALUE,VALUE")
         return None
     for index in request.elements:
         if index >= len(request.sweep):
@@ -64,7 +64,7 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     chosen = request.elements or tuple(range(len(request.sweep)))
     sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel)
     if len(sweep.array) > _ARRAY_MAX:
-        raise UsageError("--elements names too many separate elements for one array", hint="name them in ranges: 3,7-9")
+        raise UsageError("--elements names too many separate elements for one array", hint="use ranges: 3,7-9")
     return sweep
 
 
@@ -78,7 +78,7 @@ def _arguments(rest: Sequence[str], index: int, row: Mapping[str, str]) -> tuple
 def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
     close = nearest(name, [*row, "element"])
     return UsageError(
-        f"the arguments have {{{name}}}, and element {index} of the sweep has no parameter of that name",
+        f"the arguments have {{{name}}}, but element {index} of the sweep has no such parameter",
         hint=f"did you mean {{{close}}}?"
         if close
         else f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself",
@@ -126,6 +126,7 @@ def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None
     """
     if sweep and sweep.max_parallel and sweep.max_parallel > 1 and local_gpus:
         raise PlanError(
-            f"--max-parallel {sweep.max_parallel}: here every element uses the same GPUs, one after the other",
+            f"--max-parallel {sweep.max_parallel}: on this machine the elements share the GPUs and run one after the "
+            "other",
             hint="leave --max-parallel out, or use --gpus 0, or a Slurm profile with -P",
         )

@@ -49,8 +49,8 @@ def parse_walltime(text: str) -> int:
         if not _ZERO_TIME.fullmatch(text.strip()):
             raise
         raise ValueError(
-            f"{text.strip()} means no limit to Slurm, and hpcrun needs one: ask for a time, "
-            "or --no-sbatch time for the partition's default"
+            f"{text.strip()} means no limit in Slurm; hpcrun needs a limit: set --time, "
+            "or use --no-sbatch time for the partition's default"
         ) from None
 
 

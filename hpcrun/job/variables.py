@@ -140,7 +140,7 @@ def check_variables(
 def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
     name = variable.name
     if variable.kind == "unread":
-        return Finding(name, value, "nothing reads this variable", variable.instead)
+        return Finding(name, value, "no program reads this variable", variable.instead)
     if variable.kind == "renamed":
         return Finding(name, value, f"its name is now {variable.renamed_to}", variable.instead)
     if not variable.values.allow(value):
@@ -152,7 +152,7 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
             return Finding(name, value, f"harmful on this GPU: {harmful.why}", variable.instead)
     if variable.kind == "debugging" and value not in variable.off:
         symptom = f" ({variable.set_when})" if variable.set_when else ""
-        return Finding(name, value, f"for debugging{symptom}, and slow or worse when left on", variable.instead)
+        return Finding(name, value, f"for debugging{symptom}, and slows down training when left on", variable.instead)
     return None
 
 
@@ -163,4 +163,4 @@ def _words(gpu: str) -> set[str]:
 
 def _misspelt(name: str, value: str, known: list[str]) -> Finding | None:
     close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
-    return Finding(name, value, f"hpcrun knows no such variable; did you mean {close[0]}?") if close else None
+    return Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None

@@ -7,6 +7,9 @@ from statistics import median
 from typing import Any
 
 CHECKS = ("names", "port", "clock", "shm", "gemm", "within", "across", "errors")
+LABELS = {"names": "DNS", "shm": "/dev/shm", "gemm": "GEMM", "within": "intra-node all-reduce",
+          "across": "inter-node all-reduce"}  # fmt: skip
+"""What a check is called in messages, where its key is not its name."""
 OK, SLOW, FAILED, NONE = "ok", "slow", "FAILED", "-"
 
 OF_PEERS = 0.6
@@ -64,7 +67,7 @@ def _names(report: Mapping[str, Any]) -> Cell:
         return cell(FAILED if len(names) > 1 else SLOW, f"cannot resolve {listed(unknown)}")
     own = names.get(report["node"]) or []
     if own and all(address.startswith("127.") or address == "::1" for address in own):
-        return cell(SLOW, f"takes itself for {own[0]}")
+        return cell(SLOW, f"resolves its own name to {own[0]}")
     return cell(OK, str(len(names)))
 
 
@@ -109,11 +112,11 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
         if rank.get("expected"):
             return cell(FAILED, rank["no_gpu"])
         if not rank.get("right"):
-            return cell(FAILED, f"{_who(rank, number)} multiplies wrongly")
+            return cell(FAILED, f"{_who(rank, number)} computes wrong results")
     if "tflops" in ranks[0]:
         return _gemm_rate(ranks, others, rates)
     # GPUs that are only claimed, as in a cluster for tests
-    return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "right, on the CPU")
+    return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "correct, on the CPU")
 
 
 def _gemm_rate(ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
@@ -143,7 +146,7 @@ def _trouble(ranks: Sequence[Mapping[str, Any]], stages: tuple[str, ...]) -> Cel
         if rank.get("status"):
             return cell(FAILED, f"{_who(rank, number)} ended with status {rank['status']}")
         if rank.get("doing") == "import torch":
-            return cell(SLOW, "torch was not loaded in time")
+            return cell(SLOW, "import of torch timed out")
         return cell(FAILED, f"{_who(rank, number)} hangs")
     return None
 
@@ -178,7 +181,7 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
 def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
     ranks, found = report.get("ranks") or [], _sum(report, "across")
     if found is None:
-        late = f"no sum: {listed(report['missing'])} not ready" if report.get("missing") else ""
+        late = f"no all-reduce: {listed(report['missing'])} not ready" if report.get("missing") else ""
         return _trouble(ranks, ("across",)) or cell(NONE, late)
     port = rates.get("fabric-gbit-s", 0) / 8
     slow = "gpu" in ranks[0] and found < OF_LINK * port
@@ -191,9 +194,9 @@ def _errors(report: Mapping[str, Any]) -> Cell:
         return cell(NONE)
     ecc, rows, xids = errors.get("ecc"), errors.get("rows"), errors.get("xids")
     marked = [(FAILED, f"Xid {xid}") for xid in xids or [] if xid in XIDS_FAILED]
-    marked += [(FAILED, "a memory row could not be replaced") for row in rows or [] if row[1] in ("Yes", "1")]
+    marked += [(FAILED, "a memory row could not be remapped") for row in rows or [] if row[1] in ("Yes", "1")]
     marked += [(SLOW, f"Xid {xid}") for xid in xids or [] if xid in XIDS_SLOW]
-    marked += [(SLOW, "a reset is due to replace a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
+    marked += [(SLOW, "a GPU reset is needed to remap a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
     marked += [(SLOW, f"{sum(ecc)} uncorrected ECC errors")] if ecc and sum(ecc) else []
     if marked:
         return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))

@@ -21,7 +21,7 @@ if not __package__:  # run by its path, in the run's folder
     __package__ = Path(__file__).parent.name
     sys.dont_write_bytecode = True
 
-from .checks import CHECKS, FAILED, SLOW, Cell, Rates, Reports, cell, check_node, listed
+from .checks import CHECKS, FAILED, LABELS, SLOW, Cell, Rates, Reports, cell, check_node, listed
 
 SCHEMA = 1
 
@@ -79,13 +79,13 @@ def message(verdict: Mapping[str, Any]) -> str:
         parts.append(f"no bad node; slow: {listed([item['node'] for item in verdict['slow']])}")
     if verdict["exclude"]:
         parts.append(f"add --exclude={verdict['exclude']}")
-    return "preflight: " + ("; ".join(parts) or "all nodes are fine")
+    return "preflight: " + ("; ".join(parts) or "all nodes are ok")
 
 
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
     """Return the nodes of which something is slow, and what; it fails no job."""
     found = {
-        host: [f"{check}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
+        host: [f"{LABELS.get(check, check)}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
         for host, row in table.items()
     }
     return [{"node": host, "why": "; ".join(reasons)} for host, reasons in found.items() if reasons]
@@ -117,10 +117,10 @@ def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[st
         error = next(iter(mine.values()))
         reached = any("ms" in report.get("reach", {}).get(host, {}) for report in answered.values())
         if reached and len(mine) == 1:
-            paths[host] = f"{sources[0]} does not reach {host} ({error}), though others do"
+            paths[host] = f"{sources[0]} does not reach {host} ({error}); other nodes do"
             table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
         elif len(sources) >= len(targets):
-            who = f"{listed(sources)} cannot reach" if reached else "nobody reaches"
+            who = f"{listed(sources)} cannot reach" if reached else "no node reaches"
             faults[host].append(f"{who} its port {answered[host].get('port')} ({error})")
             table[host]["port"] = cell(FAILED, f"not reached: {error}")
         else:
@@ -151,10 +151,10 @@ def _blame_cells(
         alike = next(iter(texts.values()), "")
         of_python = "No module named" in alike or "has no CUDA" in alike  # which no other node would put right
         if set(texts) == set(answered) and set(texts.values()) == {alike} and (len(texts) > 1 or of_python):
-            problems.append(f"{check}: {alike}" + (", on every node" if len(texts) > 1 else ""))
+            problems.append(f"{LABELS.get(check, check)}: {alike}" + (", on every node" if len(texts) > 1 else ""))
             continue
         for host, text in texts.items():
-            faults[host].append(text if check in ("gemm", "names") else f"{check}: {text}")
+            faults[host].append(text if check in ("gemm", "names") else f"{LABELS.get(check, check)}: {text}")
     for host, report in answered.items():
         if report.get("bind"):
             faults[host].append(table[host]["port"]["text"])
@@ -174,7 +174,7 @@ def _across(answered: Reports, table: dict[str, dict[str, Cell]]) -> list[str]:
 
 def table_lines(verdict: Mapping[str, Any]) -> list[str]:
     """Return the table as plain text, for the batch log."""
-    rows = [["node", *CHECKS]]
+    rows = [["node", *(LABELS.get(check, check) for check in CHECKS)]]
     for node in verdict["nodes"]:
         cells = (node["checks"][check] for check in CHECKS)
         rows.append([node["node"], *(f"{item['mark']} {item['text']}".strip() for item in cells)])

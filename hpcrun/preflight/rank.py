@@ -104,7 +104,7 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
     dist.all_reduce(numbers)  # the first call also makes the connections
     expected = ranks * (ranks + 1) // 2
     if not bool((numbers == expected).all()):
-        raise ValueError(f"the sum of 1 to {ranks} came out as {numbers[0].item():g}")
+        raise ValueError(f"the all-reduce of 1 to {ranks} returned {numbers[0].item():g}")
     numbers.zero_()
     wait_for_device: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait_for_device()

@@ -38,7 +38,9 @@ def check_values(
     mistakes: list[Mistake] = secret_mistakes(data, origins)
     if "name" in data:
         where = origins["name",]
-        mistakes.append(Mistake(where.path, where.line, "'name' is the file's name; remove the line", ("name",)))
+        mistakes.append(
+            Mistake(where.path, where.line, "remove the line: the file's name is the profile's name", ("name",))
+        )
     values = {name: value for name, value in data.items() if name not in ("name", "extends")}
     try:
         return Profile(name=path.stem, **values), mistakes

@@ -25,5 +25,5 @@ def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
         )
     path = folder / f"{name}{SUFFIX}"
     if os.path.lexists(path) and not force:
-        raise ProfileError(f"{path} is there already", hint="choose another name, or replace it with --force")
+        raise ProfileError(f"{path} already exists", hint="choose another name, or replace the file with --force")
     return path

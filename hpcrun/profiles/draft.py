@@ -15,13 +15,13 @@ _REMARK_LINE = re.compile(r"^[ \t]*#!! hpcrun:.*(?:\r?\n|$)", re.MULTILINE)
 
 # What sites most often say of themselves, in the order it reads well.
 USUAL: Mapping[Key, str] = {
-    ("description",): "what the list shows",
+    ("description",): "shown in `hpcrun profile list`",
     ("partition",): "sinfo shows them",
-    ("account",): "what is charged: sacctmgr show associations user=$USER",
+    ("account",): "account to charge: sacctmgr show associations user=$USER",
     ("qos",): "quality of service",
     ("gpu", "type"): "the name in sinfo -o %G",
     ("gpu", "per_node"): "GPUs of one node",
-    ("time", "default"): "of a job that does not say --time",
+    ("time", "default"): "default time limit of a job",
     ("time", "max"): "the partition's limit",
 }
 
@@ -29,9 +29,9 @@ USUAL: Mapping[Key, str] = {
 def new_text(name: str, base: str | None) -> str:
     """Return the beginning of a profile of one's own."""
     lines = [
-        f"# {name}: what differs from the profile that it extends. Everything else is that one's.",
-        f"#   hpcrun profile show {name} --origin   every value, and where it comes from",
-        f"#   hpcrun profile set {name} KEY=VALUE   changes one and leaves these comments alone",
+        f"# {name}: only the values that differ from the profile that it extends.",
+        f"#   hpcrun profile show {name} --origin   all values with their sources",
+        f"#   hpcrun profile set {name} KEY=VALUE   changes a value and keeps these comments",
     ]
     return "\n".join([*lines, *([f"extends: {base}"] if base else ["scheduler: slurm"]), ""])
 
@@ -43,7 +43,7 @@ def unsaid(given: Sequence[Key]) -> str:
         return ""
     width = max(len(".".join(key)) for key in left)
     lines = [f"#   {'.'.join(key):<{width}}  {USUAL[key]}" for key in left]
-    return "\n".join(["# Not said here:", *lines, ""])
+    return "\n".join(["# Inherited:", *lines, ""])
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
@@ -55,7 +55,7 @@ def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
     """
     lines = [
         f"# Your own {name!r}. It extends {source},",
-        "# and what you write here lies over it. Its values stand below: take the '# ' away from what you change.",
+        "# and values set here override it. To change an inherited value below, remove its '# '.",
         f"extends: {name}",
         *(f"# {line}" for line in _shown(data)),
     ]

@@ -48,8 +48,8 @@ def unset_value(text: str, key: Key, path: Path) -> str:
             section = section.get(step) if isinstance(section, dict) else None
         if not isinstance(section, dict) or key[-1] not in section:
             raise ProfileError(
-                f"{path}: {dotted(key)!r} does not stand here",
-                hint=f"{dotted(key)}=null, set, takes away what is inherited",
+                f"{path}: {dotted(key)!r} is not set here",
+                hint=f"{dotted(key)}=null (hpcrun profile set) removes the inherited value",
             )
         if len(section) > 1 or len(key) == 1:
             break
@@ -75,7 +75,7 @@ def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path
         if parse_yaml(text, path).data == expected:
             return text
     raise ProfileError(
-        f"{path}: {dotted(key)!r} cannot be changed without touching other lines", hint="hpcrun profile edit does it"
+        f"{path}: {dotted(key)!r} cannot be changed without changing other lines", hint="use hpcrun profile edit"
     )
 
 

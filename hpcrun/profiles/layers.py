@@ -52,14 +52,14 @@ def project_layer(path: Path, store: TrustStore) -> Layer:
 
 def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     if os.path.islink(path):
-        return _refused(path, danger or "it is a link")
+        return _refused(path, danger or "it is a symbolic link")
     try:
         contents = read_contents(path)
         trust = store.find(path)
     except ProfileError as error:
         return _refused(path, error.message)
     if os.geteuid() == 0 and contents.dangers:  # a content may change hands; root runs root's own
-        return _refused(path, f"root uses only what root alone can write: {contents.dangers[0]}", contents)
+        return _refused(path, f"root uses only files writable by root alone: {contents.dangers[0]}", contents)
     if trust and trust.never:
         return Layer(Folder(path, {}, never=True), contents=contents, trust=trust)
     differences = changes(trust, contents)
@@ -69,7 +69,7 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
     named = _named(f"{name} ({word})" for name, word in differences.items()) if trust else _named(contents.files)
-    way = f"chmod go-w, or hpcrun trust {path}" if danger else "hpcrun trust shows it and asks"
+    way = f"chmod go-w, or hpcrun trust {path}" if danger else "to review and trust it: hpcrun trust"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
 
@@ -80,7 +80,7 @@ def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:
 
 
 def _skipped(path: Path, contents: Contents) -> str | None:
-    return f"not used of {path}: {_named(contents.skipped)}" if contents.skipped else None
+    return f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
 
 
 def _named(names: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # pydantic takes longer to import than shell completion may
 
 SUFFIX = ".yaml"
 _DEEPEST = 50
-WAYS_ROUND = "hpcrun trust shows the files and asks"
+WAYS_ROUND = "to review and trust the files: hpcrun trust"
 EXTEND = "+"  # "modules+: [x]" adds to the list that is there
 
 
@@ -95,8 +95,8 @@ def _check_never(name: str, folders: Sequence[Source]) -> None:
     for folder in folders_of(folders):
         path = folder.path / f"{name}{SUFFIX}"
         if folder.never and "\0" not in name and os.path.isfile(path):
-            raise ProfileError(f"profile {name!r} is {path}, in a folder that you have said never to use",
-                               hint="hpcrun trust --revoke takes that back")  # fmt: skip
+            raise ProfileError(f"profile {name!r} is {path}, in a folder that you set to never use",
+                               hint="to undo: hpcrun trust --revoke")  # fmt: skip
 
 
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
@@ -138,7 +138,7 @@ def _load(file: YamlFile, folders: Sequence[Source]) -> LoadedProfile:
     profile, mistakes = check_values(file.path, merged.data, merged.origins)
     mistakes = [*merger.mistakes, *mistakes]
     if mistakes or profile is None:
-        raise MistakesError(mistakes, hint=merger.hint or "hpcrun profile show a100 shows a profile that is right")
+        raise MistakesError(mistakes, hint=merger.hint or "hpcrun profile show a100 shows a valid profile")
     return LoadedProfile(profile, file.path, merged.origins, merged.data)
 
 
@@ -162,7 +162,7 @@ class _Merger:
             path = folder.path / name
             if path in chain:
                 loop = " → ".join(step.stem for step in (*chain, path))
-                self._mistake(file, ("extends",), f"'extends' goes round in a circle: {loop}")
+                self._mistake(file, ("extends",), f"'extends' is circular: {loop}")
                 continue
             if len(chain) > _DEEPEST:
                 self._mistake(file, ("extends",), f"'extends' goes through more than {_DEEPEST} files")
@@ -189,7 +189,7 @@ class _Merger:
         bases = file.data.get("extends")
         bases = [] if bases is None else [bases] if isinstance(bases, str) else bases
         if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-            self._mistake(file, ("extends",), "'extends' takes the name of a profile, or a list of names")
+            self._mistake(file, ("extends",), "'extends' must be the name of a profile, or a list of names")
             return []
         return bases
 
@@ -206,8 +206,8 @@ class _Merger:
                 return folder, name
         known = [found.removesuffix(SUFFIX) for folder in self.folders for found in folder.names(SUFFIX)]
         close = nearest(base, known)
-        self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the folders that are searched"
-        self._mistake(file, ("extends",), f"'extends' names {base!r}, which is nowhere")
+        self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the searched folders"
+        self._mistake(file, ("extends",), f"'extends' names {base!r}, which does not exist")
         return None
 
     def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
@@ -237,11 +237,11 @@ class _Merger:
         plain = (*here[:-1], here[-1].removesuffix(EXTEND))
         more, old = source[here[-1]], target.get(plain[-1], [])
         if not isinstance(more, list):
-            text = f"{dotted(here)}: takes a list, of what is to be added to {dotted(plain)!r}"
+            text = f"{dotted(here)}: must be a list of values to add to {dotted(plain)!r}"
         elif plain[-1] in source:
-            text = f"{dotted(here)}: {dotted(plain)!r} stands in this file too; write one list"
+            text = f"{dotted(here)}: {dotted(plain)!r} is also in this file; write one list"
         elif not isinstance(old, list):
-            text = f"{dotted(here)}: {dotted(plain)!r} is no list"
+            text = f"{dotted(here)}: {dotted(plain)!r} is not a list"
         else:
             target[plain[-1]] = [*old, *more]
             under.origins.setdefault(plain, over.origins[here])

@@ -108,7 +108,7 @@ def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[byte
 
 def way_out(path: Path) -> str:
     """Return what a person can do about a file that others can write."""
-    return f"look into it, then: chmod go-w (its folders too); or copy it to a folder of your own: cp {path} ~/"
+    return f"check its contents, then: chmod go-w (its folders too); or copy it to your own folder: cp {path} ~/"
 
 
 def _way(path: Path) -> list[tuple[Path, os.stat_result]]:

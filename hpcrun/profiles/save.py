@@ -39,7 +39,7 @@ def locked(path: Path, host: str) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise ProfileError(
                     f"{path} is being changed by another program ({_content(lock) or 'unknown'})",
-                    hint=f"if that one is gone: rm {lock}",
+                    hint=f"if that program no longer runs: rm {lock}",
                 )
             time.sleep(random.uniform(0.01, 0.05))
     try:
@@ -154,7 +154,7 @@ def saving(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        became = "; the file is as it was" if os.path.exists(path) else ""
+        became = "; the file is unchanged" if os.path.exists(path) else ""
         raise ProfileError(
             f"{path} cannot be saved: {error.strerror}{became}",
             hint=f"see who may write to {path.parent} (ls -ld) and whether there is space (df)",

@@ -31,7 +31,7 @@ def _problem(key: Key, value: str, named: frozenset[str]) -> str | None:
         if not is_secret(key[1], value, named):
             return None
         kind = secret_kind(value) or "the value of a secret"
-        return f"holds {kind}; remove the line, list the name under 'secrets', and export it where you submit"
+        return f"holds {kind}; remove the line, list the name under 'secrets', and export the variable where you submit"
     found = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
     if found is None:
         return None

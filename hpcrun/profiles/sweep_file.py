@@ -58,7 +58,7 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
         names = [check_parameter(name.strip()) for name in header]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"{name!r} stands twice in the header")
+                raise ValueError(f"{name!r} appears twice in the header")
         rows: list[Parameters] = []
         for row in reader:
             if not row:
@@ -88,7 +88,7 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     if isinstance(data, list):
         return tuple(_element(number, item) for number, item in enumerate(data))
     if not isinstance(data, dict) or not data:
-        raise ValueError("it is neither a list of elements nor has it product: or zip:")
+        raise ValueError("it has neither a list of elements nor product: or zip:")
     for key in data:
         if key not in _KINDS:
             close = nearest(str(key), list(_KINDS))
@@ -127,7 +127,7 @@ def _element(number: int, said: Any) -> Parameters:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"a value of {name!r} is a {type(value).__name__}; put it in quotes to hand it on as text")
+        raise ValueError(f"a value of {name!r} is a {type(value).__name__}; put it in quotes to pass it as text")
     if "\0" in value:
         raise ValueError(f"a value of {name!r} holds a NUL character")
     return value

@@ -231,7 +231,8 @@ class _Scan:
         self.entries += len(entries)
         if self.entries > _MOST_ENTRIES:
             raise ProfileError(
-                f"{self.folder} has more than {_MOST_ENTRIES} files and folders", hint="hpcrun reads no such folder"
+                f"{self.folder} has more than {_MOST_ENTRIES} files and folders",
+                hint="hpcrun does not read this folder",
             )
         return sorted(entries, key=lambda entry: entry.name)
 

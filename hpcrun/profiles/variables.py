@@ -59,7 +59,7 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"the catalogue of variables {path} cannot be read: {error}") from None
+        raise ProfileError(f"the list of variables {path} cannot be read: {error}") from None
     texts = {match[1]: match[0] for match in _PIECE.finditer(text)}
     others = re.findall(r"^ +- (\w+)$", texts.pop(_OTHERS, ""), re.MULTILINE)
     return Catalogue(path, texts, frozenset(others))

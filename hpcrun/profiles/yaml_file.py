@@ -75,7 +75,7 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
     try:
         return decoded_text(read(), path)
     except PermissionError:
-        raise _whole(path, "you may not read it", f"its owner can change that: chmod a+r {path}") from None
+        raise _whole(path, "you may not read it", f"its owner can allow it: chmod a+r {path}") from None
     except OSError as error:
         raise _whole(path, str(error.strerror)) from None
 
@@ -174,7 +174,7 @@ class _Builder:
             if kind == "DocumentStartEvent":
                 documents += 1
                 if documents > 1:
-                    raise self._error(event, "a second document", "one file is one profile")
+                    raise self._error(event, "a second YAML document", "write one profile per file")
                 first = next(self.events)
                 data = self._value(first, ())
                 if not isinstance(data, dict | None):
@@ -212,7 +212,7 @@ class _Builder:
             if name == "<<" and not event.style:
                 raise self._error(event, "merge keys (<<) are not read", "use extends")
             if name in found:
-                raise self._error(event, f"the key {name!r} stands here a second time")
+                raise self._error(event, f"the key {name!r} appears twice here")
             inner = (*key, name)
             self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
             found[name] = self._value(next(self.events), inner)

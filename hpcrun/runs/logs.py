@@ -236,7 +236,7 @@ def follow(
     Args:
         logs: the logs to follow; asked again and again, since ranks' files appear when they start. Those of an
             attempt that is not the newest are there once more, to be read to their end.
-        lines: how many lines of what is there already; None for all.
+        lines: how many lines of what already exists; None for all.
         is_over: whether nothing more will be written.
         pause: waits a little.
     """

@@ -254,7 +254,7 @@ def check_schema(schema: Any, mine: int) -> str | None:
     """
     if whole(0, 10**6)(schema) <= mine:
         return None
-    return f"a newer version of hpcrun wrote it: its schema is {schema}, and this hpcrun reads up to {mine}"
+    return f"written by a newer hpcrun (schema {schema}; this version reads up to {mine})"
 
 
 def _check_sweep(known: Mapping[str, Any]) -> None:

@@ -53,7 +53,7 @@ def remove_tree(folder: Path) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise NotRemovedError(
             f"{folder} was not removed wholly: {problems[0]}{more}",
-            hint="hpcrun clean tries again a day later, or remove it yourself",
+            hint="hpcrun clean tries again after a day; or remove it by hand",
         )
 
 
@@ -84,21 +84,21 @@ def holds_record(folder: Path, run_id: str) -> bool:
 def _open_problem(error: OSError) -> str:
     # open(2): O_NOFOLLOW with O_DIRECTORY says ENOTDIR of a link
     link = isinstance(error, NotADirectoryError)
-    return "it is no folder, or a link to one" if link else error.strerror or str(error)
+    return "not a folder, or a symbolic link" if link else error.strerror or str(error)
 
 
 def _stranger(name: str, top: int) -> str | None:
     """Say why an open folder is not one of hpcrun's to delete, None where it is."""
     run_id = parse_aside(name)
     if run_id is None:
-        return "its name is not one that hpcrun gives"
+        return "its name is not the name of a run"
     if (owner := os.fstat(top).st_uid) != os.geteuid():
         return f"it belongs to another user (uid {owner})"
     if mounts := mounts_in(Path(os.readlink(f"/proc/self/fd/{top}"))):
         return f"another file system is mounted at {mounts[0]}"
     if not os.listdir(top) or _has_marker(top) or _has_record(top, run_id):
         return None  # a process killed between mkdir and the marker leaves an empty folder
-    return "nothing in it shows that hpcrun made it"
+    return "it has no record of hpcrun"
 
 
 def _has_marker(top: int) -> bool:
@@ -154,7 +154,7 @@ def _empty(top: int) -> list[str]:
             os.close(here)
             here = above
             if _identity(here) != levels[-1].identity:  # never go on in a folder that was not come through
-                return [*problems, f"{level.name}: it was moved meanwhile"]
+                return [*problems, f"{level.name}: it was moved during the removal"]
             _try(os.rmdir, level.name, here, problems)
     except OSError as error:
         return [*problems, error.strerror or str(error)]

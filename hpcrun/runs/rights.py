@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpcrun.errors import PlanError
 
-ELSEWHERE = "HPCRUN_RUNS=/path names another folder"
+ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 
 
 class UnsafeFolderError(PlanError):
@@ -54,7 +54,7 @@ def check_dedicated(root: Path) -> None:
         own = shlex.quote(str(root / "hpcrun-runs"))
         raise UnsafeFolderError(
             f"runs are not kept in {root}: it is {use}",
-            hint=f"name a folder for runs alone: HPCRUN_RUNS={own}, or runs: in config.yaml",
+            hint=f"use a folder only for runs: HPCRUN_RUNS={own}, or runs: in config.yaml",
         )
 
 
@@ -119,10 +119,10 @@ def check_parent(parent: Path) -> None:
     """
     mode = stat.S_IMODE(parent.stat().st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise UnsafeFolderError(f"anybody can write to {parent} (mode {mode:04o})", hint=f"chmod o-w {parent}")
+        raise UnsafeFolderError(f"everyone can write to {parent} (mode {mode:04o})", hint=f"chmod o-w {parent}")
 
 
 def private_hint(folder: Path) -> str:
     """Return what to do about a folder that others can write to."""
     mine = folder.stat().st_uid == os.geteuid()
-    return f"look into it, then: chmod go-w {shlex.quote(str(folder))}" if mine else ELSEWHERE
+    return f"check its contents, then: chmod go-w {shlex.quote(str(folder))}" if mine else ELSEWHERE

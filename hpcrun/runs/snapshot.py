@@ -66,9 +66,9 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
         largest = sorted(found, key=lambda file: -file.size)[:_TOLD]
         lines = "\n".join(f"  {file.size / _MB:.1f} MB  {file.path}" for file in largest)
         raise PlanError(
-            f"the code in {root} is {size / _MB:.0f} MB in {len(found)} files, more than a snapshot may be "
+            f"the code in {root} is {size / _MB:.0f} MB in {len(found)} files, over the limit of a snapshot "
             f"({limit_mb} MB); the largest:\n{lines}",
-            hint="name what is no code in .gitignore, or allow more with --snapshot-limit SIZE",
+            hint="list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE",
         )
     return tuple(found)
 
@@ -81,8 +81,8 @@ def check_count(paths: Sequence[str], root: Path) -> None:
     """
     if len(paths) > MOST_FILES:
         raise PlanError(
-            f"there are more than {MOST_FILES} files in {root}: that is more than code",
-            hint="cd to the project's own folder, or name what is no code in .gitignore",
+            f"there are more than {MOST_FILES} files in {root}, too many for a snapshot",
+            hint="cd to the project's folder, or list files that are not code in .gitignore",
         )
 
 
@@ -135,7 +135,7 @@ def _copy_file(source: Path, copy: Path) -> None:
         reader = open_regular(source, links=False)
     except OSError as error:
         raise PlanError(f"cannot read {source} for the snapshot: {error.strerror}",
-                        hint="name it in .gitignore if it is no code") from None  # fmt: skip
+                        hint="if it is not code, list it in .gitignore") from None  # fmt: skip
     with reader, copy.open("xb") as writer:
         shutil.copyfileobj(reader, writer)
         status = os.fstat(reader.fileno())

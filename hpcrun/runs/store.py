@@ -161,7 +161,7 @@ class RunStore:
         path = self._runs.run(run_id).record
         try:
             if danger := danger_in(path.parent):
-                raise UnsafeRunError(f"run {run_id} is not read: {danger}", hint=private_hint(path.parent))
+                raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=private_hint(path.parent))
             run = load_run(path)
             if run.run_id != run_id:  # a copied folder: what is done to it would be done to the other
                 raise RecordError(f"it is the record of {run.run_id}", {})
@@ -201,7 +201,7 @@ class RunStore:
         real = folder.resolve()
         aside = RunsFolder(real.parent).removed(run_id).path
         if real.exists() and not self.is_own_folder(run_id):
-            raise NotRemovedError(f"{folder} was not removed: it is not the folder of run {run_id} alone")
+            raise NotRemovedError(f"{folder} was not removed: it holds more than run {run_id}")
         with writing(real.parent):
             if folder.is_symlink():
                 with suppress(OSError):  # on a full disk it is deleted all the same
@@ -335,7 +335,7 @@ def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRu
     else:
         legible = ", ".join(f"{name} {value}" for name, value in error.legible.items())
         damaged = DamagedRunError(
-            f"{path} cannot be read: {error}" + (f"; legible: {legible}" if legible else ""),
+            f"{path} cannot be read: {error}" + (f"; readable fields: {legible}" if legible else ""),
             hint=f"hpcrun logs {run_id} shows its logs",
         )
         damaged.legible = error.legible

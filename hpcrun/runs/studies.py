@@ -217,7 +217,7 @@ class StudyStore:
             raise NotFoundError(f"there is no study {study_id!r}", hint="hpcrun scale --list lists them") from None
         except (OSError, ValueError) as error:
             raise DamagedStudyError(
-                f"{folder.record} cannot be read: {error}", hint="its runs are as they are: hpcrun status"
+                f"{folder.record} cannot be read: {error}", hint="its runs are not affected: hpcrun status"
             ) from None
 
     def save(self, study: Study) -> None:

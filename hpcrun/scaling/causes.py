@@ -84,8 +84,8 @@ def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | Non
     return Bottleneck(
         "batch",
         lost,
-        f"the batch of {row.batch_size} is {_number(each)} for each of {row.gpus} GPUs{shrunk}",
-        "give each GPU more to do in a step, and raise the learning rate with the batch",
+        f"global batch {row.batch_size} leaves a per-GPU batch of {_number(each)} on {row.gpus} GPUs{shrunk}",
+        "use a larger per-GPU batch, and scale the learning rate with the global batch",
         command.scale(_sizes(base, row), batch_size=batch),
     )
 
@@ -97,7 +97,7 @@ def _sync(row: Row, _base: Row, command: ScaleCommand) -> Bottleneck | str | Non
         "sync",
         row.shares.sync,
         f"synchronising the ranks takes {_percent(row.shares.sync)} of an epoch",
-        "synchronise less often (accumulate gradients), use fewer nodes, and check the fabric",
+        "synchronise less often (gradient accumulation), use fewer nodes, and check the network",
         command.preflight(row.gpus, row.nodes),
     )
 
@@ -109,7 +109,7 @@ def _data(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None
         "data",
         row.shares.data,
         f"waiting for data takes {_percent(row.shares.data)} of an epoch",
-        "load with more workers that stay (num_workers, persistent_workers), on more CPUs",
+        "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
         command.scale(_sizes(base, row), options="--cpus-per-gpu 8", args="--num-workers 8"),
     )
 
@@ -120,7 +120,7 @@ def _startup(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | N
     return Bottleneck(
         "startup",
         row.shares.startup,
-        f"{_percent(row.shares.startup)} of the run is over before the first epoch begins",
+        f"{_percent(row.shares.startup)} of the run passes before the first epoch",
         "train longer in one job, or with fewer GPUs",
         command.scale(_sizes(base, row), args="--epochs 20"),
     )
@@ -142,7 +142,8 @@ def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | No
         "uneven",
         share,
         evidence,
-        "give all ranks as many samples: a batch that divides by the GPUs, a DistributedSampler, drop_last",
+        "give all ranks the same number of samples: a global batch divisible by the GPUs, DistributedSampler, "
+        "drop_last",
         command.scale(_sizes(base, row), batch_size=even),
     )
 

@@ -59,7 +59,7 @@ class Fit:
     """A law fitted to a series.
 
     Attributes:
-        serial: fraction of the work of one GPU that does not become faster; None where the law has none.
+        serial: fraction of the work on one GPU that does not become faster; None where the law has none.
         communication: what each further GPU adds, as a fraction of the time of one; None where the law has no such
             term.
         error: root mean square of the relative differences between the law and the sizes.

@@ -133,8 +133,8 @@ def _computed_s(work: MeasuredTraining, step_s: float, comm_s: float) -> float:
     compute_s = computed_s(step_s, comm_s, overlap_of(work))
     if compute_s <= 0:
         raise UsageError(
-            f"a step took {step_s:.3g} s on {work.gpus} GPUs, and its communication alone takes {comm_s:.3g} s",
-            hint="check --parameters, --epoch-time and --reference-gpus; --overlap 1 is for all of it hidden",
+            f"a step took {step_s:.3g} s on {work.gpus} GPUs, but its communication alone takes {comm_s:.3g} s",
+            hint="check --parameters, --epoch-time and --reference-gpus; --overlap 1 hides all communication",
         )
     return compute_s
 
@@ -147,7 +147,7 @@ def _by_two(work: MeasuredTraining, batch_size: int, compute_s: float, second_s:
         raise UsageError(
             f"--also {batch_size} contradicts --epoch-time: {problem} "
             f"({compute_s:.3g} s a step at {work.batch_size}, {second_s:.3g} s at {batch_size})",
-            hint="measure both on the same GPUs, and not the first epoch",
+            hint="measure both on the same GPUs, and leave out the first epoch",
         )
     return StepCost(fixed_s, sample_s) if fixed_s > 0 else StepCost(0.0, compute_s / work.batch_per_gpu)
 
@@ -241,7 +241,7 @@ def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
         if work.batch_size % gpus:
             raise UsageError(
                 f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: {work.batch_size / gpus:.2f} each",
-                hint=f"take a batch of {multiples_around(work.batch_size, gpus)}, "
+                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, "
                 f"{_divisors_around(work.batch_size, gpus)} GPUs, or --mode scaled",
             )
         return work.batch_size
@@ -249,9 +249,9 @@ def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
     if batch_size > work.samples:
         most = work.samples // work.batch_per_gpu
         raise UsageError(
-            f"--gpus {gpus}: a batch of {work.batch_per_gpu} on each is {batch_size}, more than the "
+            f"--gpus {gpus}: per-GPU batch {work.batch_per_gpu} makes global batch {batch_size}, more than the "
             f"{work.samples} samples of an epoch",
-            hint=f"ask for {most} GPUs at most, or --mode fixed",
+            hint=f"use at most {most} GPUs, or --mode fixed",
         )
     return batch_size
 

@@ -74,7 +74,7 @@ class Series:
     Attributes:
         name: the data set, with the batch size where one size was run with several; "" for the only one.
         dataset: the data set alone.
-        rows: none where no run is of use.
+        rows: none where no usable run.
         left_out: runs of no use, each with its problem.
         remarks: what a reader must know about the numbers.
     """
@@ -131,7 +131,7 @@ def _series(name: str, runs: Sequence[RunMeasurement], weak: bool) -> Series:
     basis = _basis(completed, _WEAK if weak else _STRONG_TABLE if of_table else _STRONG)
     useful = [run for run in completed if _value(run, basis) is not None]
     left_out = [(run.point, _problem(run.point)) for run in runs if _problem(run.point)]
-    missing = f"it has no {BASIS_WORDS[basis]}, by which the others are compared"
+    missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
     left_out += [(run.point, missing) for run in completed if _value(run, basis) is None]
     rows = _with_derived_times(_rows(useful, basis, weak), basis)
     return Series(
@@ -224,18 +224,18 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
         return
     smallest = rows[0].gpus
     if smallest != 1 and rows[-1].gpus != smallest:
-        yield f"the smallest size is {smallest} GPUs: speed-up and efficiency are over that, not over 1 GPU"
+        yield f"the smallest size is {smallest} GPUs: the baseline of speed-up and efficiency is that size, not 1 GPU"
     for gpus in dict.fromkeys(row.gpus for row in rows):
         ways = [row for row in rows if row.gpus == gpus]
         if len(ways) > 1:
             nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
-            yield f"{gpus} GPUs were run on several numbers of nodes: {nodes}; fits and figures have the fastest"
+            yield f"{gpus} GPUs were run on several numbers of nodes: {nodes}; fits and figures use the fastest"
     samples = {point.samples for row in rows for point in row.points if point.samples}
     # less is what a DistributedSampler pads with, or drop_last leaves out
     if not weak and samples and max(samples) > 1.1 * min(samples):
         yield (
             f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "
-            "where the work grows with the GPUs, --weak compares the right numbers"
+            "if the work grows with the GPUs, add --weak"
         )
     derived = [row for row in rows if row.time_derived and row.time_s]
     if derived:

@@ -63,7 +63,7 @@ def _nodes(text: str | None, numbers: list[int], option: str) -> list[int | None
     if len(nodes) != len(numbers):
         raise UsageError(
             f"--nodes names {len(nodes)} numbers, and {option} {len(numbers)} sizes",
-            hint="one number of nodes for each size, or one for all",
+            hint="give one number of nodes for all sizes, or one for each",
         )
     return list(nodes)
 
@@ -119,7 +119,7 @@ class Workload:
         if max(gpus) > self.batch_size:
             raise UsageError(
                 f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)}",
-                hint="--weak keeps the batch of each one instead",
+                hint="--weak keeps the per-GPU batch instead",
             )
         uneven = [number for number in gpus if self.batch_size % number]
         return f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}" if uneven else None
@@ -208,9 +208,9 @@ def read_design(
         UsageError: an option cannot be read, or they contradict each other.
     """
     if (gpus is None) == (ranks is None):
-        raise UsageError("say the sizes, one way: --gpus or --ranks", hint="hpcrun scale --gpus 1,2,4 train.py")
+        raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale --gpus 1,2,4 train.py")
     if warmup < 0:
-        raise UsageError(f"--warmup {warmup}: epochs cannot be fewer than none")
+        raise UsageError(f"--warmup {warmup}: the number cannot be negative")
     if repeat < 1:
         raise UsageError(f"--repeat {repeat}: each size runs at least once")
     gpu_type, sizes = parse_sizes(gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus")
@@ -225,7 +225,7 @@ _OPTION_OF = {"batch_size": "--batch-size", "per_gpu_batch_size": "--batch-size"
 
 def _unused(option: str, name: str) -> UsageError:
     return UsageError(
-        f"{option} is given, and the script is not told: no argument has {{{name}}}",
+        f"{option} is given, but the script does not receive it: no argument has {{{name}}}",
         hint=f"train.py {option} {{{name}}}",
     )
 

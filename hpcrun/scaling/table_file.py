@@ -70,7 +70,7 @@ def _number(text: str) -> float:
     except ValueError:
         raise ValueError("is not a number") from None
     if not math.isfinite(value) or abs(value) > _MAX_COUNT:
-        raise ValueError("is not a number that can be used")
+        raise ValueError("is not a usable number")
     return value
 
 
@@ -198,23 +198,23 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     names = [cell.lower() for cell in header]
     if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
         raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
-                         hint="a quotation mark that is not closed?")  # fmt: skip
+                         hint="is a quotation mark not closed?")  # fmt: skip
     for column in names:
         if names.count(column) > 1:
-            raise UsageError(f"{name}: column {column!r} stands twice in the header")
+            raise UsageError(f"{name}: column {column!r} appears twice in the header")
     unknown = [column for column in names if column not in COLUMNS]
     for column in unknown:
         if close := nearest(column, list(COLUMNS)):
             raise UsageError(
                 f"{name}: column {column!r} is not known",
-                hint=f"did you mean {close}? Columns that are like none of these are left alone: {', '.join(COLUMNS)}",
+                hint=f"did you mean {close}? Known columns: {', '.join(COLUMNS)}",
             )
     if "gpus" not in names:
         raise UsageError(f"{name}: there is no column gpus", hint=f"columns: {', '.join(COLUMNS)}")
     fields = [COLUMNS[column].field for column in names if column in COLUMNS]
     for column in names:
         if column in COLUMNS and fields.count(COLUMNS[column].field) > 1:
-            raise UsageError(f"{name}: column {column} says the same as another, in another unit")
+            raise UsageError(f"{name}: column {column} repeats another column in another unit")
     return names, [f"{name}: not read: {', '.join(unknown)}"] if unknown else []
 
 
@@ -283,13 +283,13 @@ def _joined(rows: Sequence[_Row]) -> Point:
                 column = next(name for name, each in COLUMNS.items() if each.field == field)
                 raise UsageError(
                     f"{row.place}: column {column}: it differs from an earlier line of the same run",
-                    hint="what is said of a whole run is the same in all its lines, or stands in one of them",
+                    hint="a value of a whole run must be the same in all its lines, or be in only one of them",
                 )
         number = row.epoch.setdefault("number", len(numbers) + 1)
         if number in numbers:
             raise UsageError(
                 f"{row.place}: epoch {number} of this run stands in {numbers[number]} too",
-                hint="a column repeat or run tells runs of the same size apart",
+                hint="add a column repeat or run to distinguish runs of the same size",
             )
         numbers[number] = row.place
     epochs = sorted((Epoch(**row.epoch) for row in rows), key=lambda epoch: epoch.number)

@@ -72,7 +72,7 @@ def steps(sizes: Sequence[Row]) -> tuple[Step, ...]:
 
 
 def advise(series: Series, min_efficiency: float = MIN_EFFICIENCY) -> Advice | None:
-    """Return the sizes to ask for; None where no run is of use."""
+    """Return the sizes to ask for; None without a usable run."""
     sizes = series.sizes
     if not sizes:
         return None

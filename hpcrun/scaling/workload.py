@@ -109,9 +109,7 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
     try:
         return parse(text)
     except ValueError as error:
-        raise UsageError(
-            f"--{name.replace('_', '-')}: {error}", hint="hpcrun plan --help shows how each option is written"
-        ) from None
+        raise UsageError(f"--{name.replace('_', '-')}: {error}", hint="see hpcrun plan --help") from None
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
@@ -128,7 +126,7 @@ def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
 def _share(text: str) -> float:
     share = 0.0 if text.strip() in ("0", "0.0") else parse_positive(text)
     if share > 1:
-        raise ValueError(f"{text!r} is no share; write it as 0, 0.5 or 1")
+        raise ValueError(f"{text!r} is not a share; write it as 0, 0.5 or 1")
     return share
 
 
@@ -168,15 +166,15 @@ def _check(work: MeasuredTraining) -> None:
         if size % work.gpus:
             raise UsageError(
                 f"{option} {size} does not divide by --reference-gpus {work.gpus}: {size / work.gpus:.2f} each",
-                hint=f"give the batch of all of them together: {multiples_around(size, work.gpus)}",
+                hint=f"give the global batch: {multiples_around(size, work.gpus)}",
             )
     if work.second and work.second[0] == work.batch_size:
         raise UsageError(
-            f"--also {work.second[0]} is the batch that --batch-size says already",
-            hint=f"measure an epoch with another, such as {work.batch_size * 2}",
+            f"--also {work.second[0]} is the batch of --batch-size",
+            hint=f"measure an epoch with another batch, such as {work.batch_size * 2}",
         )
     if work.warmup_epochs is not None and work.epochs > 1 and work.warmup_epochs > work.epochs:
         raise UsageError(
             f"--warmup-epochs {work.warmup_epochs:g} is more than --epochs {work.epochs}",
-            hint=f"--epochs says how many there are in all; Goyal et al. took {WARMUP_EPOCHS} of 90",
+            hint=f"--epochs is the total number of epochs; Goyal et al. took {WARMUP_EPOCHS} of 90",
         )

@@ -120,7 +120,7 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         partitions, sources["partitions"] = told, names["partitions"]
     for key, found in (("sinfo", kinds), ("nodes", detailed), ("partitions", told), ("config", config)):
         if answers[key].ok and not found:
-            problems[names[key]] = "its answer was not understood"
+            problems[names[key]] = "its output was not understood"
     associations = text.parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
     return ClusterFacts(
         user, _groups(), config, kinds, partitions, associations, answers["sacct"].ok, sources, problems

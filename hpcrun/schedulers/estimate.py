@@ -77,7 +77,9 @@ class SlurmForecast:
         answer = self._run(_PARTITIONS)
         found = parse_partitions(answer.stdout, preempts=False)
         if not answer.ok or not found:
-            raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="run it where `sinfo` works")
+            raise SchedulerError(
+                f"Slurm does not answer: {answer.words()}", hint="run it on a machine where `sinfo` works"
+            )
         return found
 
     def estimate(self, requests: Sequence[DirectivePairs]) -> list[StartEstimate]:
@@ -104,7 +106,7 @@ def read_answer(answer: Completed) -> StartEstimate:
     if answer.status is None or "Unable to contact slurm controller" in said:
         return StartEstimate(None, said, silent=True)
     start = parse_start(said) if answer.ok else None
-    return StartEstimate(start, said or f"sbatch gave no reason (exit status {answer.status})")
+    return StartEstimate(start, said or f"sbatch printed no reason (exit status {answer.status})")
 
 
 def parse_start(said: str) -> Start | None:

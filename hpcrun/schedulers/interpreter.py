@@ -135,7 +135,7 @@ def parse_probe(text: str, failure: str | None) -> PythonFacts:
         said.get("hip"),
         said.get("requires_python"),
         tuple(said.get("kernels", ())),
-        said.get("problem") or failure or (None if version else "it says nothing"),
+        said.get("problem") or failure or (None if version else "it printed nothing"),
     )
 
 

@@ -63,7 +63,7 @@ def _ask_srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str |
         return None
     lines = (re.sub(r"^srun: (error: |fatal: )?", "", line) for line in answer.stderr.strip().splitlines())
     if answer.status == 0:
-        return "it would print something and end"
+        return "it would print text and exit"
     return "; ".join(line for line in lines if not line.startswith("Try ")) or f"exit status {answer.status}"
 
 

@@ -35,7 +35,7 @@ class Completed:
 
     def words(self) -> str:
         """Return the command, its exit status and its own words, for a message."""
-        how = "gave no answer" if self.status is None else f"exit status {self.status}"
+        how = "did not respond" if self.status is None else f"exit status {self.status}"
         return f"`{self.command}`: {how}" + (f"\n{self.stderr.strip()}" if self.stderr.strip() else "")
 
 
@@ -54,7 +54,7 @@ def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Completed(command, None, "", f"gave it up after {timeout_s:g} s")
+        return Completed(command, None, "", f"timed out after {timeout_s:g} s")
     except OSError as error:
         return Completed(command, None, "", f"{argv[0]}: {error.strerror}")
     return Completed(command, done.returncode, done.stdout, done.stderr)

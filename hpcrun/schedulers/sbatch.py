@@ -25,7 +25,7 @@ _KEEP_STDERR = 'exec 2>"$0"; '
 # for SLURM_SUBMIT_DIR, which is where sbatch was called: the caller of resubmit may be in another folder
 _GO_THERE = 'cd -P -- "$1" && shift || exit 1; '
 # Takes the permit to submit, or submits nothing: see submitter.py. This shell becomes sbatch and keeps its process id.
-_TAKE_PERMIT = 'mv "$1" "$2" || { echo "this run was given up before it could be submitted"; exit 1; } >&2; shift 2; '
+_TAKE_PERMIT = 'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
 
 
 class ScriptExecutor(submitit.SlurmExecutor):
@@ -86,7 +86,7 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
     except OSError as error:  # submitit's own files, before sbatch or after it
         if executor.sbatch_called:
             raise SubmissionUncertainError(
-                f"the job was submitted, but not all could be noted: {error}", hint="hpcrun status finds it"
+                f"the job was submitted, but its record could not be completed: {error}", hint="hpcrun status finds it"
             ) from None
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
     # submitit's copies of the script: ours lies beside them
@@ -103,8 +103,8 @@ def _refusal(said: str, status: int | None) -> SchedulerError:
     """Return the error for a failed sbatch: refused, or left without an answer."""
     if submission_is_uncertain(said):
         return SubmissionUncertainError(
-            f"sbatch got no answer, and the job may have been submitted all the same:\n{said}",
-            hint="hpcrun status finds it once the controller is back",
+            f"sbatch got no response; the job may have been submitted:\n{said}",
+            hint="check with hpcrun status when the controller is back",
         )
     return SchedulerError(f"sbatch refused the job (exit status {status}):\n{said}", hint=refusal_hint(said))
 

@@ -38,10 +38,10 @@ _UNCERTAIN = re.compile(
 )
 # What sbatch says when it refuses (slurm_errno.c), and what a person can do about it.
 _REFUSALS = (
-    (r"[Ii]nvalid partition", "`sinfo -s` lists the partitions; name one with --partition, or in the profile"),
+    (r"[Ii]nvalid partition", "choose a partition (`sinfo -s` lists them) with --partition, or in the profile"),
     (
         r"Invalid account or account/partition",
-        "`sacctmgr show assoc user=$USER` lists your accounts; --account names one",
+        "`sacctmgr show assoc user=$USER` lists your accounts; choose one with --account",
     ),
     (
         r"unrecognized option '--segment",
@@ -49,27 +49,27 @@ _REFUSALS = (
     ),
     (
         r"option '--requeue' doesn't allow an argument",
-        "expedited requeue needs Slurm 25.11: take requeue.expedite out of the profile",
+        "expedited requeue needs Slurm 25.11: remove requeue.expedite from the profile",
     ),
-    (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; --qos names one"),
+    (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; choose one with --qos"),
     (
         r"violates accounting/QOS policy",
-        "ask for less, or wait for your other jobs: `sacctmgr show qos` has the limits",
+        "request less, or wait for your other jobs; `sacctmgr show qos` shows the limits",
     ),
     (
         r"Requested node configuration is not available",
-        "no node has all of it: `sinfo -N -o '%N %c %m %G %f'` shows what they have",
+        "no node has all requested resources; `sinfo -N -o '%N %c %m %G %f'` lists the nodes",
     ),
     (r"Invalid generic resource", "`sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them"),
     (r"Requested time limit is invalid", "`sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time"),
-    (r"Invalid job array specification", "`scontrol show config | grep MaxArraySize` shows how large an array may be"),
+    (r"Invalid job array specification", "`scontrol show config | grep MaxArraySize` shows the largest array"),
     (
         r"[Jj]ob dependency problem",
-        "a job that was to be waited for may just have been forgotten: submit again, and its record decides",
+        "Slurm may just have purged the job of --after: submit again, and hpcrun uses its record",
     ),
     (
         r"Unable to contact slurm controller",
-        "the controller is away; nothing was submitted: try again when sinfo answers",
+        "the controller does not respond, and nothing was submitted; try again when `sinfo` works",
     ),
 )
 

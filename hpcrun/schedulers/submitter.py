@@ -33,9 +33,9 @@ ELSEWHERE_WITHIN_S = 600.0
 class Sending(Enum):
     """How far a submission is of which no answer was noted."""
 
-    UNDER_WAY = "somebody may still submit it"
-    ENDED = "nobody submits it any more; where the scheduler does not know it, there is no job"
-    NEVER = "nobody ever asked the scheduler for it, and nobody can any more"
+    UNDER_WAY = "it may still be submitted"
+    ENDED = "it can no longer be submitted; without a job in the scheduler, there is none"
+    NEVER = "it was never submitted, and can no longer be"
 
 
 @dataclass(frozen=True, slots=True)

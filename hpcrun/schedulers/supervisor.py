@@ -283,7 +283,7 @@ if __name__ == "__main__":
         os._exit(0)
     run_folder, limits = Path(sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3]))
     if not _may_start(run_folder):
-        sys.exit("this run was given up before it could start")
+        sys.exit("this run was abandoned before its start")
     if len(sys.argv) > 4:
         supervise_sweep(run_folder, *limits, _indices(sys.argv[4]), int(sys.argv[5]))
     else:

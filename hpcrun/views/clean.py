@@ -45,7 +45,7 @@ def clean_summary(plan: CleanPlan) -> str:
 def leftover_lines(plan: CleanPlan, now_s: float) -> list[str]:
     """Return the folders that would go besides runs: an hpcrun left them that was killed in the middle."""
     return [
-        f"leftover   {one_line(str(item.leftover.path))}: an hpcrun was interrupted while it made or removed this run, "
+        f"leftover   {one_line(str(item.leftover.path))}: interrupted while hpcrun created or removed it, "
         f"{age_text(max(0.0, now_s - item.leftover.changed_s))}, {bytes_text(item.total)}"
         for item in plan.going_leftovers
     ]
@@ -61,10 +61,10 @@ def staying_lines(plan: CleanPlan) -> list[str]:
     if with_checkpoints:
         held = bytes_text(sum(candidate.size.checkpoints for candidate in with_checkpoints))
         which = count(len(with_checkpoints), "run")
-        lines.append(f"kept       {which} with checkpoints ({held}): --checkpoints removes them too")
+        lines.append(f"kept       {which} with checkpoints ({held}): add --checkpoints to remove them")
     for item in plan.leftovers:
         if item.leftover.kept is not None:
-            lines.append(f"kept       {one_line(str(item.leftover.path))}: {item.leftover.kept}; look into it yourself")
+            lines.append(f"kept       {one_line(str(item.leftover.path))}: {item.leftover.kept}; check it by hand")
     return lines
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # A word for each, since colours do not go through a pipe.
-_WORDS: dict[Level, str] = {"green": "ok", "yellow": "mind", "red": "WRONG"}
+_WORDS: dict[Level, str] = {"green": "ok", "yellow": "warning", "red": "error"}
+_LEVEL_WIDTH = max(map(len, _WORDS.values()))
 _NAME_MOST = 20
 _ROOM_LEAST = 30
 
@@ -38,8 +39,8 @@ def checkup_text(checkup: Checkup, width: int) -> Text:
 
 def _append(text: Text, check: Check, column: int, width: int) -> None:
     word = _WORDS[check.level]
-    text.append(f"  {word:<5}", style=check.level)
-    indent = 2 + 5 + 2 + column + 2
+    text.append(f"  {word:<{_LEVEL_WIDTH}}", style=check.level)
+    indent = 2 + _LEVEL_WIDTH + 2 + column + 2
     room = max(_ROOM_LEAST, width - indent)
     name = one_line(check.name)
     lines = _wrapped(check.seen, room)

@@ -29,14 +29,15 @@ _PROSE = 100
 _DROPPED = ("STEP", "COMM", "STEPS", "NODES", "SPEED-UP")
 
 _TITLE: dict[Case, str] = {
-    "fixed": "fixed: one batch of {fixed}, shared out",
-    "scaled": "scaled: {scaled} on each GPU, so that the whole batch grows",
+    "fixed": "fixed: global batch {fixed}, split across GPUs",
+    "scaled": "scaled: per-GPU batch {scaled}, global batch grows with the GPUs",
 }
 _WHY: dict[Concern, str] = {
-    "little work": "too little work: below {fills} samples on a GPU, most of a step does not shrink with the batch",
-    "communication": "a step waits longer for gradients to be summed than it computes: a larger batch on each GPU, "
+    "little work": "step time is dominated by fixed overhead: below {fills} samples per GPU, "
+    "a smaller batch saves little time",
+    "communication": "the gradient all-reduce takes longer than the computation of a step: use a larger per-GPU batch, "
     "gradient accumulation, or fewer nodes",
-    "slower": "slower than what was measured",
+    "slower": "slower than the measured epoch",
 }
 
 
@@ -45,11 +46,11 @@ def heading_lines(result: ForecastResult) -> list[str]:
     work, profile = result.question.work, result.profile
     on = "" if work.gpus == 1 else f" on {work.gpus} GPUs"
     links = [link.name for link in (result.network.inside, result.network.between) if link]
-    where = ", ".join([profile.card.model or "no card described", *links])
+    where = ", ".join([profile.card.model or "no GPU model in the profile", *links])
     epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
     return [
         one_line(
-            f"measured  {work.samples} samples in {span_text(work.epoch_s)}, a batch of {work.batch_size}{on}{epochs}"
+            f"measured  {work.samples} samples in {span_text(work.epoch_s)}, global batch {work.batch_size}{on}{epochs}"
         ),
         one_line(f"profile   {profile.name}: {where}"),
     ]
@@ -85,7 +86,7 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
 
 def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
     if case == "fixed":
-        return {"EACH": [str(row.batch_per_gpu) for row in rows]}
+        return {"BATCH/GPU": [str(row.batch_per_gpu) for row in rows]}
     return {"BATCH": [str(row.batch_size) for row in rows]}
 
 
@@ -111,7 +112,7 @@ def rates_table(result: ForecastResult) -> Table | None:
         {
             "BATCH": [str(batch_size) for batch_size in rows],
             "LINEAR": [_rate(row.lr_linear) for row in rows.values()],
-            "ROOT": [_rate(row.lr_sqrt) for row in rows.values()],
+            "SQUARE ROOT": [_rate(row.lr_sqrt) for row in rows.values()],
             "WARM-UP": [count(row.warmup_steps, "step") if row.warmup_steps else "-" for row in rows.values()],
         }
     )
@@ -120,8 +121,8 @@ def rates_table(result: ForecastResult) -> Table | None:
 def rates_title(result: ForecastResult) -> str:
     """Return what the table of learning rates starts from, and which column is for the optimizer."""
     work = result.question.work
-    column = {"sgd": "; SGD: linear", "adam": "; Adam: root", None: ""}[work.optimizer]
-    return f"learning rate, {_rate(work.lr)} with a batch of {work.batch_size}{column}"
+    column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
+    return f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"
 
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
@@ -138,7 +139,7 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
 
 def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
     grows = remedy.batch_per_gpu > result.question.work.most_per_gpu
-    return f", if {remedy.batch_per_gpu} samples fit into a GPU's memory" if grows else ""
+    return f", if {remedy.batch_per_gpu} samples fit in the GPU's memory" if grows else ""
 
 
 def _warnings(result: ForecastResult) -> list[str]:
@@ -153,7 +154,7 @@ def _warnings(result: ForecastResult) -> list[str]:
 
 
 def _and(rows: Sequence[Forecast]) -> str:
-    named = [f"{row.size.gpus} GPUs ({row.batch_per_gpu} each)" for row in rows]
+    named = [f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows]
     return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
 
 

@@ -12,7 +12,7 @@ from hpcrun.views.text import count, one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-_HEADINGS = ("NODE", "RANK", "GPU", "NAME", "BUSY", "MEMORY", "POWER", "TEMP")
+_HEADINGS = ("NODE", "RANK", "GPU", "NAME", "UTIL", "MEMORY", "POWER", "TEMP")
 _PORT_HEADINGS = ("NODE", "PORT", "LINK", "IN", "OUT")
 _NAMES = ("NODE", "NAME", "PORT", "LINK")
 

@@ -51,7 +51,7 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     job_id, reason = item.run.job_id or "", item.status.reason or ""
     waiting = insight.waiting.get(job_id)
     if known := explain_reason(reason):
-        rows += [("waits", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
+        rows += [("reason", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
     if waiting:
         rows += [
             ("limit", f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by {limit.whose}")
@@ -65,16 +65,16 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
 def place_text(waiting: Waiting) -> str:
     """Return the place in line, in words."""
     if waiting.place is None:
-        return f"not in line in partition {waiting.partition}, where {waiting.of} wait"
-    return f"{waiting.place} of {waiting.of} in line in partition {waiting.partition}"
+        return f"not in the queue of partition {waiting.partition} ({waiting.of} pending)"
+    return f"{waiting.place} of {waiting.of} pending in partition {waiting.partition}"
 
 
 def start_text(waiting: Waiting, now_s: float) -> str:
     """Return when Slurm expects to start a job, in words."""
     if waiting.start_s is None:
-        return "Slurm does not say when"
+        return "Slurm gives no estimate"
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(waiting.start_s))
-    return f"expected {at}, in {clock_text(max(0, int(waiting.start_s - now_s)))}, or sooner where others end early"
+    return f"expected {at}, in {clock_text(max(0, int(waiting.start_s - now_s)))}, earlier if other jobs end early"
 
 
 def _running_rows(item: RunStatus, insight: Insight) -> Rows:
@@ -91,7 +91,7 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     if item.elements:
         return rows
     if line := last_line(item.folder, item.element or 0):
-        rows.append(("says", _COLOUR.sub("", harmless(line))))
+        rows.append(("last line", _COLOUR.sub("", harmless(line))))
     if metrics := last_metrics(item.folder, item.element or 0):
         shown = (f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
         rows.append(("metrics", " ".join(shown)))

@@ -149,7 +149,7 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
     for name in metrics.names:
         curves = list(_series(metrics, name).values())
         lines += [*([""] if lines else []), f"{one_line(name)}{' by step' if curves else ''}"]
-        lines += braille_plot(curves, width) if curves else ["no numbers"]
+        lines += braille_plot(curves, width) if curves else ["no values"]
     return lines
 
 
@@ -176,7 +176,7 @@ def save_png(metrics: Metrics, path: Path, title: str) -> None:
             "--png needs matplotlib, which is not installed", hint='pip install "hpcrun-slurm[plot]"'
         ) from None
     if not metrics.names:
-        raise HpcrunError("there is nothing to draw")
+        raise HpcrunError("there are no values to draw")
     figure = Figure(figsize=(8, 1 + 2.5 * len(metrics.names)), layout="constrained")
     figure.suptitle(title)
     for axes, name in zip(figure.subplots(len(metrics.names), squeeze=False)[:, 0], metrics.names, strict=True):

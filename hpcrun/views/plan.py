@@ -47,12 +47,12 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
     if plan.sweep:
         rows.insert(1, ("sweep", sweep_text(plan.sweep)))
     if plan.snapshot:
-        rows.append(("code", "a copy of it as it is now" + _below(plan.snapshot.folder)))
+        rows.append(("code", "a snapshot of the current code" + _below(plan.snapshot.folder)))
     if plan.requeue:
         rows.append(("stop", _stop(plan.requeue)))
     rows += [(program, " ".join(option_words(options))) for program, options in _launch_options(plan) if options]
     if plan.preflight == "first":
-        rows.append(("preflight", "before the ranks start, half a minute at most"))
+        rows.append(("preflight", "before the ranks start (at most 30 s)"))
     if plan.modules:
         rows.append(("modules", " ".join(plan.modules)))
     if plan.setup:
@@ -94,7 +94,7 @@ def _shape(plan: Plan) -> str:
 
 def _cpus(plan: Plan) -> str:
     if plan.cpus_per_node is None:
-        return "the site's default, shared by the ranks of a node as OMP_NUM_THREADS"
+        return "the site's default, divided among the ranks of a node (OMP_NUM_THREADS)"
     per_node = f"{plan.cpus_per_node} per node"
     return f"{per_node}, OMP_NUM_THREADS={threads_of(plan)}"
 
@@ -114,13 +114,13 @@ def _launch_options(plan: Plan) -> tuple[tuple[str, Options], ...]:
 
 
 def _stop(requeue: Requeue) -> str:
-    times = f", then started again up to {count(requeue.times, 'time')}" if requeue.times else ""
+    times = f", requeued up to {count(requeue.times, 'time')}" if requeue.times else ""
     expedited = ", expedited after a node failure" if requeue.expedite else ""
     if requeue.restarts:
         spares = f" with {count(requeue.spares, 'spare node')}" if requeue.spares else ""
-        times += f", restarted in place up to {count(requeue.restarts, 'time')}{spares}"
-    failures = ", also after a failure" if requeue.on_failure else ""
-    return f"warned {requeue.warn_s} s before the time limit{times}{failures}{expedited}"
+        times += f", restarted in the same allocation up to {count(requeue.restarts, 'time')}{spares}"
+    failures = ", also after a failure of the program" if requeue.on_failure else ""
+    return f"SIGUSR1 {requeue.warn_s} s before the time limit{times}{failures}{expedited}"
 
 
 def sweep_text(sweep: Sweep) -> str:
@@ -140,7 +140,7 @@ def _no_limit(plan: Plan) -> str:
 
 def _where(plan: Plan) -> str:
     if plan.scheduler == "local":
-        return f"this machine, in the background (profile {plan.profile})"
+        return f"this machine, as a background job (profile {plan.profile})"
     names = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude")
     said = [f"{name} {value}" for name in names if (value := plan.directive(name))]
     return f"{', '.join(said) or 'the default partition'} (profile {plan.profile})"

@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
-_HEADINGS = ("NODE", "NAMES", "PORT", "CLOCK", "SHM", "GEMM", "WITHIN", "ACROSS", "ERRORS")
+_HEADINGS = (
+    "NODE",
+    "DNS",
+    "PORT",
+    "CLOCK",
+    "SHM",
+    "GEMM",
+    "INTRA-NODE\nALL-REDUCE",
+    "INTER-NODE\nALL-REDUCE",
+    "ERRORS",
+)
 _GAP = 2
 _ROOMY, _SHORT = 120, 10
 """From this width on every text has room; on a narrower terminal those of so many characters."""
@@ -46,7 +56,7 @@ def preflight_lines(result: PreflightResult) -> list[str]:
         alike.setdefault(item["why"], []).append(item["node"])
     slow = [f"slow: {', '.join(nodes)} ({why})" for why, nodes in alike.items()]
     if verdict["ok"]:
-        return [*map(one_line, slow), "no bad node" if slow else "all nodes are fine"]
+        return [*map(one_line, slow), "no bad node" if slow else "all nodes are ok"]
     lines = [f"bad: {item['node']} ({item['why']})" for item in verdict["bad"]]
     lines += [f"bad: {problem}" for problem in verdict["problems"]]
     return [one_line(line) for line in (*slow, *lines)]

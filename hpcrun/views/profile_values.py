@@ -32,7 +32,7 @@ def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int)
     rows = [(dotted(key), _text(value), origin) for key, value, origin in _rows(loaded)]
     left = max((len(key) for key, _, _ in rows), default=0) + max((len(value) for _, value, _ in rows), default=0) + 4
     fits = all(left + len(str(origin)) <= width for _, _, origin in rows)
-    table = _table("KEY", "VALUE", "FROM")
+    table = _table("KEY", "VALUE", "SOURCE")
     used: dict[str, Path] = {}
     for key, value, origin in rows:
         layer = None if fits else layer_of(origin.path, layers)

@@ -32,9 +32,9 @@ def profiles_table(rows: Sequence[ProfileRow], layers: Mapping[str, Path], width
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("", "NAME", "GPU", "PER NODE", "PARTITION", "MAX TIME"):
+    for heading in ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("FROM", overflow="fold")
+    table.add_column("SOURCE", overflow="fold")
     fits = all(_BESIDE_PATHS + len(str(row.path.parent)) <= width for row in rows)
     used: dict[str, Path] = {}
     for row in rows:

@@ -82,7 +82,7 @@ def study_table(status: StudyStatus) -> Table:
         table.add_column(heading, no_wrap=True, justify="right")
     for heading in ("JOB", "STATE"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("WHY", overflow="fold")
+    table.add_column("REASON", overflow="fold")
     for item in status.runs:
         point, found = item.point, item.status
         why = (found.status.cause or found.status.reason if found else item.problem) or ""
@@ -97,7 +97,7 @@ def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("STUDY", "BEGUN", "RUNS"):
+    for heading in ("STUDY", "STARTED", "RUNS"):
         table.add_column(heading, no_wrap=True)
     for heading in ("SIZES", "DATA SET"):
         table.add_column(heading, overflow="fold")

@@ -32,7 +32,7 @@ _COLOURS = {
 }
 
 
-_HEADINGS = {"why": "WHY, OR WHERE"}
+_HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
 _GAP = 2
@@ -94,7 +94,7 @@ def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
 def lost_line(number: int) -> str:
     """Return what stands for the runs that are lost: how many, and the command that lists them."""
     runs = count(number, "run")
-    return f"{runs} without a sign of life for over a day, end unknown: hpcrun status --state unknown"
+    return f"{runs} without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
 
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MOST_KEYS = 8
-WHAT_IT_MEANS = "What is trusted runs as you, here and on the nodes of your jobs. Look into the files first."
+WHAT_IT_MEANS = "Trusted files run code as you, here and on the nodes of your jobs. Read them first."
 
 
 def question_table(question: Question) -> Table:
@@ -21,7 +21,7 @@ def question_table(question: Question) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("FILE", "STATE", "BYTES", "WHAT IT CAN DO"):
+    for heading in ("FILE", "STATE", "BYTES", "EFFECT"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "BYTES" else "left")
     for file in question.files:
         size = "" if file.state == "removed" else str(file.size_bytes)
@@ -38,7 +38,7 @@ def question_lines(question: Question) -> list[str]:
     """Return what to say below the files."""
     lines = [f"not read: {one_line(name)}" for name in question.contents.skipped]
     if question.dangers:
-        lines.append(f"{one_line(question.dangers[0])}: a change is not used until you trust that too")
+        lines.append(f"{one_line(question.dangers[0])}: hpcrun ignores a later change until you trust it")
     return [*lines, WHAT_IT_MEANS]
 
 

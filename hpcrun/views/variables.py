@@ -14,13 +14,13 @@ from hpcrun.views.profile_values import place_text
 from hpcrun.views.text import one_line
 
 _HEADINGS: dict[Kind, str] = {
-    "system": "What describes a site, and may stay set",
-    "debugging": "For debugging: slow or worse when left on, and in no shipped profile",
+    "system": "Site settings, safe to keep",
+    "debugging": "Debugging only: slows down training; in no shipped profile",
     "torch": "torch",
     "process": "CUDA and threads",
     "efa": "EFA (AWS)",
     "renamed": "Renamed",
-    "unread": "Read by nothing",
+    "unread": "Not read by any program",
 }
 
 
@@ -32,9 +32,9 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
         lines += ["", _HEADINGS[kind]] if lines else [_HEADINGS[kind]]
         for variable in variables:
             if variable.kind == kind:
-                now = f"now {variable.renamed_to}; " if variable.renamed_to else ""
+                now = f"renamed to {variable.renamed_to}; " if variable.renamed_to else ""
                 lines += _row(variable.name, now + variable.meaning, column, width)
-    return [*lines, "", "hpcrun profile env NAME explains one, or says what a profile sets"]
+    return [*lines, "", "hpcrun profile env NAME explains a variable or a profile"]
 
 
 def variable_lines(variable: Variable, width: int) -> list[str]:
@@ -44,9 +44,9 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
         "default": variable.default,
         "values": variable.values.in_words() or None,
         "set by hpcrun": variable.hpcrun,
-        "now called": variable.renamed_to,
-        "set it": variable.set_when,
-        "mind": variable.trap,
+        "renamed to": variable.renamed_to,
+        "use": variable.set_when,
+        "warning": variable.trap,
         "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful),
         "instead": variable.instead,
         "source": variable.source,
@@ -73,8 +73,8 @@ def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path],
         if row.variable is not None:
             lines += _row("", _why(row.variable), 2, width)
         if row.problem:
-            lines += _row("", f"mind: {row.problem}", 2, width)
-    lines += ["", "The script of every job sets"]
+            lines += _row("", f"warning: {row.problem}", 2, width)
+    lines += ["", "Every job script sets"]
     column = max((len(variable.name) for variable in found.by_script), default=0)
     for variable in found.by_script:
         lines += _row(variable.name, f"{variable.hpcrun}: {variable.meaning}", column, width)
@@ -82,7 +82,7 @@ def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path],
 
 
 def _why(variable: Variable) -> str:
-    when = f". Set it: {variable.set_when}" if variable.set_when else ""
+    when = f". Use: {variable.set_when}" if variable.set_when else ""
     return f"{variable.meaning}{when} ({variable.source})"
 
 

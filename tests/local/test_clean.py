@@ -93,7 +93,7 @@ def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
 def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
     checkpoint(submit(hpcrun, "model", "true"), 2048)
     kept = hpcrun("clean", "--yes", "model", check=True)
-    assert "1 run with checkpoints (2.0M): --checkpoints removes them too" in kept.stderr
+    assert "1 run with checkpoints (2.0M): add --checkpoints to remove them" in kept.stderr
     assert names(hpcrun) == {"model"}
     shown = hpcrun("clean", "--checkpoints", "model", check=True)
     assert "of which 2.0M are checkpoints" in shown.stderr
@@ -124,7 +124,7 @@ def test_a_link_to_something_else_is_not_followed(has_record: bool, hpcrun: Hpcr
         path = folder / "run.json"
         path.write_text(path.read_text().replace("-one-", "-two-"))
     done = hpcrun("clean", "--yes", "--keep", "0", check=True)
-    says = "it is the record of" if has_record else "is a link to something that is not this run's"
+    says = "it is the record of" if has_record else "is a symbolic link to a folder outside this run"
     assert says in done.stderr
     assert (folder / "script.sh").exists()
 
@@ -176,7 +176,7 @@ def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
     shown = hpcrun("clean", check=True)
     assert f"leftover   {old}" in shown.stdout
     assert "nothing was removed: 1 leftover folder" in shown.stderr
-    assert f"kept       {odd}: nothing in it shows that hpcrun made it" in shown.stderr
+    assert f"kept       {odd}: it has no record of hpcrun" in shown.stderr
     document = json.loads(hpcrun("clean", "--json", check=True).stdout)
     assert [item["folder"] for item in document["leftovers"]] == [str(old)]
     assert [item["folder"] for item in document["kept_leftovers"]] == [str(odd)]

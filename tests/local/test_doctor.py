@@ -59,8 +59,8 @@ def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> 
     assert done.stderr == ""
     headings = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert headings[:2] == ["Runs folder", "Python"]
-    assert "WRONG" not in done.stdout
-    assert f"  ok     writable     {hpcrun.runs}\n" in done.stdout
+    assert "  error" not in done.stdout
+    assert f"  ok       writable     {hpcrun.runs}\n" in done.stdout
     assert "\x1b" not in done.stdout
     assert list(hpcrun.runs.iterdir()) == []
 
@@ -74,7 +74,7 @@ def test_a_runs_folder_that_others_can_write_to(hpcrun: Hpcrun) -> None:
     hpcrun.runs.chmod(0o777)
     done = hpcrun("doctor", "-P", "local")
     assert done.returncode == 4
-    assert "WRONG  access" in done.stdout
+    assert "error    access" in done.stdout
     assert f"fix: chmod o-w {hpcrun.runs}" in done.stdout
     hpcrun.runs.chmod(0o700)
     assert hpcrun("doctor", "-P", "local").returncode == 0
@@ -85,7 +85,7 @@ def test_a_runs_folder_on_a_disk_of_its_own(hpcrun: Hpcrun) -> None:
     checks = checks_of(done)
     assert checks["environment"]["level"] == "yellow"  # the tests' own is on another one, which is not shared either
     found = checks["file system"]
-    assert (found["level"], found["seen"]) == ("yellow", "tmpfs at /dev/shm: perhaps of this machine alone")
+    assert (found["level"], found["seen"]) == ("yellow", "tmpfs at /dev/shm: possibly local to this machine")
     assert not Path("/dev/shm/not").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_right_profile(site: Site) -> None:
 def test_no_profile_is_no_error(site: Site) -> None:
     checks = doctor(site)
     assert red(checks) == []
-    assert checks["profile"]["seen"] == "not checked: none is chosen"
+    assert checks["profile"]["seen"] == "not checked: no profile is chosen"
     assert checks["controller"]["level"] == "green"
 
 
@@ -174,7 +174,7 @@ def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
     done = site.person("doctor", "-P", "a100", env=site.env)
     assert time.monotonic() - start < 8
     assert done.returncode == 4
-    assert "WRONG  controller" in done.stdout
+    assert "error    controller" in done.stdout
     assert "head1 (primary) does not answer" in done.stdout
     assert done.stdout.count("not checked") == 1
     assert "since Slurm does not answer" in done.stdout
@@ -185,7 +185,7 @@ def test_a_sinfo_that_hangs_is_one_line(site: Site) -> None:
     start = time.monotonic()
     checks = doctor(site, "-P", "a100")
     assert 10 <= time.monotonic() - start < 18
-    assert (checks["sinfo"]["level"], checks["sinfo"]["seen"]) == ("yellow", "gave it up after 10 s")
+    assert (checks["sinfo"]["level"], checks["sinfo"]["seen"]) == ("yellow", "timed out after 10 s")
     assert checks["nodes"]["level"] == "green"
 
 
@@ -230,5 +230,5 @@ def test_a_runs_folder_that_is_something_else_is_red(hpcrun: Hpcrun) -> None:
     done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": "~"})
     checks = checks_of(done)
     assert (done.returncode, red(checks)) == (4, ["use"])
-    assert checks["use"]["seen"] == "it is a home folder: no run is made in it"
+    assert checks["use"]["seen"] == "it is a home folder; hpcrun creates no runs in it"
     assert checks["use"]["fix"].endswith(f"HPCRUN_RUNS={hpcrun.home}/hpcrun-runs")

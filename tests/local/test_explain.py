@@ -92,8 +92,8 @@ def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
 def test_the_rank_with_the_cause_is_named_and_not_the_one_that_aborted(hpcrun: Hpcrun) -> None:
     run_id = keep(hpcrun, "oom-on-rank-1")
     shown = hpcrun("explain", run_id, check=True).stdout
-    assert shown.startswith("rank 1 on l40s-2 failed first: the GPU ran out of memory: 2.00 GiB more were asked for")
-    assert "rank 0 on l40s-1 (another rank was gone)" in shown
+    assert shown.startswith("rank 1 on l40s-2 failed first: the GPU ran out of memory: 2.00 GiB requested")
+    assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert len(shown.splitlines()) < 30
 
 
@@ -108,7 +108,7 @@ def test_damaged_and_missing_runs_are_told_apart(hpcrun: Hpcrun) -> None:
     shutil.rmtree(folder / "elements")
     (folder / "batch.log").unlink()
     bare = hpcrun("explain", run_id, check=True).stdout
-    assert bare.startswith("the job ended as FAILED with exit status 1; no rule knows why")
+    assert bare.startswith("the job ended as FAILED with exit status 1\n")
     (folder / "run.json").write_text('{"schema": 1, "run_')
     damaged = hpcrun("explain", run_id)
     assert damaged.returncode != 0

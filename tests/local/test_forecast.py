@@ -19,7 +19,7 @@ SEED = (*MEASURED, "--gpus", "1,2,4,8", "-P", "h100")
 def test_a_batch_of_1024_over_four_h100s_is_flagged_with_its_remedy(hpcrun: Hpcrun) -> None:
     shown = hpcrun(*SEED, check=True).stdout
     (warning,) = [line for line in shown.splitlines() if line.startswith("warning")]
-    assert "fixed, 4 GPUs (256 each) and 8 GPUs (128 each): too little work" in warning
+    assert "fixed, 4 GPUs (per-GPU batch 256) and 8 GPUs (per-GPU batch 128)" in warning
     assert "instead  hpcrun submit -P h100 --gpus 4 SCRIPT --batch-size 4096 --lr 0.004\n         5000 steps" in shown
     flagged = [line.split()[0] for line in shown.splitlines() if line.endswith("!")]
     assert flagged == ["4", "8"]
@@ -28,7 +28,7 @@ def test_a_batch_of_1024_over_four_h100s_is_flagged_with_its_remedy(hpcrun: Hpcr
 def test_a_batch_that_was_measured_fits(hpcrun: Hpcrun) -> None:
     asked = (*MEASURED, "--reference-gpus", "4", "--gpus", "4", "-P", "h100")
     assert "batch-size 2048" in (unmeasured := hpcrun(*asked, check=True).stdout)
-    assert "if 512 samples fit into a GPU's memory" in unmeasured
+    assert "if 512 samples fit in the GPU's memory" in unmeasured
     assert "5000 steps and 17:00 an epoch\n" in hpcrun(*asked, "--also", "4096=17m", check=True).stdout
 
 
@@ -41,9 +41,9 @@ def test_the_command_names_a_profile_s_file(hpcrun: Hpcrun) -> None:
 def test_the_line_of_the_guide(hpcrun: Hpcrun) -> None:
     line = "plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
     shown = hpcrun(*line.split(), check=True).stdout
-    assert "4 GPUs (256 each)" in shown
-    assert "communication is left out: --parameters 25M" in shown
-    assert "the last step of an epoch has 896 samples" in shown
+    assert "4 GPUs (per-GPU batch 256)" in shown
+    assert "communication is left out: add --parameters 25M" in shown
+    assert "the last step of an epoch has only 896 samples" in shown
     assert "COMM" not in shown
 
 
@@ -80,7 +80,7 @@ def test_nodes_price_and_fabric_are_the_profile_s(hpcrun: Hpcrun) -> None:
     assert [row["cost"] for row in ours["rows"]] == [pytest.approx(2.5 * row["gpu_hours"]) for row in ours["rows"]]
     assert ours["rows"][1]["comm_s"] > ours["rows"][0]["comm_s"]
     unknown = hpcrun(*asked, "-P", "unknown", check=True).stdout
-    assert "does not say how nodes are joined (fabric.bandwidth_gbit_s)" in unknown
+    assert "has no network bandwidth (fabric.bandwidth_gbit_s)" in unknown
     assert [line.split()[6] for line in unknown.splitlines() if line.startswith("  16")] == ["?"]
     spread = json.loads(hpcrun(*asked, "-P", "ours", "--nodes", "2,8", "--json", check=True).stdout)
     assert [row["nodes"] for row in spread["rows"]] == [2, 8]
@@ -101,11 +101,11 @@ def test_gpus_of_a_named_type(hpcrun: Hpcrun) -> None:
 
 def test_a_profile_without_a_card_says_what_it_cannot_know(hpcrun: Hpcrun) -> None:
     shown = hpcrun(*MEASURED, "--gpus", "2", "-P", "local", "--parameters", "1M", check=True).stdout
-    assert "profile 'local' does not describe a card" in shown
-    assert "does not say how the GPUs of a node are joined" in shown
+    assert "profile 'local' has no GPU model" in shown
+    assert "has no bandwidth between the GPUs of a node" in shown
     measured = hpcrun(*MEASURED, "--gpus", "8", "-P", "local", "--also", "256=1h30m", check=True).stdout
-    assert "8 GPUs (128 each): too little work: below" in measured
-    assert "does not describe a card" not in measured
+    assert "8 GPUs (per-GPU batch 128): step time is dominated by fixed overhead: below" in measured
+    assert "has no GPU model" not in measured
 
 
 @pytest.mark.parametrize("columns", [50, 80])
@@ -129,7 +129,7 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
         (("--epoch-time", "36"), "--epoch-time: '36' has no unit; write it as 36m"),
         (("--samples", "1.2m"), "--samples: '1.2m' is not a number"),
         (("--lr", "1e400"), "--lr: '1e400' is not a number above zero"),
-        (("--gpus", "0,1"), "--gpus: '0,1' has a zero"),
+        (("--gpus", "0,1"), "--gpus: '0,1' contains 0"),
         (("--gpus", "1,٤"), "--gpus: '٤' is not a number of GPUs"),
         (("--price-per-gpu-hour", ""), "--price-per-gpu-hour: '' is not a number above zero"),
         (("--gpus", "12"), "--batch-size 1024 does not divide by --gpus 12"),
@@ -138,7 +138,7 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
         (("--price-per-gpu-hour", "inf"), "--price-per-gpu-hour: 'inf' is not a number above zero"),
         (("--parameters", "\x1b[31m5M"), "--parameters: '\\x1b[31m5M' is not a number"),
         (("--reference-gpus", "8", "--parameters", "900G"), "its communication alone takes"),
-        (("--csv", "--json"), "--json and --csv exclude each other"),
+        (("--csv", "--json"), "--json and --csv cannot be combined"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

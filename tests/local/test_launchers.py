@@ -90,7 +90,7 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     python = f"{hpcrun.venv}/bin/python"
     assert f"command    {python} -u train.py --nodes 2 'it'\\''s'\n" in done.stderr
     line = "hpcrun submit -P local --gpus 0 --dry-run --nodes 2 train.py 'it'\\''s'"
-    assert f"note       --nodes behind train.py went to the script; to hpcrun: {line}\n" in done.stderr
+    assert f"note       --nodes after train.py went to the script; for hpcrun, write: {line}\n" in done.stderr
     document = json.loads(hpcrun(*args, "--json", "train.py", "--nodes", "2", "it's", check=True).stdout)
     assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
     assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"

@@ -44,7 +44,7 @@ def test_the_demo(hpcrun: Hpcrun) -> None:
     example = str(REPO / "examples/digits_ddp.py")
     args = ("--gpus", "4", "--nodes", "2", "--profile", "local", "--follow", example, "--epochs", "3")
     done = hpcrun("submit", *args, check=True, env={"CUDA_VISIBLE_DEVICES": ""})
-    assert "no GPU here for 4 ranks: they run on the CPU" in done.stdout
+    assert "no GPU here for 4 ranks: the ranks run on CPUs" in done.stdout
     assert "4 ranks, backend gloo" in done.stdout
     assert "epoch 3: loss" in done.stdout
     assert "COMPLETED" in hpcrun("status", check=True).stdout
@@ -176,7 +176,7 @@ def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, optio
     [
         (["train.pyy"], "neither a file here nor a program", None),
         (["trian.py"], "there is no script trian.py", "did you mean train.py?"),
-        (["batch.sh"], "#SBATCH lines of its own", "sbatch batch.sh"),
+        (["batch.sh"], "has #SBATCH lines, which hpcrun does not read", "sbatch batch.sh"),
         (["plain.sh"], "is not executable", "chmod +x plain.sh"),
         (["."], "is a folder", None),
         (["--env", "1X=2", "train.py"], "'1X' cannot be a variable's name", None),
@@ -212,7 +212,7 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: s
         ("gpu:\n\ttype: a100\n", "mine.yaml:2"),
         ("partition: gpu\npartition: cpu\n", "mine.yaml:2"),
         ("env: !!python/object:os.system {}\n", "mine.yaml"),
-        ("extends: lokal\n", "mine.yaml:1: 'extends' names 'lokal', which is nowhere"),
+        ("extends: lokal\n", "mine.yaml:1: 'extends' names 'lokal', which does not exist"),
         ("time:\n  max: soon\n", "mine.yaml:2: time.max: 'soon' is not a time"),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_runs_folder_that_is_none(hpcrun: Hpcrun) -> None:
         done = hpcrun(*command, env={"HPCRUN_RUNS": str(hpcrun.folder / "file")})
         assert done.returncode == 4
         assert "the runs folder" in done.stderr
-        assert "hint: HPCRUN_RUNS=/path names another folder" in done.stderr
+        assert "hint: HPCRUN_RUNS=/path uses another folder" in done.stderr
 
 
 def test_names_ids_and_ambiguity(hpcrun: Hpcrun) -> None:

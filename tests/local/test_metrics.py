@@ -127,7 +127,7 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     watching.expect("every 10 s")
     watching.expect("NVIDIA L40S")
     watching.sendintr()
-    watching.expect("no longer watching; the job goes on")
+    watching.expect("stopped watching; the job is not affected")
     told = hpcrun("shell", stdin="pwd; echo in $HPCRUN_RUN_DIR; exit 5\n", cwd=hpcrun.home)
     assert told.stdout.splitlines()[0] == str(hpcrun.folder)  # where its job runs
     assert (told.stdout.split("/")[-1].strip()[16:20], told.returncode) == ("long", 5)
@@ -135,7 +135,7 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     wait_for(lambda: hpcrun("shell").returncode == 4, 20, "its end")
     late = hpcrun("gpu", "--json")
     assert late.returncode == 4
-    assert "its allocation is gone" in json.loads(late.stdout)["error"]["message"]
+    assert "its allocation has ended" in json.loads(late.stdout)["error"]["message"]
 
 
 def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> None:
@@ -162,7 +162,7 @@ def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> No
     refused = hpcrun("metrics", "--plot")
     assert refused.returncode == 2
     assert "draws one element" in refused.stderr
-    assert "name one of 0-1" in refused.stderr
+    assert "choose one of 0-1" in refused.stderr
     assert hpcrun("metrics", "last/7").returncode == 6
     for command in ("gpu", "shell"):
         over = hpcrun(command, "last/1")

@@ -20,7 +20,7 @@ def test_without_a_name_all_variables_stand_by_kind(hpcrun: Hpcrun) -> None:
 
 def test_a_variable_is_explained_whole(hpcrun: Hpcrun) -> None:
     text = hpcrun("profile", "env", "NCCL_P2P_LEVEL", check=True).stdout
-    for word in ("default", "mind", "harmful", "instead", "source", "NCCL-src"):
+    for word in ("default", "warning", "harmful", "instead", "source", "NCCL-src"):
         assert word in text
     assert hpcrun("profile", "env", "nccl_p2p_level", check=True).stdout == text
 
@@ -32,7 +32,7 @@ def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:
     assert "NCCL_DEBUG=WARN\n    from " in text
     assert "base/slurm.yaml:" in text
     assert f"NCCL_P2P_LEVEL=NVL\n    from {path}:3\n" in text
-    assert "mind: harmful on this GPU" in text
+    assert "warning: harmful on this GPU" in text
     assert "OMP_NUM_THREADS" in text
     assert f"HF_TOKEN=***\n    from {path}:4\n" in text
 

@@ -166,11 +166,11 @@ def test_a_failure_is_the_end_unless_said_otherwise(hpcrun: Hpcrun, options: tup
 @pytest.mark.parametrize(
     ("options", "says", "hint"),
     [
-        (("--warn", "5m", "--time", "5m"), "a warning 300 s before the end does not fit", "--time 00:07:00"),
-        (("--sbatch", "requeue"), "hpcrun owns the directive 'requeue'", "use --requeue N"),
-        (("--sbatch", "signal=B:USR1@60"), "hpcrun owns the directive 'signal'", "use --warn"),
-        (("--retry-on-failure",), "--retry-on-failure says nothing without --requeue", "add --requeue N"),
-        (("--exclude-bad-nodes",), "--exclude-bad-nodes says nothing without --requeue", "add --requeue N"),
+        (("--warn", "5m", "--time", "5m"), "a signal 300 s before the end", "--time 00:07:00"),
+        (("--sbatch", "requeue"), "hpcrun sets --requeue itself", "use --requeue N"),
+        (("--sbatch", "signal=B:USR1@60"), "hpcrun sets --signal itself", "use --warn"),
+        (("--retry-on-failure",), "--retry-on-failure has no effect without --requeue", "add --requeue N"),
+        (("--exclude-bad-nodes",), "--exclude-bad-nodes has no effect without --requeue", "add --requeue N"),
         (("--requeue", "-1"), "requeue", None),
         (("--requeue", "2", "--warn", "soon"), "'soon' is not a time", None),
     ],

@@ -107,8 +107,8 @@ def test_restarts_are_used_up(hpcrun: Hpcrun) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--spares", "1"), "--spares says nothing without --restarts"),
-        (("--restarts", "1", "--sbatch", "no-kill"), "hpcrun owns the directive 'no-kill'"),
+        (("--spares", "1"), "--spares has no effect without --restarts"),
+        (("--restarts", "1", "--sbatch", "no-kill"), "hpcrun sets --no-kill itself"),
         (("--restarts", "-1"), "restarts"),
     ],
 )

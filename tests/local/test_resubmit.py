@@ -92,7 +92,7 @@ def test_sizes_take_back_what_was_said_otherwise(hpcrun: Hpcrun) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("true", "false"), "resubmit takes one run, and 'false' came besides"),
+        (("true", "false"), "resubmit takes one run; unexpected: 'false'"),
         (("tru",), "did you mean 'true'?"),
         (("true", "--tme", "4"), "No such option: --tme"),
     ],
@@ -121,7 +121,7 @@ def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path
     project.rename(tmp_path / "moved")
     gone = hpcrun("resubmit", "by-name")
     assert gone.returncode == 4
-    assert f"the folder that {status(hpcrun, 'by-name')['run_id']} was submitted from is gone" in gone.stderr
+    assert f"the folder that {status(hpcrun, 'by-name')['run_id']} was submitted from no longer exists" in gone.stderr
 
 
 def test_waiting_needs_slurm(hpcrun: Hpcrun) -> None:

@@ -74,7 +74,7 @@ def test_a_folder_where_anybody_could_swap_the_run_is_refused(hpcrun: Hpcrun, tm
     place.chmod(0o777)
     done = hpcrun(*JOB, "--output-dir", str(place), "true")
     assert done.returncode == 4
-    assert f"anybody can write to {place} (mode 0777)" in done.stderr
+    assert f"everyone can write to {place} (mode 0777)" in done.stderr
     assert list(place.iterdir()) == []
     place.chmod(0o1777)  # as /tmp: nobody but the owner renames
     hpcrun(*JOB, "--output-dir", str(place), "--wait", "true", check=True)

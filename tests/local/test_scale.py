@@ -75,7 +75,7 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     assert [(each["gpus"], each["repeat"]) for each in series["left_out"]] == [(2, 2)]
     text = (hpcrun.folder / "out/report.txt").read_text()
     assert "train-p2-r2" in text
-    assert "ranks on CPUs" in text
+    assert "the sizes are CPU ranks" in text
     assert record(hpcrun)["study_id"] in hpcrun("report", check=True).stdout
 
 
@@ -121,7 +121,7 @@ def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None
     study = record(hpcrun)["study_id"]
     assert scale.returncode == 130
     assert f"study {study}: 1 of 2 runs are not submitted yet" in said
-    assert f"hint: hpcrun scale --resume {study} --wait comes back to it" in said
+    assert f"hint: hpcrun scale --resume {study} --wait continues" in said
     (hpcrun.folder / "go").touch()
     wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/exit")), 20, "the end of the first run")
 
@@ -156,14 +156,14 @@ def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcr
 @pytest.mark.parametrize(
     ("args", "status", "words"),
     [
-        (("train.py",), 2, "--gpus or --ranks"),
-        (("--gpus", "1,2"), 2, "there is no SCRIPT"),
-        (("--gpus", "2,2", "train.py"), 2, "2 GPUs are said twice"),
+        (("train.py",), 2, "--gpus or with --ranks"),
+        (("--gpus", "1,2"), 2, "SCRIPT is missing"),
+        (("--gpus", "2,2", "train.py"), 2, "2 GPUs are given twice"),
         (("--gpus", "1,2", "-P", "cpu", "train.py"), 4, "--ranks 1,2,4 is a study of CPU ranks"),
         (("--gpus", "1,2", "--nodes", "2", "-P", "a100", "train.py"), 2, "1 GPUs do not divide by 2 nodes"),
         (("--ranks", "3", "--nodes", "2", "train.py"), 2, "3 ranks do not divide by 2 nodes"),
         (("--gpus", "1,2", "--chain", "train.py", "{x}"), 2, "which a study does not know"),
-        (("--resume", "last", "train.py"), 2, "and neither a SCRIPT nor sizes"),
+        (("--resume", "last", "train.py"), 2, "without SCRIPT and sizes"),
         (("--resume", "trian"), 6, "there are no studies"),
     ],
 )

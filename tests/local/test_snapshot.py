@@ -138,7 +138,7 @@ def test_a_folder_without_git(hpcrun: Hpcrun, tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe")
     done = hpcrun(*JOB, "--follow", "run.sh", cwd=folder, check=True)
     assert "copied" in done.stdout
-    assert f"these links lead out of the snapshot, to what may change: outside -> {tmp_path}/elsewhere" in done.stdout
+    assert f"symbolic links that point outside the snapshot: outside -> {tmp_path}/elsewhere" in done.stdout
     code = only_run(hpcrun) / "code"
     assert sorted(path.name for path in code.iterdir()) == ["data", "gone", "inside", "outside", "run.sh"]
     assert os.readlink(code / "inside") == "data/word"
@@ -161,8 +161,11 @@ def test_too_much_leaves_no_run(hpcrun: Hpcrun, project: Path, tmp_path: Path, w
         (project / ".git").rename(tmp_path / "git")
     refused = hpcrun(*JOB, "--snapshot-limit", "2M", "true", cwd=project)
     assert refused.returncode == 4
-    assert "more than a snapshot may be (2 MB); the largest:\n  3.0 MB  model.bin" in refused.stderr
-    assert "hint: name what is no code in .gitignore, or allow more with --snapshot-limit SIZE" in refused.stderr
+    assert "over the limit of a snapshot (2 MB); the largest:\n  3.0 MB  model.bin" in refused.stderr
+    assert (
+        "hint: list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE"
+        in refused.stderr
+    )
     assert not list(hpcrun.runs.glob("*2*"))
     hpcrun(*JOB, "--snapshot-limit", "4M", "--wait", "true", cwd=project, check=True)
 
@@ -249,4 +252,4 @@ def test_what_looks_like_a_secret_is_named_and_left_out(
     assert (folder / "code/.env").exists()
     assert (folder / "code/certs/own.pem").exists()
     assert record(folder)["code"]["left_out"] == ["tracked/id_rsa"]
-    assert "--snapshot-include nothing: no file that looks like a secret is called so" in done.stdout
+    assert "--snapshot-include nothing: no such file that looks like a secret" in done.stdout

@@ -127,7 +127,7 @@ def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) 
     shown = hpcrun("status", check=True).stdout
     assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "good", "bad", "missing", "2"]
     line = shown.splitlines()[-1]
-    assert line.startswith("2 runs without a sign of life for over a day")
+    assert line.startswith("2 runs without a heartbeat for over a day")
     command = line.partition("hpcrun ")[2].split()
     assert [row.split()[0] for row in hpcrun(*command, check=True).stdout.splitlines()] == [
         "NAME", "lost", "gone", "missing",
@@ -138,6 +138,6 @@ def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) 
     runs = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
     assert [run["lost"] for run in runs] == [False, False, True, True, False]
     assert len(list(csv.reader(hpcrun("status", "--csv", check=True).stdout.splitlines()))) == 6
-    assert "nobody knows whether it is over" in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
+    assert "it may still be running" in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
     shown = hpcrun("status", check=True).stdout
     assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "good", "bad", "missing"]

@@ -36,9 +36,9 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
     assert "3 elements: 2 completed, 1 failed" in hpcrun("status", check=True).stdout
-    assert hpcrun("cancel", "last/1").stderr == "hpcrun: bash/1 is over already\n"
+    assert hpcrun("cancel", "last/1").stderr == "hpcrun: bash/1 has already ended\n"
     explained = hpcrun("explain", "last", check=True)
-    assert "last is a sweep: this is its first element that failed, 1\n" in explained.stderr
+    assert "last is a sweep; showing its first failed element, 1\n" in explained.stderr
     assert "rank 0 on local-0 failed first with exit status 1" in explained.stdout
     assert explained.stdout == hpcrun("explain", "last/1", check=True).stdout
     assert "nothing failed" in hpcrun("explain", "last/2", check=True).stdout

@@ -63,7 +63,7 @@ def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone:
     trust(hpcrun, clone)
     done = hpcrun(*DRY, cwd=clone, check=True)
     assert (EVIL in done.stdout, done.stderr.count("not used")) == (True, 0)
-    assert f"{clone}/.hpcrun is trusted already" in hpcrun("trust", cwd=clone, check=True).stdout
+    assert f"{clone}/.hpcrun is already trusted" in hpcrun("trust", cwd=clone, check=True).stdout
     put(clone / ".hpcrun/rules.yaml", "")
     put(clone / ".hpcrun/templates/launch/python.sh.j2", "")
     done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5", "hostname", cwd=clone, check=True)
@@ -81,8 +81,8 @@ def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> N
     assert done.returncode == 2
     assert "profiles/ours.yaml" in done.stdout
     assert "set-up commands, Python: extends, setup, python" in done.stdout
-    assert "hpcrun: nothing is trusted: there is no terminal to ask at" in done.stderr
-    assert f"hint: type `hpcrun trust {clone}/.hpcrun` at one" in done.stderr
+    assert "hpcrun: cannot ask without a terminal; nothing was trusted" in done.stderr
+    assert f"hint: run `hpcrun trust {clone}/.hpcrun` in a terminal" in done.stderr
     assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
@@ -103,8 +103,8 @@ def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:
     assert (EVIL in done.stdout, done.stderr.count("hpcrun:")) == (False, 0)
     assert "never" in hpcrun("trust", "--list", check=True).stdout
     refused = hpcrun("submit", "-P", "ours", "--gpus", "0", "--dry-run", "true", cwd=clone)
-    assert f"{clone}/.hpcrun/profiles/ours.yaml, in a folder that you have said never to use" in refused.stderr
-    assert "hint: hpcrun trust --revoke takes that back" in refused.stderr
+    assert f"{clone}/.hpcrun/profiles/ours.yaml, in a folder that you set to never use" in refused.stderr
+    assert "hint: to undo: hpcrun trust --revoke" in refused.stderr
 
 
 def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path) -> None:
@@ -113,9 +113,9 @@ def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path
     (other / ".hpcrun").symlink_to(clone / ".hpcrun")
     done = hpcrun(*DRY, cwd=other, check=True)
     assert EVIL not in done.stdout
-    assert f"{other}/.hpcrun is not used: it is a link" in done.stderr
+    assert f"{other}/.hpcrun is not used: it is a symbolic link" in done.stderr
     refused = hpcrun("trust", cwd=other)
-    assert (refused.returncode, "cannot be trusted: it is a link" in refused.stderr) == (3, True)
+    assert (refused.returncode, "cannot be trusted: it is a symbolic link" in refused.stderr) == (3, True)
 
 
 def test_a_site_that_others_can_write_is_not_used(hpcrun: Hpcrun) -> None:
@@ -136,7 +136,7 @@ def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(hpc
     refused = hpcrun(*dry)
     assert (refused.returncode, refused.stdout) == (3, "")
     assert f"{file} is not used: other users can write to {file} (mode 0666)" in refused.stderr
-    assert "hint: look into it, then: chmod go-w" in refused.stderr
+    assert "hint: check its contents, then: chmod go-w" in refused.stderr
 
 
 # --- the current folder -----------------------------------------------------------------------------------------------

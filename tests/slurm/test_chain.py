@@ -76,7 +76,7 @@ def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_r
     assert "Dependency=(null)" in job
     refused = as_researcher(*CPU_JOB, "-J", "refused", "--after", "train", "true")
     assert refused.returncode == 4
-    assert f"would never start, since {found['train']['run_id']} is over: FAILED" in refused.stderr
+    assert f"would never start, since {found['train']['run_id']} has ended: FAILED" in refused.stderr
     assert "refused" not in statuses(as_researcher)
 
 
@@ -93,11 +93,11 @@ def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_rese
     path = {"PATH": f"{shim}:{as_researcher.environ['PATH']}"}
     done = as_researcher(*CPU_JOB, "-J", "long", "--chain", "3", "--sbatch", "hold", "true", env=path)
     assert done.returncode == 5
-    assert "link 3 of 3 was not submitted; the 2 before it stay:\nsbatch refused the job" in done.stderr
+    assert "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nsbatch refused the job" in done.stderr
     found = statuses(as_researcher)
     assert {name: run["state"] for name, run in found.items()} == {"long": "PENDING", "long-2": "PENDING"}
     cancelled = as_researcher("cancel", "long", check=True).stderr
-    assert f"may start now\nhint: hpcrun cancel {found['long-2']['job_id']} ends them too" in cancelled
+    assert f"may start now\nhint: to cancel them as well: hpcrun cancel {found['long-2']['job_id']}" in cancelled
     assert f"hint: hpcrun cancel {found['long']['job_id']} {found['long-2']['job_id']}" in done.stderr
 
 

@@ -54,9 +54,9 @@ def test_right_profiles_are_green_or_yellow(as_researcher: Hpcrun, cuda_env: dic
     assert time.monotonic() - start < 8
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     for line in (
-        "  ok     nodes          4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes\n",
-        "  ok     sbatch         --test-only accepts --gres=gpu:a100:4\n",
-        "  ok     torch          2.9.1, built with CUDA 12.8\n",
+        "  ok       nodes          4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes\n",
+        "  ok       sbatch         --test-only accepts --gres=gpu:a100:4\n",
+        "  ok       torch          2.9.1, built with CUDA 12.8\n",
         "(compute capability 8.0): sm_80 sm_90\n",
     ):
         assert line in done.stdout
@@ -78,8 +78,8 @@ def test_a_card_that_torch_is_not_built_for(as_researcher: Hpcrun, cuda_env: dic
     ("text", "name", "seen", "advice"),
     [
         ("partition: gpuu", "partition gpuu", "there is no such partition", "partition=gpu"),
-        ("account: rich", "account rich", "not yours; yours: lab", "account=lab"),
-        ("qos: long", "qos long", "not yours; yours: normal, short", "qos=normal"),
+        ("account: rich", "account rich", "not available to you; available: lab", "account=lab"),
+        ("qos: long", "qos long", "not available to you; available: normal, short", "qos=normal"),
         ("gpu: {per_node: 8}", "GPUs", "8 on a node, but nodes of partition gpu have 4", "gpu.per_node=4"),
         ("partition: cpu", "GPUs", "no a100 in partition cpu; it has no GPUs", "partition=gpu"),
         ("partition: h100", "GPUs", "no a100 in partition h100; it has h100", "partition=gpu"),
@@ -99,7 +99,7 @@ def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
     assert list(found) == [name, "sbatch"]
     assert found[name]["seen"] == seen
     assert found[name]["fix"] == f"hpcrun profile set {path} {advice}"
-    assert found["sbatch"]["fix"] == "put right what is red above"
+    assert found["sbatch"]["fix"] == "correct the errors above"
     as_researcher(*shlex.split(found[name]["fix"])[1:], check=True)
     assert red(checks_of(as_researcher, "-P", str(path), env=cuda_env)) == {}
 
@@ -126,7 +126,7 @@ def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun, cuda_env: d
     assert red(checks) == {}
     (accounting,) = (check for check in checks if check["name"] == "accounting")
     assert accounting["level"] == "yellow"
-    assert "run folder has the last word" in accounting["fix"]
+    assert "records in its run folder" in accounting["fix"]
 
 
 def test_a_runs_folder_that_is_not_mine(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
@@ -136,7 +136,7 @@ def test_a_runs_folder_that_is_not_mine(as_researcher: Hpcrun, cuda_env: dict[st
         found = red(checks_of(as_researcher, "-P", "a100", env={**cuda_env, "HPCRUN_RUNS": str(runs)}))
         assert list(found) == ["writable"]
         assert found["writable"]["seen"] == f"{folder}: Permission denied"
-        assert found["writable"]["fix"] == "HPCRUN_RUNS=/path names another folder"
+        assert found["writable"]["fix"] == "HPCRUN_RUNS=/path uses another folder"
 
 
 def test_nothing_is_submitted_and_nothing_left(cluster: Cluster, as_researcher: Hpcrun) -> None:

@@ -35,7 +35,7 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
     shown = as_researcher("explain", "train", check=True).stdout
     assert shown.startswith("rank 1 on l40s-2 failed first: the Python module apex_of_another_cluster is not installed")
     assert "train.py:8 in <module>: import apex_of_another_cluster" in shown
-    assert "rank 0 on l40s-1 (another rank was gone)" in shown
+    assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert "FAILED" in shown.splitlines()[-4]
     assert "rank 1 on l40s-2 failed first" in as_researcher("status", "train", check=True).stdout
 

@@ -80,7 +80,7 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     assert f"its nodes: {first}, {second}" in wrong.stderr
     argv = [*person.become, *person.argv("shell", "--node", second)]
     terminal = pexpect.spawn(argv[0], argv[1:], env=person.environ, encoding="utf-8", timeout=30)
-    terminal.expect("inside job .*exit ends it")
+    terminal.expect(r"Shell on \S+ \(job \S+\)\. Type exit to leave\.")
     terminal.sendline("tty; echo at=$SLURMD_NODENAME")
     terminal.expect("/dev/pts/")
     terminal.expect(f"at={second}")
@@ -105,4 +105,4 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     for command in ("gpu", "shell"):
         late = person(command, stdin="")
         assert late.returncode == 4
-        assert "is COMPLETED: its allocation is gone" in late.stderr
+        assert "is COMPLETED: its allocation has ended" in late.stderr

@@ -12,7 +12,7 @@ from tests.harness import Hpcrun
 pytestmark = pytest.mark.slurm
 
 HELD = ("submit", "-P", "cpu", "--sbatch", "hold", "-J", "held", "true")
-NO_ANSWER = "no answer for 3 s: this is what was last known"
+NO_ANSWER = "no response for 3 s; showing the last known state"
 
 
 def late_squeue(person: Hpcrun, seconds: float) -> dict[str, str]:
@@ -70,7 +70,7 @@ def test_an_answer_that_never_comes_is_given_up_after_ten_seconds(as_researcher:
     began = time.monotonic()
     child = at_terminal(as_researcher, "status", env=env)
     child.expect_exact(NO_ANSWER)
-    child.expect_exact("gave it up after 10 s")
+    child.expect_exact("timed out after 10 s")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 5

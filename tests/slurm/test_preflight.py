@@ -42,10 +42,10 @@ def rows(done: Completed) -> dict[str, str]:
 
 def test_two_nodes_are_fine(as_researcher: Hpcrun) -> None:
     done = as_researcher("preflight", *TWO, check=True)
-    assert done.stdout.splitlines()[-1] == "all nodes are fine"
+    assert done.stdout.splitlines()[-1] == "all nodes are ok"
     assert rows(done).keys() == {"a100-1", "a100-2"}
     for row in rows(done).values():
-        assert "right, on the CPU" in row
+        assert "correct, on the CPU" in row
         assert "GB/s" in row
         assert "FAILED" not in row
     assert seconds_in_job(as_researcher) < MOST_S
@@ -68,7 +68,7 @@ def test_a_node_that_nobody_may_connect_to_is_named(cluster: Cluster, as_researc
     done = as_researcher("preflight", *TWO)
     assert done.returncode == 7
     (bad,) = (line for line in done.stdout.splitlines() if line.startswith("bad: "))
-    assert bad.startswith("bad: a100-2 (nobody reaches its port 2")
+    assert bad.startswith("bad: a100-2 (no node reaches its port 2")
     assert bad.endswith("(timed out))")
     assert "hint: add --exclude=a100-2\n" in done.stderr
     assert seconds_in_job(as_researcher) < MOST_S
@@ -119,7 +119,7 @@ def test_a_job_with_a_bad_node_fails_before_it_trains(cluster: Cluster, as_resea
     done = submit(as_researcher)
     assert done.returncode == 7
     message = str(record(as_researcher, "exit")["message"])
-    assert message.startswith("preflight: bad: a100-1 (nobody reaches its port 2")
+    assert message.startswith("preflight: bad: a100-1 (no node reaches its port 2")
     assert message.endswith("; add --exclude=a100-1")
     assert message in done.stderr
     assert message in as_researcher("status").stdout
@@ -130,7 +130,7 @@ def test_a_job_whose_nodes_are_fine_trains(as_researcher: Hpcrun) -> None:
     done = submit(as_researcher)
     assert done.returncode == 0, done.stderr
     assert as_researcher("logs", "--all-ranks").stdout == "[rank 0] trained\n[rank 1] trained\n"
-    assert "all nodes are fine" in as_researcher("logs", "--batch").stdout
+    assert "all nodes are ok" in as_researcher("logs", "--batch").stdout
 
 
 def test_torchrun_takes_the_port_after_the_preflight(as_researcher: Hpcrun) -> None:

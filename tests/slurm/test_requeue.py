@@ -327,7 +327,7 @@ def test_a_job_that_loses_a_node_goes_on_elsewhere(scenarios: Scenarios) -> None
 def test_a_job_that_loses_the_node_of_its_script_goes_on_elsewhere(scenarios: Scenarios) -> None:
     run: Ended = scenarios["unplugged"].result()[0]
     lost = (attempt(run.folder, 0) / "hosts").read_text().strip()
-    assert f"attempt 2/2 (before: no word from {lost}: a node failed)" in " ".join(run.while_running.split())
+    assert f"attempt 2/2 (before: no heartbeat from {lost}: a node failed)" in " ".join(run.while_running.split())
     assert run.state == "COMPLETED"
 
 

@@ -48,7 +48,7 @@ def test_another_job_of_the_same_id_is_left_alone(cluster: Cluster, as_researche
         assert f"Slurm does not know job {number}: nothing was cancelled" in done.stderr
         assert not (old / "cancelled").exists()
     shown = " ".join(as_researcher("status", old.name, check=True).stdout.split())
-    assert "Slurm did not list this job just now, last seen running" in shown
+    assert "Slurm does not list this job, last seen running" in shown
     for word in (sweep.name, f"{sweep.name}/1"):
         assert as_researcher("cancel", word).returncode == 6
     every = as_researcher("cancel", "--yes", "--state", "running,unknown")

@@ -133,7 +133,7 @@ def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
     # the kills have met every stage
     adopted = unrecorded & set(jobs.values())
     assert len(adopted) > 0
-    assert len([run for run in without if "stopped before it was submitted" in run["reason"]]) > 0
+    assert len([run for run in without if "interrupted before submission" in run["reason"]]) > 0
     assert len([folder for folder in folders if "-kill" in folder.name]) < KILLS
     assert not list((as_researcher.runs / "active").glob("*[!0-9a-f]"))
 

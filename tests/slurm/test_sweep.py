@@ -124,7 +124,7 @@ def test_an_element_is_started_again_and_the_others_are_not(sweeps: Sweeps) -> N
 
 
 def test_a_sweep_over_the_cluster_s_limit_is_several_runs(sweeps: Sweeps) -> None:
-    assert "makes it 2 runs, split-1 to split-2" in sweeps.answers["split"].stderr
+    assert "requires 2 runs, split-1 to split-2" in sweeps.answers["split"].stderr
     first, second = sweeps.ended("split-1"), sweeps.ended("split-2")
     assert [element["element"] for element in first["elements"]] == [0, 1, 2]
     assert [element["element"] for element in second["elements"]] == [3, 4]
@@ -141,7 +141,7 @@ def test_a_thousand_that_wait_are_one_line_and_one_can_be_cancelled(cluster: Clu
     )
     run = sweeps.run("waiting")
     assert [element["element"] for element in run["elements"] if element["final"]] == [7, 501]
-    assert "is over already" in sweeps.person("cancel", "waiting/7", check=True).stderr
+    assert "has already ended" in sweeps.person("cancel", "waiting/7", check=True).stderr
     assert cluster.slurm("squeue", "-h", "-j", run["job_id"], "-o", "%i").startswith(f"{run['job_id']}_[0-6,8-500,502-")
     sweeps.person("cancel", "waiting", check=True)
     assert sweeps.ended("waiting")["reason"] == "1000 elements: 1000 cancelled"

@@ -110,8 +110,8 @@ def test_a_time_over_the_partition_s_limit_is_refused_and_never_asked_for(
     (as_researcher.home / ".config/hpcrun/profiles/wrong.yaml").write_text(text)
     done = as_researcher("where", "--gpus", "1", "--time", "1h", "-P", "wrong", env=env)
     assert done.returncode == 4
-    assert "wrong  a time of 01:00:00 is over the 00:10:00 of partition debug" in done.stdout
-    assert "the job fits nowhere" in done.stderr
+    assert "wrong  --time 01:00:00 is longer than the 00:10:00 of partition debug" in done.stdout
+    assert "the job fits no profile" in done.stderr
     assert not log.exists()
     gone = document(as_researcher, "--gpus", "1", "-P", "wrong", "-p", "gone")
     assert (gone["exit status"], gone["offers"]) == (4, [])
@@ -159,4 +159,6 @@ def test_an_sbatch_that_hangs_is_given_up(as_researcher: Hpcrun, asked: tuple[di
     (as_researcher.folder / "bin/sbatch").write_text("#!/bin/sh\nexec sleep 60\n")
     done = as_researcher("where", "--gpus", "1", "-P", "h100", "-P", "a100", env=env, timeout=20)
     assert done.returncode == 5, done.stdout + done.stderr
-    assert done.stderr == "hpcrun: sbatch gave no answer: gave it up after 10 s\nhint: sinfo tells when Slurm is back\n"
+    assert (
+        done.stderr == "hpcrun: sbatch did not respond: timed out after 10 s\nhint: `sinfo` shows when Slurm is back\n"
+    )

@@ -73,7 +73,9 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     checks += _runs(runs, found, on_slurm=on_slurm)
     said = found.place.mount if found else None
     if contained:  # torch is in the image; of this machine it takes a Python that starts the ranks
-        checks.append(Check(PYTHON, "python", "green", f"{python.executable} starts the ranks; torch is the image's"))
+        checks.append(
+            Check(PYTHON, "python", "green", f"{python.executable} starts the ranks; torch comes from the image")
+        )
         return Checkup(name, tuple(checks))
     checks += _python(python, asked_python.answer(until_s - time.monotonic()), said, on_slurm=on_slurm)
     return Checkup(name, tuple(checks))
@@ -92,14 +94,14 @@ def _no_profile() -> Check:
         PROFILE,
         "profile",
         "yellow",
-        "not checked: none is chosen",
+        "not checked: no profile is chosen",
         "hpcrun doctor -P NAME; `hpcrun profile list` has the names",
     )
 
 
 def _slurm(answers: SlurmAnswers | None) -> list[Check]:
     if answers is None:
-        return [Check(SLURM, "controller", "red", "Slurm's commands give no answer", "`scontrol ping` by hand")]
+        return [Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")]
     return judge_slurm(answers)
 
 
@@ -107,14 +109,14 @@ def _on_cluster(targets: list[Target], answers: SlurmAnswers | None) -> list[Che
     if answers is None or answers.facts is None:
         return [not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not answer")]
     if not answers.facts.partitions:
-        return [not_checked(PROFILE, "cluster", "it does not say which partitions there are")]
+        return [not_checked(PROFILE, "cluster", "Slurm lists no partitions")]
     return judge_profile(targets, answers.facts, answers.trials)
 
 
 def _runs(root: Path, answers: RunsAnswers | None, *, on_slurm: bool) -> list[Check]:
     if answers is None:
-        fix = "its file system hangs: HPCRUN_RUNS=/path names another folder"
-        return [Check(RUNS, "writable", "red", f"{root} gives no answer", fix)]
+        fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
+        return [Check(RUNS, "writable", "red", f"{root} does not respond", fix)]
     return judge_runs(root, answers.place, answers.quota, uid=os.getuid(), on_slurm=on_slurm)
 
 
@@ -123,10 +125,10 @@ def _python(
 ) -> list[Check]:
     """Judge the job's Python; ``said`` is the file system of which enough has been said."""
     if answers is None:
-        return [not_checked(PYTHON, "python", f"{python.executable} gives no answer")]
+        return [not_checked(PYTHON, "python", f"{python.executable} does not respond")]
     driver = judge_driver(answers.driver, answers.facts, answers.wanted)
     if answers.facts is None:
-        why = f"{python.executable} is one that the profile's modules or set-up bring"
+        why = f"{python.executable} comes from the profile's modules or set-up commands"
         return [not_checked(PYTHON, "python, torch", why), driver]
     checks = [judge_python(python, answers.facts)]
     if answers.facts.version is not None:

@@ -27,10 +27,10 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
         path = Path(image).expanduser()
         there = os.path.exists(path)
         fix = None if there else "hpcrun profile set NAME container.image=/path/of/the.sif"
-        seen = f"{path}" if there else f"there is no {path}: submit refuses such jobs"
+        seen = f"{path}" if there else f"{path} does not exist: submit refuses such jobs"
         checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
     else:
-        checks.append(Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not looked at"))
+        checks.append(Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not checked"))
     return checks
 
 
@@ -38,5 +38,9 @@ def _runtime(runtime: str, found: str | None, program: str, *, sure: bool) -> Ch
     if found:
         return Check(PROFILE, "container", "green", f"{runtime}: {found}")
     level: Level = "red" if sure else "yellow"
-    seen = f"{program} is not on this machine's PATH" + ("" if sure else "; compute nodes, or modules, may have it")
-    return Check(PROFILE, "container", level, seen, "a short job tells: hpcrun submit --wait --time 1 /bin/true")
+    seen = f"{program} is not on this machine's PATH" + (
+        "" if sure else "; it may be on the compute nodes or in a module"
+    )
+    return Check(
+        PROFILE, "container", level, seen, "check it with a short job: hpcrun submit --wait --time 1 /bin/true"
+    )

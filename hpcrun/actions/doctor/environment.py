@@ -35,7 +35,7 @@ def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
     if facts is None or facts.problem:
         return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no answer")
     if not facts.command:
-        fix = "source the site's module system in ~/.bashrc, or take `modules` out of the profile"
+        fix = "source the site's module system in ~/.bashrc, or remove `modules` from the profile"
         return Check(PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix)
     if facts.failed:
         seen = "; ".join(f"{name} cannot be loaded" + (f": {words}" if words else "")

@@ -15,7 +15,7 @@ from hpcrun.schedulers.detect_text import NodeKind, Partition
 def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
     """Judge whether the nodes have what the profile says, and what its largest job on one node asks for."""
     if not facts.kinds:
-        return [not_checked(PROFILE, f"{target.label}nodes", "Slurm does not say what its nodes have")]
+        return [not_checked(PROFILE, f"{target.label}nodes", "Slurm does not list the resources of its nodes")]
     names = [partition.name for partition in partitions]
     inside = [kind for kind in facts.kinds if kind.partition in names]
     holding = [kind for kind in inside if target.has(kind)]
@@ -69,7 +69,7 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
         return target.set_("gpu.type", close or "null")  # for those without a name none must be asked for
     elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
     has = f"the cluster has {', '.join(elsewhere)}; " if elsewhere else ""
-    return f"{has}hpcrun profile detect writes a profile of it"
+    return f"{has}write a profile for them: hpcrun profile detect"
 
 
 def _judge_cpus(target: Target, kinds: Sequence[NodeKind]) -> list[Check]:
@@ -108,7 +108,7 @@ def judge_time(target: Target, partitions: Sequence[Partition]) -> list[Check]:
     asked, most = target.plan.walltime_s, target.profile.time.max
     there, name = f"but the partition allows {format_time(longest)}", f"{target.label}time"
     if asked and asked > longest:
-        seen = f"a job gets {format_time(asked)} where it does not say, {there}: it would never start"
+        seen = f"a job gets {format_time(asked)} without --time, {there}: the job would never start"
         return [Check(PROFILE, name, "red", seen, target.set_("time.default", format_time(longest)))]
     if most and most > longest:
         seen = f"time.max is {format_time(most)}, {there}"

@@ -36,7 +36,9 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
     names = target.partitions or tuple(name for name, partition in known.items() if partition.default)
     if not names:
         fix = target.set_partition(facts) or f"`sinfo -s` lists them: {', '.join(known)}"
-        return [], [Check(PROFILE, "partition", "red", "none is named, and the cluster has no default one", fix)]
+        return [], [
+            Check(PROFILE, "partition", "red", "the profile names no partition, and the cluster has no default", fix)
+        ]
     here, checks = [], []
     for name in names:
         partition = known.get(name)
@@ -53,7 +55,7 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
             continue
         here.append(partition)
         limit = format_time(partition.max_s) if partition.max_s else "no time limit"
-        preempted = f"; other jobs displace those in it ({partition.preempted})" if partition.preempted else ""
+        preempted = f"; jobs in it can be preempted ({partition.preempted})" if partition.preempted else ""
         checks.append(Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}"))
     return here, checks
 
@@ -62,18 +64,18 @@ def judge_account(target: Target, facts: ClusterFacts) -> list[Check]:
     """Judge whether the account that is charged is the person's."""
     account, mine = target.plan.directive("account"), facts.associations
     if mine is None:
-        return [not_checked(PROFILE, "account, qos", "sacctmgr gives no answer")] if account else []
+        return [not_checked(PROFILE, "account, qos", "sacctmgr does not respond")] if account else []
     names = list(dict.fromkeys(association.account for association in mine))
     enforced = _enforces(facts, "associations", "limits", "safe", "qos")
     if account is None:
         if names or not enforced:
             return []
-        return [Check(PROFILE, "account", "red", "you have none on this cluster", "ask the site for an account")]
+        return [Check(PROFILE, "account", "red", "you have no account on this cluster", "ask the site for an account")]
     name = f"account {account}"
     if account in names:
         return [Check(PROFILE, name, "green", "yours")]
-    seen = f"not yours; yours: {', '.join(names) or 'none'}"
-    fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` of the profile, says so"
+    seen = f"not available to you; available: {', '.join(names) or 'none'}"
+    fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` in the profile, sets it"
     if account == target.profile.account:
         fix = f"hpcrun profile set {shlex.quote(target.asked)} account={names[0]}" if names else "ask the site for it"
     return [Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)]
@@ -99,8 +101,8 @@ def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFac
     if qos in mine:
         return [Check(PROFILE, name, "green", "yours")]
     level: Level = "red" if _enforces(facts, "qos") else "yellow"
-    fix = target.set_("qos", mine[0] if mine else "null") if qos == target.profile.qos else "SBATCH_QOS says so"
-    return [Check(PROFILE, name, level, f"not yours; yours: {', '.join(mine) or 'none'}", fix)]
+    fix = target.set_("qos", mine[0] if mine else "null") if qos == target.profile.qos else "SBATCH_QOS sets it"
+    return [Check(PROFILE, name, level, f"not available to you; available: {', '.join(mine) or 'none'}", fix)]
 
 
 def _qos_of(associations: Sequence[Association], account: str | None) -> list[str]:
@@ -128,7 +130,7 @@ def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Ch
         return not_checked(PROFILE, name, f"--test-only: {first.said}")
     seen = f"--test-only refuses {first.form}: {first.said}"
     if others:
-        return Check(PROFILE, name, "red", seen, "put right what is red above")
+        return Check(PROFILE, name, "red", seen, "correct the errors above")
     if last.accepted:
         seen += f"; it accepts {last.form}"
     form = "hpcrun profile detect tries the three forms of asking for GPUs"
@@ -143,7 +145,7 @@ def _heard(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list
     keys = ("partition", "account", "qos")
     judged = {f"{key} {value}" for key in keys if (value := target.plan.directive(key))}
     return [
-        Check(check.group, check.name, "yellow", f"{check.seen}; sbatch accepts it all the same", check.fix)
+        Check(check.group, check.name, "yellow", f"{check.seen}; sbatch still accepts it", check.fix)
         if check.level == "red" and check.name in judged
         else check
         for check in checks

@@ -82,8 +82,8 @@ def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
     """
     if python.prefix is None or mount is None or is_shared(mount):
         return []
-    seen = f"{python.prefix} is on {mount.kind} at {mount.point}: perhaps of this machine alone"
-    fix = f"unless compute nodes see it too, make the environment where they do: {_ANOTHER}"
+    seen = f"{python.prefix} is on {mount.kind} at {mount.point}: possibly local to this machine"
+    fix = f"if compute nodes cannot see it, create the environment on a shared file system: {_ANOTHER}"
     return [Check(PYTHON, "environment", "yellow", seen, fix)]
 
 
@@ -99,7 +99,7 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
         return [_judge_missing(python, facts, wanted)]
     if facts.problem:
         level: Level = "yellow" if wanted.brought or not wanted.torch else "red"
-        fix = "put the profile's modules on, and look with `hpcrun doctor` again" if wanted.brought else _ANOTHER
+        fix = "load the profile's modules, and run `hpcrun doctor` again" if wanted.brought else _ANOTHER
         return [Check(PYTHON, "torch", level, f"{facts.torch} cannot be imported: {facts.problem}", fix)]
     build = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.hip}" if facts.hip else "no CUDA"
     seen = f"{facts.torch}, built with {build}"
@@ -108,7 +108,7 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
     if not facts.cuda:
         if not wanted.gpus:
             return [Check(PYTHON, "torch", "green", seen)]
-        return [Check(PYTHON, "torch", "red", f"{seen}: it uses no GPU", _BUILDS)]
+        return [Check(PYTHON, "torch", "red", f"{seen}: it cannot use a GPU", _BUILDS)]
     checks = [Check(PYTHON, "torch", "green", seen)]
     if wanted.gpus and wanted.capability:
         checks.append(judge_kernels(facts, wanted))
@@ -118,8 +118,8 @@ def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -
 def _judge_missing(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> Check:
     seen = f"not in {python.executable}" + (f": {facts.problem}" if facts.problem else "")
     if wanted.brought:
-        return Check(PYTHON, "torch", "yellow", f"{seen}; the profile's modules or set-up may bring it",
-                     "a short job tells: hpcrun submit --wait -m torch.utils.collect_env")  # fmt: skip
+        return Check(PYTHON, "torch", "yellow", f"{seen}; the profile's modules or set-up commands may provide it",
+                     "check it with a short job: hpcrun submit --wait -m torch.utils.collect_env")  # fmt: skip
     fix = f"{python.executable} -m pip install torch, or {_ANOTHER}"
     return Check(PYTHON, "torch", "red" if wanted.torch else "yellow", seen, fix)
 
@@ -136,7 +136,7 @@ def judge_kernels(facts: PythonFacts, wanted: Wanted) -> Check:
         return Check(PYTHON, "kernels", "red", f"not built for {card}, only for {built}", fix)
     if int((facts.cuda or "0").split(".")[0]) >= 13 and capability_of(capability) < _CUDA_13_OLDEST:
         return Check(PYTHON, "kernels", "red", f"CUDA {facts.cuda} is not built for {card}", fix)
-    return Check(PYTHON, "kernels", "yellow", f"not checked for {card}: torch took too long to import",
+    return Check(PYTHON, "kernels", "yellow", f"not checked for {card}: the import of torch timed out",
                  "in a job: python -c 'import torch; print(torch.cuda.get_arch_list())'")  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def capability_of(text: str) -> tuple[int, int]:
 def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted) -> Check:
     """Judge the driver of this machine against torch's CUDA; for Slurm's jobs, that of the nodes counts."""
     if driver.version is None:
-        where = "no GPU here; hpcrun preflight looks at the nodes" if wanted.on_slurm and wanted.gpus else "no GPU here"
+        where = "no GPU here; hpcrun preflight checks the nodes" if wanted.on_slurm and wanted.gpus else "no GPU here"
         return Check(PYTHON, "driver", "green", where)
     newest = ".".join(map(str, driver.cuda)) if driver.cuda else "?"
     seen = f"{driver.version} here, for CUDA up to {newest}"

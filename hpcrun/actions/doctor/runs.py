@@ -20,7 +20,7 @@ _SHARED = frozenset(
 _LOW_BYTES = 10**9
 _LOW_FILES = 1000
 _NEARLY = 0.9
-_ELSEWHERE = "HPCRUN_RUNS=/path names another folder"
+_ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 _GB = 10**9
 
 
@@ -33,8 +33,8 @@ def judge_runs(root: Path, place: RunsFolderFacts, quota: Quota | None, *, uid: 
     """
     checks = [judge_write(root, place)]
     if place.other_use is not None:
-        fix = f"a folder for runs alone: HPCRUN_RUNS={shlex.quote(str(root / 'hpcrun-runs'))}"
-        checks.append(Check(RUNS, "use", "red", f"it is {place.other_use}: no run is made in it", fix))
+        fix = f"use a folder only for runs: HPCRUN_RUNS={shlex.quote(str(root / 'hpcrun-runs'))}"
+        checks.append(Check(RUNS, "use", "red", f"it is {place.other_use}; hpcrun creates no runs in it", fix))
     if place.exists:
         checks.append(judge_mode(root, place, uid))
     if place.mount is not None:
@@ -47,7 +47,7 @@ def judge_write(root: Path, place: RunsFolderFacts) -> Check:
     """Judge whether a file could be written and renamed."""
     error = place.error
     if error is None:
-        seen = f"{root}" if place.exists else f"{root} will be made; {place.tested} can be written to"
+        seen = f"{root}" if place.exists else f"{root} will be created; {place.tested} is writable"
         return Check(RUNS, "writable", "green", seen)
     fix = _ELSEWHERE
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -59,14 +59,12 @@ def judge_mode(root: Path, place: RunsFolderFacts, uid: int) -> Check:
     """Judge who else can write: what lies there is read, and run, as the person's own."""
     seen = f"mode {place.mode:04o}"
     if place.mode & 0o002:
-        return Check(RUNS, "access", "red", f"{seen}: everybody can write there", f"chmod o-w {shlex.quote(str(root))}")
+        return Check(RUNS, "access", "red", f"{seen}: writable by everyone", f"chmod o-w {shlex.quote(str(root))}")
     if place.owner not in (uid, 0):
         return Check(RUNS, "access", "yellow", f"it belongs to another user (uid {place.owner})", _ELSEWHERE)
     if place.mode & 0o020:
-        return Check(
-            RUNS, "access", "yellow", f"{seen}: its group can write there", f"chmod g-w {shlex.quote(str(root))}"
-        )
-    return Check(RUNS, "access", "green", f"{seen}, {'yours' if place.owner == uid else 'of root'} alone to write")
+        return Check(RUNS, "access", "yellow", f"{seen}: writable by its group", f"chmod g-w {shlex.quote(str(root))}")
+    return Check(RUNS, "access", "green", f"{seen}, writable only by {'you' if place.owner == uid else 'root'}")
 
 
 def is_shared(mount: Mount) -> bool:
@@ -83,8 +81,8 @@ def judge_file_system(mount: Mount, *, on_slurm: bool) -> Check:
         RUNS,
         "file system",
         "yellow",
-        f"{seen}: perhaps of this machine alone",
-        f"a folder that compute nodes see too, unless this one is exported to them: {_ELSEWHERE}",
+        f"{seen}: possibly local to this machine",
+        f"if compute nodes cannot see it, use a folder on a shared file system: {_ELSEWHERE}",
     )
 
 

@@ -40,7 +40,7 @@ def judge_slurm(answers: SlurmAnswers) -> list[Check]:
     if mismatch := judge_versions(answers.version, answers.facts.config.get("SLURM_VERSION")):
         checks.append(mismatch)
     silent = [
-        Check(SLURM, command, "yellow", why, f"`{command}` by hand shows whether it was a moment's trouble")
+        Check(SLURM, command, "yellow", why, f"`{command}` by hand shows whether the problem persists")
         for command, why in answers.facts.problems.items()
         if command not in _ACCOUNTING
     ]
@@ -52,9 +52,9 @@ def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
     if missing:
         level: Level = "red" if _NEEDED & set(missing) else "yellow"
         some = "none of Slurm's commands is" if len(missing) == len(COMMANDS) else f"{', '.join(missing)} not"
-        fix = "log in where Slurm is, or load the site's slurm module; without Slurm use --profile local"
+        fix = "log in to a machine with Slurm, or load the site's slurm module; without Slurm use --profile local"
         if level == "yellow":
-            fix = "ask the site for Slurm's whole client, or load its slurm module"
+            fix = "ask the administrators for all Slurm commands, or load its slurm module"
         return Check(SLURM, "commands", level, f"{some} on PATH", fix)
     return Check(SLURM, "commands", "green", " ".join(COMMANDS) + (f", version {version}" if version else ""))
 
@@ -69,7 +69,7 @@ def judge_versions(client: str | None, controller: str | None) -> Check | None:
         "versions",
         "yellow",
         f"commands of Slurm {client}, a controller of {controller}",
-        f"use the commands of {release}: load the site's slurm module, or take another Slurm off PATH",
+        f"use the commands of {release}: load the site's slurm module, or remove another Slurm from PATH",
     )
 
 
@@ -79,12 +79,14 @@ def judge_controller(ping: Ping) -> Check:
     down = [f"{server.host} ({server.role})" for server in ping.servers if not server.up]
     if not up:
         seen = f"{', '.join(down)} does not answer" if down else ping.words
-        return Check(SLURM, "controller", "red", seen, "`scontrol ping` tells when it is back; else ask the site")
+        return Check(
+            SLURM, "controller", "red", seen, "`scontrol ping` shows when it is back; else ask the administrators"
+        )
     took = f"{up[0].host} answers within {_duration(ping.took_s)}"
     if down:
-        return Check(SLURM, "controller", "yellow", f"{took}; {', '.join(down)} is down", "the site should know")
+        return Check(SLURM, "controller", "yellow", f"{took}; {', '.join(down)} is down", "tell the administrators")
     if ping.took_s > _SLOW_S:
-        return Check(SLURM, "controller", "yellow", took, "it is busy: poll less, and expect sbatch to be slow")
+        return Check(SLURM, "controller", "yellow", took, "it is busy: poll less often; sbatch may be slow")
     return Check(SLURM, "controller", "green", took)
 
 
@@ -103,5 +105,5 @@ def judge_accounting(facts: ClusterFacts) -> Check:
         "accounting",
         "yellow",
         f"sacct: {why}",
-        "nothing to do: once Slurm has forgotten a job, its run folder has the last word",
+        "no action needed: when Slurm has purged a job, hpcrun uses the records in its run folder",
     )

@@ -18,7 +18,7 @@ from hpcrun.job.resources import Machine
 from hpcrun.schedulers.detect import ClusterFacts
 from hpcrun.schedulers.detect_text import NodeKind
 
-_NO_PYTHON = PythonEnvironment("python3", "not looked at")
+_NO_PYTHON = PythonEnvironment("python3", "not checked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Target:
             close: the one to name if it has them: what was meant by a misspelt name.
         """
         if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
-            return "SBATCH_PARTITION, or `sbatch:` of the profile, says so"
+            return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
         holding = {kind.partition for kind in facts.kinds if self.has(kind)}
         best = best_partition(facts, {close} if close in holding else holding)
         return self.set_("partition", best.name) if best and why_closed(best, facts) is None else None
@@ -88,9 +88,9 @@ def targets_of(asked: str, profile: Profile, surroundings: Surroundings) -> tupl
             targets.append(_target(asked, type_, profile, surroundings))
         except HpcrunError as error:
             name = f"{type_} job" if type_ else "job"
-            fix = f"hpcrun profile show {shlex.quote(asked)} --origin says where that is written"
+            fix = f"hpcrun profile show {shlex.quote(asked)} --origin shows where it is set"
             if isinstance(error, UsageError):
-                fix = error.hint or "correct it, or take it out of the environment"
+                fix = error.hint or "correct it, or unset it"
             wrong.append(Check(PROFILE, name, "red", error.message, fix))
     return targets, wrong
 

@@ -43,7 +43,7 @@ def table(series: Series) -> tuple[Column, ...]:
         _column("Steps", "STEPS", (str(row.steps or "") for row in rows)),
         _column(f"Time ({unit.name})", f"TIME {unit.name}", (_time(row, unit) for row in rows)),
         _column("Range", "RANGE", (range_text(row.time_s, 1 / unit.seconds) for row in rows)),
-        _column("Samples/s", "PER S", (mean_text(rate) for rate in rates)),
+        _column("Samples/s", "SAMPLES/S", (mean_text(rate) for rate in rates)),
         _column("Range", "RANGE", (range_text(rate) for rate in rates)),
         _column("Speed-up", "SPEED-UP", (times_text(row.speedup.mean) for row in rows)),
         _column("Efficiency", "EFFIC.", (percent_text(row.efficiency) for row in rows)),

@@ -53,12 +53,12 @@ def draw_figures(report: Report) -> Drawn:
     try:
         import matplotlib
     except ImportError:
-        reason = 'there are none: matplotlib is not installed; pip install "hpcrun-slurm[plot]"'
+        reason = 'none drawn: matplotlib is not installed; pip install "hpcrun-slurm[plot]"'
         return Drawn({}, (reason,))
     named = [(heading(part.series, report), part.series) for part in report.parts if part.series.rows]
     files, missing = {}, []
     if len(named) > MOST_SERIES:
-        missing.append(f"they show the first {MOST_SERIES} of {len(named)} series")
+        missing.append(f"only the first {MOST_SERIES} of {len(named)} series are drawn")
     # names may hold what mathtext would take for formulas; a person's own matplotlibrc does not change a report
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, "text.parse_math": False}), _without_warnings():
         for name, (draw, has, lacking) in _FIGURES.items():
@@ -66,9 +66,9 @@ def draw_figures(report: Report) -> Drawn:
             if shown:
                 files[name] = _png(draw(shown[:MOST_SERIES]))
                 absent = [title for title, series in named[:MOST_SERIES] if (title, series) not in shown]
-                missing += [f"{name} is without {title}: {lacking}" for title in absent]
+                missing += [f"{name}: without {title} ({lacking})" for title in absent]
             else:
-                missing.append(f"{name} is not drawn: {lacking}")
+                missing.append(f"{name}: not drawn: {lacking}")
     return Drawn(files, tuple(missing))
 
 
@@ -345,9 +345,9 @@ def _cost(named: _Named) -> Figure:
         front = sorted(pareto(rows), key=lambda row: row.gpus)
         others = [row for row in rows if row not in front]
         at = _costs(front, unit)
-        axes.plot(*at, "o-", color=_COLOURS[0], label="not beaten (Pareto)", zorder=3)
+        axes.plot(*at, "o-", color=_COLOURS[0], label="Pareto-optimal", zorder=3)
         if others:
-            axes.plot(*_costs(others, unit), "x", color=_COLOURS[1], label="beaten in both", zorder=3)
+            axes.plot(*_costs(others, unit), "x", color=_COLOURS[1], label="dominated", zorder=3)
         for row, x, y in zip([*front, *others], *_costs([*front, *others], unit), strict=True):
             axes.annotate(f"{row.gpus}", (x, y), (6, 5), textcoords="offset points", fontsize=9)
         axes.set_xlabel("GPU-hours")
@@ -369,9 +369,9 @@ def _costs(rows: Sequence[Row], unit: TimeUnit) -> tuple[list[float], list[float
 
 
 _FIGURES: dict[str, tuple[Callable[[_Named], Figure], Callable[[Row], bool], str]] = {
-    "epoch_time.png": (_epoch_time, lambda row: row.time_s is not None, "no run says a time"),
-    "speedup_efficiency.png": (_speedup_efficiency, lambda row: bool(row.speedup), "no run is of use"),
-    "throughput.png": (_throughput, lambda row: row.samples_per_s is not None, "no run says samples per second"),
-    "accuracy.png": (_accuracy, lambda row: row.accuracy is not None, "no run says an accuracy"),
-    "cost.png": (_cost, lambda row: row.time_s is not None, "no run says a time"),
+    "epoch_time.png": (_epoch_time, lambda row: row.time_s is not None, "no run has a time"),
+    "speedup_efficiency.png": (_speedup_efficiency, lambda row: bool(row.speedup), "no usable run"),
+    "throughput.png": (_throughput, lambda row: row.samples_per_s is not None, "no run has samples per second"),
+    "accuracy.png": (_accuracy, lambda row: row.accuracy is not None, "no run has an accuracy"),
+    "cost.png": (_cost, lambda row: row.time_s is not None, "no run has a time"),
 }

@@ -113,7 +113,7 @@ _TEX_TAIL = "\\csname reportend\\endcsname\n"
 def summary_tex(report: Report) -> str:
     """Return a booktabs table for each series."""
     tables = "\n".join(_tex_table(part.series, report) for part in report.parts if part.series.rows)
-    return _TEX_HEAD + (tables or "No run is of use.\n") + _TEX_TAIL
+    return _TEX_HEAD + (tables or "No usable run.\n") + _TEX_TAIL
 
 
 def _tex_table(series: Series, report: Report) -> str:

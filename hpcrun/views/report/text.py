@@ -12,7 +12,7 @@ from hpcrun.views.report.words import Line, caption, heading, part_lines, report
 WIDTH = 80
 _LABEL = 18
 # Where a line has no room for all, the first of these goes first; Markdown, CSV and HTML have them.
-_DROPPED = ("STEPS", "BATCH", "ACC.", "PER S", "GPU-H")
+_DROPPED = ("STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
 def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None = None) -> list[str]:
@@ -26,7 +26,7 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
     for part in report.parts[:most]:
         lines += [*part_text(part, report), ""]
     if most is not None and len(report.parts) > most:
-        lines += [f"... and {len(report.parts) - most} more, which report.txt has", ""]
+        lines += [f"... and {len(report.parts) - most} more (see report.txt)", ""]
     rest = [*report_lines(report), *(Line("figures", reason) for reason in missing)]
     lines += [text for line in rest for text in _wrapped(line)]
     return lines if rest else lines[:-1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from hpcrun.actions.report import Part, Report
+from hpcrun.actions.study_points import NOT_ENDED
 from hpcrun.scaling.batches import BatchChange
 from hpcrun.scaling.causes import ScalingDiagnosis
 from hpcrun.scaling.claims import Contradiction
@@ -18,9 +20,9 @@ from hpcrun.views.report.numbers import interval_text, number_text, percent_text
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
-    "metrics": "what the runs noted",
+    "metrics": "metrics of the runs",
     "log": "patterns in the logs",
-    "elapsed": "the elapsed time that Slurm counted, start-up included",
+    "elapsed": "Slurm's elapsed time, start-up included",
     "csv": "a table",
 }
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "communication": "communication"}
@@ -48,7 +50,7 @@ def caption(series: Series) -> str:
     sources = ", ".join(SOURCES[source] for source in series.sources)
     of = "the run" if series.basis == "run" else "one epoch"
     times = f"; time and GPU-hours of {of}" if any(row.time_s for row in series.rows) else ""
-    return f"{kind} by the {BASIS_WORDS[series.basis]}, from {sources or 'nothing'}{times}"
+    return f"{kind}, {BASIS_WORDS[series.basis]}{f', source: {sources}' if sources else ''}{times}"
 
 
 def part_lines(part: Part) -> list[Line]:
@@ -77,10 +79,12 @@ def report_lines(report: Report) -> list[Line]:
 
 def _verdicts(series: Series) -> Iterator[Line]:
     """Yield a line for each stretch of sizes with the same verdict, with the numbers of its last one."""
-    if not series.rows:
-        yield Line("no verdict", "no run is of use")
+    if not series.rows and (states := _unfinished(series)):
+        yield Line("no verdict", f"Study not finished: {states}.")
+    elif not series.rows:
+        yield Line("no verdict", "no usable run")
     elif len(series.sizes) == 1:
-        yield Line("no verdict", f"there is one size, {size_text(series.rows[0])}, and nothing to compare it with")
+        yield Line("no verdict", f"only one size was measured, {size_text(series.rows[0])}: run at least two")
     for word, group in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
         rows = list(group)
         last = rows[-1]
@@ -96,15 +100,24 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
 
 
 def _why_value(advice: Advice) -> str:
-    """Say what the choice rests on: the GPUs of the last step taken, of the next one, and all together."""
-    added = [(advice.value, advice.step)] if advice.step else []
-    added += [(advice.next_step.row, advice.next_step)] if advice.next_step else []
-    words = ", ".join(f"those added up to {row.gpus} at {_whole(step.added)}" for row, step in added if step)
-    least = f"{100 * advice.min_efficiency:g} %"
-    return (
-        f"GPUs that are added must work at {least} of the speed of the first: {words}; all together they do so "
-        f"up to {count(advice.overall.gpus, 'GPU')} ({percent_text(advice.overall.efficiency)})"
-    )
+    """Return the marginal efficiency that the choice rests on, and the sizes that keep to the target as a whole."""
+    target = f"{100 * advice.min_efficiency:g} %"
+    if advice.next_step:
+        step = f"from {advice.value.gpus} to {count(advice.next_step.row.gpus, 'GPU')}"
+        marginal = f"{_whole(advice.next_step.added)} marginal efficiency, below the {target} target"
+        text = f"Going {step} runs at {marginal}: use {count(advice.value.gpus, 'GPU')}."
+    else:
+        last = f"{_whole(advice.step.added)} up to {count(advice.step.row.gpus, 'GPU')}" if advice.step else ""
+        text = f"Marginal efficiency stays above the {target} target: {last}."
+    overall = f"{count(advice.overall.gpus, 'GPU')} ({percent_text(advice.overall.efficiency)})"
+    return f"{text} Overall efficiency is at least {target} up to {overall}."
+
+
+def _unfinished(series: Series) -> str:
+    """Return how many runs have not ended, by state: ``1 running, 2 pending``."""
+    states = [problem.removeprefix(NOT_ENDED) for _, problem in series.left_out if problem.startswith(NOT_ENDED)]
+    numbers = Counter(state.removeprefix(": ").lower().replace("_", " ") for state in states)
+    return ", ".join(f"{number} {state}" for state, number in numbers.items())
 
 
 def _whole(share: float) -> str:
@@ -122,34 +135,34 @@ def _priced(row: Row, series: Series) -> str:
 def _fits(part: Part) -> Iterator[Line]:
     sizes = len(part.series.sizes)
     if 1 < sizes < FEWEST_SIZES:
-        yield Line("laws", f"{sizes} sizes give no interval, for a law goes through any {sizes}: measure a third")
+        yield Line("laws", f"{sizes} sizes are too few for a confidence interval: measure a third")
     for fit in part.fits:
         yield Line(LAWS[fit.law], _fit(fit))
         if fit.law == "amdahl" and fit.serial and fit.describes:
             gpus = part.series.sizes[-1].gpus
             speedup = interval_text(scaled_speedup(fit.serial, gpus), 1, "×")
-            yield Line(LAWS["gustafson"], f"{count(gpus, 'GPU')} with as many times the work would reach {speedup}")
+            yield Line(LAWS["gustafson"], f"{count(gpus, 'GPU')} with proportionally more work would reach {speedup}")
     if part.expected:
         words = "; ".join(map(_prediction, part.expected.predictions))
         yield Line("next", f"{words}, by {LAWS[part.expected.law]}{_peak(part.expected)}")
     elif part.fits:
-        yield Line("next", "no law describes these sizes, so none says what the next would bring")
+        yield Line("next", "no prediction: no scaling law fits these sizes")
 
 
 def _fit(fit: Fit) -> str:
     if not fit.describes:
-        return f"does not describe these sizes, which lie {_whole(fit.error)} off"
+        return f"does not fit: error {_whole(fit.error)}"
     words = []
     if fit.serial:
-        words.append(f"serial fraction {interval_text(fit.serial, 100, ' %')} of the work of one GPU")
+        words.append(f"serial fraction {interval_text(fit.serial, 100, ' %')} of the work on one GPU")
     if fit.communication:
-        words.append(f"each further GPU adds {interval_text(fit.communication, 100, ' %')} of its time")
-    off = f"; the sizes lie {100 * fit.error:.1f} % off" if fit.sizes >= FEWEST_SIZES else ""
+        words.append(f"communication adds {interval_text(fit.communication, 100, ' %')} of the one-GPU time per GPU")
+    off = f"; fit error {100 * fit.error:.1f} %" if fit.sizes >= FEWEST_SIZES else ""
     return ", ".join(words) + off
 
 
 def _peak(fit: Fit) -> str:
-    return f", which is fastest with {count(fit.peak, 'GPU')}" if fit.peak else ""
+    return f", fastest at {count(fit.peak, 'GPU')}" if fit.peak else ""
 
 
 def _prediction(prediction: Prediction) -> str:
@@ -169,7 +182,7 @@ def _left_out(series: Series) -> Iterator[Line]:
     for point, problem in series.left_out[:_MOST]:
         yield Line("left out", f"{_point(point)}: {problem}")
     if len(series.left_out) > _MOST:
-        yield Line("left out", f"{len(series.left_out) - _MOST} more, which --json lists")
+        yield Line("left out", f"{len(series.left_out) - _MOST} more (see --json)")
 
 
 def _point(point: Point) -> str:
@@ -178,9 +191,9 @@ def _point(point: Point) -> str:
 
 def _change(change: BatchChange) -> Line:
     before, after = change.before, change.after
-    steps = f", {before.steps} to {after.steps} steps an epoch" if before.steps and after.steps else ""
+    steps = f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
     at = f"{change.dataset}, {size_text(after)}" if change.dataset else size_text(after)
-    batches = f"a batch of {after.batch_size} rather than {before.batch_size}"
+    batches = f"global batch {after.batch_size} instead of {before.batch_size}"
     assert before.time_s is not None  # batch_changes takes rows that have one
     assert after.time_s is not None
     minutes = f"{_clock(before.time_s.mean)} to {_clock(after.time_s.mean)}"
@@ -200,13 +213,17 @@ def _contradictions(found: Sequence[Contradiction]) -> Iterator[Line]:
         says = f"{count(each.gpus, 'GPU')}, {each.what} {each.written}"
         yield Line("contradiction", f"{each.place}: {says}, but {each.because} gives {follows}")
     if len(found) > _MOST:
-        yield Line("contradiction", f"{len(found) - _MOST} more, which --json lists")
+        yield Line("contradiction", f"{len(found) - _MOST} more (see --json)")
 
 
 def _warmup(report: Report) -> Iterator[Line]:
     several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
     if report.options.warmup and several:
         number = report.options.warmup
-        first = "epoch of each run warms" if number == 1 else f"{number} epochs of each run warm"
-        do = "does" if number == 1 else "do"
-        yield Line("note", f"the first {first} the caches, and {do} not count")
+        first = "the first epoch" if number == 1 else f"the first {number} epochs"
+        yield Line(
+            "note",
+            f"{first} of each run is left out as warm-up"
+            if number == 1
+            else f"{first} of each run are left out as warm-up",
+        )

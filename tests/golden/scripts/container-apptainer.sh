@@ -10,68 +10,68 @@
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
-exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
+exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
 
-# Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
+# Folder for records and logs. hpcrun submit sets it; without hpcrun, create one in the folder where sbatch was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
 job=$SLURM_JOB_ID
 attempt=${SLURM_RESTART_COUNT:-0} attempts=${HPCRUN_RUN_DIR-}/elements/$element/attempts
-# A folder that comes with another job's id, or in which another job has started, was only inherited from that job.
+# A folder with the id of another job, or started by another job, was inherited from that job: do not use it.
 if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] ||
   { [ -e "$attempts/0/start" ] && { [ "$attempt" = 0 ] || ! grep -qsF "\"$job\"" "$attempts/0/start"; }; }; then
   HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-$SLURM_JOB_ID
 fi
 HPCRUN_JOB_ID=$job
-# The next that is free: without the queue the job may have had others.
+# The next free number: after restarts in the same allocation there are more attempts than requeues.
 while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do attempt=$((attempt + 1)); done
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
-export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
+export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
 mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
 printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
-fail() { # MESSAGE: said, and kept for hpcrun status
+fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
   printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
   exit 1
 }
 mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
-# The code as it was when this was submitted: hpcrun submit copied it into the run's folder.
+# The code at submission: hpcrun submit copied it to the run's folder.
 code=$HPCRUN_RUN_DIR/code
 cd "$code"/src 2>/dev/null || fail "there is no copy of the code in $code: hpcrun submit --snapshot makes it"
-code=$(cd "$code" && pwd -P) # a link where several jobs share it
+code=$(cd "$code" && pwd -P) # a symbolic link if several jobs share the code
 
-unset VIRTUAL_ENV CONDA_PREFIX PYTHONHOME # of this machine, and not of the image
+unset VIRTUAL_ENV CONDA_PREFIX PYTHONHOME # they belong to the host, not to the image
 export OMP_NUM_THREADS=1 # CPUs of one rank; torchrun would set 1
 
-# What every rank runs.
+# The command of every rank.
 command=(python3 -u train.py)
 
-# What starts the ranks, hands on signals and writes down how each of them ended: hpcrun submit puts it into the run's folder.
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
 launch=$HPCRUN_RUN_DIR/launch
-[ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
+[ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 command -v apptainer >/dev/null || fail "there is no apptainer on $HOSTNAME: load its module (--load), or set container.runtime in the profile"
 [ -e '/images/my torch.sif' ] || fail "there is no container image "'/images/my torch.sif'" on $HOSTNAME: put it where all nodes see it"
-# Besides its image the container shows the folders that the job reads and writes.
+# Folders of the job to mount in the container.
 folders=("$HPCRUN_RUN_DIR" "$(readlink -f "$HPCRUN_CHECKPOINT_DIR")" "${launch[-1]}" "$PWD" "${TMPDIR:-/tmp}" "$code")
 container=("${launch[@]}" container '/images/my torch.sif' -- apptainer exec --nv "${folders[@]/#/--bind=}" --bind=/data:/data '--bind=/my scratch:/mnt:ro' '/images/my torch.sif')
 inside=(python3 -ISB "${launch[-1]}") # with the image's Python
 
-# Before all that an editable install in the environment points to.
+# Takes precedence over editable installs in the environment.
 export PYTHONPATH="$code"/src"${PYTHONPATH:+:$PYTHONPATH}"
-# Writes down what runs, and where Python finds the packages that the copy has: hpcrun status --verbose.
+# Records the command and where Python finds the copied packages, for hpcrun status --verbose.
 "${container[@]}" python3 -B "${launch[-1]}" code "$code" "$code"/src/train.py src
 
-# One node of the preflight. Where its Python does not run, or ends without a word, that is said in its place.
+# The preflight of one node. If its Python fails without a report, write one for it.
 check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
 [ -e "$report" ] || echo "{\"node\": \"$SLURMD_NODENAME\", \"failed\": $status}" >"$report"'
 
-# --kill-on-bad-exit: one failed task ends them all; the others would wait 300 s in torchrun's exit barrier. --wait=0: a rank may
-# take its time at the end. --cpus-per-task: srun has not inherited it since Slurm 22.05.
+# --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
+# ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
 exec "${launch[@]}" job --came "$came" --preflight -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=0 \
   bash -c "$check" check "${launch[@]}" check -- "${container[@]}" python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \

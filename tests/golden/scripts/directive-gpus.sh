@@ -11,53 +11,53 @@
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 
-exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
+exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
 
-# Where records and logs go: hpcrun submit names the folder, sbatch by hand makes one where it was called.
+# Folder for records and logs. hpcrun submit sets it; without hpcrun, create one in the folder where sbatch was called.
 element=${SLURM_ARRAY_TASK_ID:-0}
 job=$SLURM_JOB_ID
 attempt=${SLURM_RESTART_COUNT:-0} attempts=${HPCRUN_RUN_DIR-}/elements/$element/attempts
-# A folder that comes with another job's id, or in which another job has started, was only inherited from that job.
+# A folder with the id of another job, or started by another job, was inherited from that job: do not use it.
 if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] ||
   { [ -e "$attempts/0/start" ] && { [ "$attempt" = 0 ] || ! grep -qsF "\"$job\"" "$attempts/0/start"; }; }; then
   HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-$SLURM_JOB_ID
 fi
 HPCRUN_JOB_ID=$job
-# The next that is free: without the queue the job may have had others.
+# The next free number: after restarts in the same allocation there are more attempts than requeues.
 while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do attempt=$((attempt + 1)); done
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
-export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
+export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
 mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
 printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
-fail() { # MESSAGE: said, and kept for hpcrun status
+fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
   printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
   exit 1
 }
 mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
-# Slurm starts a job in /tmp where its own folder is gone, or is not on this node.
+# If the job's folder does not exist on this node, Slurm starts the job in /tmp.
 [ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
 
-# The virtual environment that was active when this was submitted.
+# The virtual environment that was active at submission.
 export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"
 
 export OMP_NUM_THREADS=1 # CPUs of one rank; torchrun would set 1
 
-# What every rank runs.
+# The command of every rank.
 command=(/home/me/venv/bin/python -u train.py)
 
-# What starts the ranks, hands on signals and writes down how each of them ended: hpcrun submit puts it into the run's folder.
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
 launch=$HPCRUN_RUN_DIR/launch
-[ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
+[ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
-# --kill-on-bad-exit: one failed task ends them all; the others would wait 300 s in torchrun's exit barrier. --wait=0: a rank may
-# take its time at the end. --cpus-per-task: srun has not inherited it since Slurm 22.05.
+# --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
+# ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
 exec "${launch[@]}" job --came "$came" -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=2 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \

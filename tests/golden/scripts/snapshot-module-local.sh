@@ -2,9 +2,9 @@
 # train: 1 node x 8 CPUs, 1 rank by python
 # Written by hpcrun from profile local. Needs its run's folder (snapshot): submit it with hpcrun.
 
-exec {came}<<<"$(base64 "/proc/$$/environ")" # the environment as it came, for what this job submits itself
+exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
 
-# Where records and logs go: hpcrun submit names the folder, bash by hand makes one here.
+# Folder for records and logs. hpcrun submit sets it; without hpcrun, create one here.
 element=${HPCRUN_ELEMENT:-0}
 attempt=${HPCRUN_ATTEMPT:-0}
 if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; then
@@ -13,46 +13,46 @@ if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -e "$HPCRUN_RUN_DIR/elements/$element/attemp
 fi
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
-export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # of all attempts
+export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
 mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
 printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
-fail() { # MESSAGE: said, and kept for hpcrun status
+fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
   printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
   exit 1
 }
 mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
-# The code as it was when this was submitted: hpcrun submit copied it into the run's folder.
+# The code at submission: hpcrun submit copied it to the run's folder.
 code=$HPCRUN_RUN_DIR/code
 cd "$code"/. 2>/dev/null || fail "there is no copy of the code in $code: hpcrun submit --snapshot makes it"
-code=$(cd "$code" && pwd -P) # a link where several jobs share it
+code=$(cd "$code" && pwd -P) # a symbolic link if several jobs share the code
 
-# The virtual environment that was active when this was submitted.
+# The virtual environment that was active at submission.
 export VIRTUAL_ENV=/home/me/venv
 export PATH=/home/me/venv/bin:"$PATH"
 
 export OMP_NUM_THREADS=8 # CPUs of one rank; torchrun would set 1
 
-# What every rank runs.
+# The command of every rank.
 command=(/home/me/venv/bin/python -u -m pkg.train)
 
-# Each node runs the command once, which starts its own ranks there if it wants any. No RANK or WORLD_SIZE is set: those are its
-# own to say. NODE_RANK, MASTER_ADDR and MASTER_PORT are.
+# Each node runs the command once. The command may start its own ranks, so RANK and WORLD_SIZE are not set. NODE_RANK,
+# MASTER_ADDR and MASTER_PORT are set.
 export NNODES=1
 
-# What starts the ranks, hands on signals and writes down how each of them ended: hpcrun submit puts it into the run's folder.
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
 launch=$HPCRUN_RUN_DIR/launch
-[ -e "$launch" ] || launch=/opt/hpcrun/launch # by hand: that of the hpcrun that wrote this
+[ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
 launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
-# Before all that an editable install in the environment points to.
+# Takes precedence over editable installs in the environment.
 export PYTHONPATH="$code""${PYTHONPATH:+:$PYTHONPATH}"
-# Writes down what runs, and where Python finds the packages that the copy has: hpcrun status --verbose.
+# Records the command and where Python finds the copied packages, for hpcrun status --verbose.
 /home/me/venv/bin/python -B "${launch[-1]}" code "$code" '' .
 
-# The nodes are processes of this machine.
+# Each node of the job is a process on this machine.
 exec "${launch[@]}" job --nodes 1 --came "$came" -- \
   "${launch[@]}" node -- "${launch[@]}" rank --once -- "${command[@]}"

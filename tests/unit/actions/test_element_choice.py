@@ -25,7 +25,7 @@ def sweep(*states: str, stale: bool = False) -> RunStatus:
 def test_the_only_element_that_runs_is_meant_and_that_is_said() -> None:
     found, said = one_element(sweep("COMPLETED", "PENDING", "RUNNING", "FAILED"), None)
     assert (found.run.name, found.run.job_id, found.element) == ("train/2", "4711_2", 2)
-    assert said == "train is a sweep: this is element 2"
+    assert said == "train is a sweep; showing element 2"
 
 
 def test_where_several_run_one_must_be_named() -> None:

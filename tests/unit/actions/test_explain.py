@@ -19,12 +19,12 @@ from tests.unit.given import run
         (
             "PENDING",
             "QOSMaxGRESPerUser",
-            "the job has not run yet: your running jobs use what the QOS allows a user (QOSMaxGRESPerUser)",
+            "the job has not started: your running jobs have reached the QOS limit per user (QOSMaxGRESPerUser)",
             "hpcrun status -v 4711",
         ),
-        ("PENDING", "SomethingNew", "the job has not run yet: PENDING (SomethingNew)", "hpcrun status -v 4711"),
-        ("PENDING", None, "the job has not run yet: PENDING", "hpcrun status -v 4711"),
-        ("RUNNING", None, "the job is running: there is no end to explain yet", "hpcrun logs -f 4711"),
+        ("PENDING", "SomethingNew", "the job has not started: PENDING (SomethingNew)", "hpcrun status -v 4711"),
+        ("PENDING", None, "the job has not started: PENDING", "hpcrun status -v 4711"),
+        ("RUNNING", None, "the job is running: it has not ended", "hpcrun logs -f 4711"),
     ],
 )
 def test_a_run_that_is_not_over_says_what_it_does(state: str, reason: str | None, said: str, next_command: str) -> None:

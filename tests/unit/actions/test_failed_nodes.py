@@ -16,9 +16,9 @@ from hpcrun.runs.failed_nodes import FailedNode
 from tests.unit import given
 
 FAILED = (
-    FailedNode("a-1", "big", 5.0, "it was down or silent", "r1"),
-    FailedNode("b-1", "other", 5.0, "it was down or silent", "r2"),
-    FailedNode("a-2", "big", 4.0, "it was down or silent", "r3"),
+    FailedNode("a-1", "big", 5.0, "down or not responding", "r1"),
+    FailedNode("b-1", "other", 5.0, "down or not responding", "r2"),
+    FailedNode("a-2", "big", 4.0, "down or not responding", "r3"),
 )
 
 
@@ -46,7 +46,7 @@ def test_a_submission_leaves_out_the_nodes_of_its_own_cluster(tmp_path: Path) ->
     caller = replace(given.surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=lambda: "big")
     left_out = leave_out(given.request(exclude_bad_nodes=True), given.cluster(), caller)
     assert left_out.nodes == ("a-1", "a-2")
-    assert "leaves out a-1, a-2, which failed within a day" in left_out.notes[0]
+    assert "excludes a-1, a-2, which failed in the last 24 hours" in left_out.notes[0]
 
 
 @pytest.mark.parametrize("asked", [{}, {"exclude_bad_nodes": True, "nodelist": "a-[1-2]"}])

@@ -56,7 +56,7 @@ def test_of_several_runs_of_a_name_the_newest_is_meant_and_that_is_said(store: R
 
 
 def test_an_ambiguous_word_lists_its_candidates(store: RunStore) -> None:
-    with pytest.raises(UsageError, match="could be any of 2 runs") as refused:
+    with pytest.raises(UsageError, match="matches 2 runs") as refused:
         find_run("20260102-", store)
     assert NEW in refused.value.message
     assert OTHER in refused.value.message
@@ -78,7 +78,7 @@ def test_the_choice_shows_name_state_and_age(store: RunStore) -> None:
     with pytest.raises(UsageError) as refused:
         find_run("100", store)
     assert "20260103-000000-far-dddd  far  RUNNING, 2 h ago (beta)" in refused.value.message
-    assert f"{OLD}  train  not asked about yet, " in refused.value.message
+    assert f"{OLD}  train  not polled yet, " in refused.value.message
 
 
 def test_of_several_runs_of_a_job_id_of_one_cluster_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:

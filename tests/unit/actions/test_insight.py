@@ -23,7 +23,7 @@ def test_a_job_that_used_what_it_asked_for_gets_no_advice() -> None:
 
 def test_far_too_much_memory_is_remarked_on_with_a_number() -> None:
     (said,) = advice(used(used_mb=9 * 1024.0), 9000, completed=True)
-    assert said.startswith("--mem 12G would have done")
+    assert said.startswith("--mem 12G would have been enough")
     assert advice(used(used_mb=9 * 1024.0), 9000, completed=False) == []
     assert advice(used(used_mb=9 * 1024.0, elapsed_s=20), None, completed=True) == []
     assert advice(used(memory_mb=4096.0, used_mb=10.0), 9000, completed=True) == []

@@ -140,7 +140,7 @@ def test_a_forgotten_job_that_was_told_to_end_early_is_not_guessed_at(tmp_path: 
     status = decide(None, attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0)))
     assert status.state == "UNKNOWN"
     assert status.reason is not None
-    assert "cancelled, preempted or out of time" in status.reason
+    assert "cancelled, preempted or time limit" in status.reason
 
 
 def test_with_the_scheduler_away_a_job_that_was_told_to_end_is_not_said_to_be_forgotten(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does(c
     last = LastStatus("RUNNING", 500.0, elapsed_s=5)
     first = decide(None, None, last, cancelled=cancelled)
     assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
-    assert first.reason == "Slurm did not list this job just now"
+    assert first.reason == "Slurm does not list this job"
     soon = decide(None, None, first, cancelled=cancelled, now_s=NOW + MISSED_FOR_S - 1)
     assert soon == first
     later = decide(None, None, soon, cancelled=cancelled, now_s=NOW + MISSED_FOR_S)
@@ -295,7 +295,7 @@ def test_a_forgotten_job_that_was_stopped_at_its_last_attempt_is_known_by_the_re
 def test_between_two_attempts_a_job_is_not_over(answered: bool, tmp_path: Path) -> None:
     ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
     status = decide(None, ended, answered=answered)
-    assert (status.state, status.final, status.reason) == ("PENDING", False, "to be started again")
+    assert (status.state, status.final, status.reason) == ("PENDING", False, "to be requeued")
 
 
 def test_one_that_was_to_start_again_and_is_gone_is_unknown(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_before_the_first_start_there_is_no_attempt_to_speak_of() -> None:
         (stopped("failure", again=True, status=3), "exit status 3"),
         (stopped("", again=False, status=9), "exit status 9"),
         (stopped("a_word_of_a_later_hpcrun", again=True, status=4), "exit status 4"),
-        (None, "no word from node1: a node failed"),
+        (None, "no heartbeat from node1: a node failed"),
     ],
 )
 def test_the_attempt_before_is_said_to_have_ended_by(ended: ExitRecord | None, before: str) -> None:
@@ -348,4 +348,4 @@ def test_a_job_that_waits_to_be_started_again_is_at_its_next_attempt() -> None:
 def test_a_job_that_is_over_is_at_its_last_attempt() -> None:
     over = LastStatus("TIMEOUT", NOW, final=True)
     status = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0, None)])
-    assert (status.attempt, status.before) == (1, "no word from node1: a node failed")
+    assert (status.attempt, status.before) == (1, "no heartbeat from node1: a node failed")

@@ -144,7 +144,7 @@ def test_the_gpus_of_the_job_decide_what_is_harmful(tmp_path: Path) -> None:
 
 
 def test_notes_are_no_part_of_the_script(tmp_path: Path) -> None:
-    assert "nothing reads" not in prepared(tmp_path, env_=["NCCL_TIMEOUT=1"]).script.text
+    assert "no program reads" not in prepared(tmp_path, env_=["NCCL_TIMEOUT=1"]).script.text
 
 
 def test_an_impossible_value_of_a_profile_is_refused_at_its_file_and_line(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_job_without_gpus_on_the_partition_of_the_gpus_is_noted(
     asked: dict[str, Any], noted: bool, tmp_path: Path
 ) -> None:
     plan = prepared(tmp_path, **asked).plan
-    note = "a job without GPUs on partition theirs, whose nodes have 4; -p PARTITION names another"
+    note = "a job without GPUs on partition theirs, whose nodes have 4 GPUs; choose another with -p PARTITION"
     assert plan.notes == ((note,) if noted else ())
 
 
@@ -198,8 +198,8 @@ def test_a_job_without_gpus_on_the_partition_of_the_gpus_is_noted(
     ("env", "env_", "note"),
     [
         ({"OMP_NUM_THREADS": "9"}, None,
-         "OMP_NUM_THREADS=9 of your shell is not used: the job sets 1; --env OMP_NUM_THREADS=9 keeps yours"),
-        ({}, ["OMP_NUM_THREADS=9"], "OMP_NUM_THREADS=9 is set by --env or the profile; a rank has 1 CPUs"),
+         "OMP_NUM_THREADS=9 of your shell is ignored: the job sets 1; to keep yours: --env OMP_NUM_THREADS=9"),
+        ({}, ["OMP_NUM_THREADS=9"], "OMP_NUM_THREADS=9 is set by --env or the profile, but a rank has 1 CPUs"),
         ({"OMP_NUM_THREADS": "1"}, None, None),
         ({}, ["OMP_NUM_THREADS=1"], None),
         ({"OMP_NUM_THREADS": "9", "SLURM_JOB_ID": "1"}, None, None),
@@ -222,7 +222,7 @@ def test_the_plan_shows_the_threads_that_a_rank_will_have(tmp_path: Path) -> Non
 
 def test_sbatch_s_variables_that_do_not_count_are_in_the_plan(tmp_path: Path) -> None:
     (note,) = prepared(tmp_path, env={"SBATCH_EXPORT": "NONE"}).plan.notes
-    assert note.startswith("SBATCH_EXPORT=NONE of your shell is not used")
+    assert note.startswith("SBATCH_EXPORT=NONE of your shell is ignored")
 
 
 def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
@@ -244,7 +244,7 @@ def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
 
 
 def test_a_sweep_is_written_in_one_place(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--sweep and --sweep-file exclude each other"):
+    with pytest.raises(UsageError, match="--sweep and --sweep-file cannot be combined"):
         prepared(tmp_path, sweep=["lr=1,2"], sweep_file="rows.yaml")
 
 
@@ -260,7 +260,9 @@ def test_the_image_of_a_container_is_found_from_here(tmp_path: Path) -> None:
 def test_an_image_that_is_not_there_is_refused_before_the_job_waits(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"there is no container image {tmp_path}/torch.sif\n") as refused:
         prepared(tmp_path, gpus="4", container="torch.sif")
-    assert refused.value.hint == "pull it: apptainer pull torch.sif docker://...; or name another: --container IMAGE"
+    assert (
+        refused.value.hint == "pull it: apptainer pull torch.sif docker://...; or use another image: --container IMAGE"
+    )
     write(tmp_path / "own/profiles/boxed.yaml", "extends: site\ncontainer: {image: /no/such.sif}\n")
     with pytest.raises(UsageError, match=r"there is no container image /no/such.sif, which profile 'boxed' names"):
         prepared(tmp_path, "boxed", gpus="4")
@@ -276,5 +278,5 @@ def test_a_program_may_be_in_the_image_alone(tmp_path: Path) -> None:
 
 def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(tmp_path: Path) -> None:
     write(tmp_path / "own/profiles/here.yaml", "scheduler: local\ncontainer: {runtime: podman, image: docker.io/x}\n")
-    with pytest.raises(PlanError, match="podman is not on this machine's PATH"):
+    with pytest.raises(PlanError, match="podman is not on PATH here"):
         prepared(tmp_path, "here", {"PATH": str(tmp_path)}, gpus="0")

@@ -62,8 +62,8 @@ def test_a_script_is_looked_for_where_the_job_starts(tmp_path: Path) -> None:
         ("sub", "sub is a folder", "hpcrun submit ... sub/train.py"),
         ("sub/", "sub/ is a folder", "hpcrun submit ... sub/train.py"),
         ("notes.txt", "notes.txt is not executable", "chmod +x notes.txt"),
-        ("batch.sh", "batch.sh has #SBATCH lines of its own", "sbatch batch.sh"),
-        ("late.sh", "late.sh has #SBATCH lines of its own", "sbatch late.sh"),
+        ("batch.sh", "batch.sh has #SBATCH lines, which hpcrun does not read", "sbatch batch.sh"),
+        ("late.sh", "late.sh has #SBATCH lines, which hpcrun does not read", "sbatch late.sh"),
     ],
 )
 def test_a_program_that_cannot_run_is_refused_with_what_to_do(
@@ -140,7 +140,7 @@ def test_an_environment_that_is_gone_is_passed_over(tmp_path: Path) -> None:
                                     surroundings(folder, {}, own_python="/own")),
          "/site/python", "profile big"),
         (lambda folder: find_python(request(), cluster(), surroundings(folder, {}, own_python="/own")),
-         "/own", "hpcrun's own, which has torch"),
+         "/own", "hpcrun's Python, which has torch"),
         (lambda folder: find_python(request(), cluster(), surroundings(folder, {})),
          "python3", "the first on the job's PATH"),
     ],

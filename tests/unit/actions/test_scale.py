@@ -44,7 +44,7 @@ def test_sizes_have_the_nodes_that_the_profile_gives_them() -> None:
 def test_a_size_on_several_numbers_of_nodes_has_names_that_say_so() -> None:
     study = begun(Design("GPUs", None, (Size(4, 1), Size(4, 2)), Workload()))
     assert [point.run_id[16:-5] for point in study.points] == ["train-g4-n1-r1", "train-g4-n2-r1"]
-    with pytest.raises(UsageError, match="4 GPUs are said twice"):
+    with pytest.raises(UsageError, match="4 GPUs are given twice"):
         begun(Design("GPUs", None, (Size(4), Size(4, 1)), Workload()))
 
 

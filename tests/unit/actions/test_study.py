@@ -96,7 +96,7 @@ def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studi
     found = find_study("train", studies)
     assert found.study == newer
     assert found.note == f"train: the newest of 2 studies of that name, {newer.study_id}"
-    with pytest.raises(UsageError, match="could be any of 2 studies"):
+    with pytest.raises(UsageError, match="matches 2 studies"):
         find_study("2026", studies)
 
 

@@ -28,10 +28,10 @@ NOW = 1000.0
     ("asked", "says"),
     [
         ({"walltime_s": "2h"}, None),
-        ({"walltime_s": "121"}, "a time of 02:01:00 is over the 02:00:00 of partition gpu"),
+        ({"walltime_s": "121"}, "--time 02:01:00 is longer than the 02:00:00 of partition gpu"),
         ({"walltime_s": "121", "partition": "long"}, None),
         ({"walltime_s": "121", "partition": "gpu,long"}, None),
-        ({"gpus": "12"}, "3 nodes are over the 2 of a job in partition gpu"),
+        ({"gpus": "12"}, "3 nodes are more than the 2 per job of partition gpu"),
         ({"gpus": "12", "partition": "long"}, None),
         ({"partition": "off"}, "partition off is not up"),
         ({"partition": "long,nope"}, "there is no partition nope on this cluster"),
@@ -127,8 +127,8 @@ def test_one_that_gets_no_answer_is_told_so_beside_those_that_do(slurm: Path, tm
     profiles = {name: f"gpu: {{type: {name}, per_node: 4}}\n" for name in ("one", "other")}
     result = ask(tmp_path, profiles, *profiles, gpus="4")
     assert [offer.candidate.profile for offer in result.offers] == ["one"]
-    assert result.misfits == (Misfit("other", None, "sbatch gave no answer: Unable to contact slurm controller"),)
-    with pytest.raises(SchedulerError, match="sbatch gave no answer: Unable to contact"):
+    assert result.misfits == (Misfit("other", None, "sbatch did not respond: Unable to contact slurm controller"),)
+    with pytest.raises(SchedulerError, match="sbatch did not respond: Unable to contact"):
         ask(tmp_path, profiles, "other", gpus="4")
 
 
@@ -137,7 +137,7 @@ def test_no_more_than_twelve_requests_are_asked(slurm: Path, tmp_path: Path) -> 
     result = ask(tmp_path, many, *many, gpus="4", walltime_s="1h")
     assert [offer.candidate.profile for offer in result.offers] == list(many)[:12]
     assert [misfit.profile for misfit in result.misfits] == list(many)[12:]
-    assert "12 requests are the most; name profiles with -P" in result.misfits[0].reason
+    assert "at most 12 requests; choose profiles with -P" in result.misfits[0].reason
     assert len(asked(tmp_path)) == 12
 
 
@@ -156,7 +156,7 @@ def test_what_sbatch_is_asked_is_what_submit_sends(slurm: Path, tmp_path: Path) 
 def test_a_contradiction_is_the_request_s_own_and_nobody_is_asked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="3 GPUs do not divide by 2 nodes"):
         ask(tmp_path, {}, gpus="3", nodes=2)
-    with pytest.raises(UsageError, match="how large is the job"):
+    with pytest.raises(UsageError, match="the size of the job is missing"):
         ask(tmp_path, {}, nodes=2)
 
 
@@ -166,7 +166,7 @@ def test_what_does_not_fit_says_why_and_nobody_is_asked(tmp_path: Path) -> None:
     reasons = {misfit.profile: misfit.reason for misfit in result.misfits}
     assert "unknown key 'partitoin'" in reasons["broken"]
     assert reasons["cpu"] == "8 GPUs per node, but a node of profile 'cpu' has 0"
-    assert "over the 2-00:00:00 that profile 'a100' allows" in reasons["a100"]
+    assert "longer than the 2-00:00:00 that profile 'a100' allows" in reasons["a100"]
     assert not {"local", "desk"} & set(reasons)
     assert result.offers == ()
 
@@ -175,7 +175,7 @@ def test_a_profile_that_was_named_must_be_right(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="partitoin"):
         ask(tmp_path, {"broken": "partitoin: x\n"}, "broken", gpus="1")
     assert ask(tmp_path, {}, "local", gpus="1").misfits == (
-        Misfit("local", None, "runs on this machine, and not on Slurm"),
+        Misfit("local", None, "runs on this machine, without Slurm"),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 
-from hpcrun.cli.options import JobOptions, takes_job, takes_job_options
+from hpcrun.cli.job_options import JobOptions
+from hpcrun.cli.options import takes_job, takes_job_options
 from hpcrun.job.directives import OPTIONS
 from hpcrun.job.request import JobRequest, option_of, read_request
 

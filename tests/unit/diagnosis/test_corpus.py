@@ -94,7 +94,7 @@ def test_of_what_the_other_ranks_say_of_it_three_are_shown(tmp_path: Path) -> No
     item = failed(tmp_path / "run", case)
     for rank in (1, 2, 3, 4):
         (item.folder / f"elements/0/attempts/0/rank-{rank}.err").write_text(NCCL_GONE)
-    others = [part.who for part in explain(item, RULES).evidence if part.note == "another rank was gone"]
+    others = [part.who for part in explain(item, RULES).evidence if part.note == "another rank had already ended"]
     assert others == ["rank 0 on node01", "rank 1 on node01", "rank 2 on node01"]
 
 

@@ -144,7 +144,7 @@ def test_a_rank_that_left_with_0_while_others_worked_on_is_named(tmp_path: Path)
         record_end(folder, 5, 0, ended_s)
         said = explained(folder)
         assert said.summary.startswith(
-            "rank 5 on node02 ended first, with exit status 0, while 7 other ranks worked on; "
+            "rank 5 on node02 ended first, with exit status 0, while 7 other ranks continued; "
             "rank 0 on node01 then failed: RuntimeError: Connection closed by peer"
         )
         assert (said.rule, said.rank) == (None, 5)
@@ -169,7 +169,7 @@ def test_a_rank_that_ended_before_the_job_was_signalled_is_named(tmp_path: Path,
     hung = explained(folder)
     assert (hung.rule, hung.rank) == (rule, 5)
     assert hung.summary.startswith(
-        "rank 5 on node02 ended first, with exit status 0, while 7 other ranks worked on; the job"
+        "rank 5 on node02 ended first, with exit status 0, while 7 other ranks continued; the job"
     )
     (folder / ATTEMPT / "rank-5.err").write_text(raised("KeyError: 'lr'"))
     record_end(folder, 5, 1, 1520.0)

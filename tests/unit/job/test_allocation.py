@@ -69,11 +69,11 @@ def test_srun_asks_for_the_cpus_of_the_directives(launcher: str, preflight: str 
 @pytest.mark.parametrize(
     ("form", "nodes", "removed", "said"),
     [
-        ("gres", 1, "gres", "no directive is left that asks for the 4 GPUs of each node, and 4 ranks would start"),
-        ("gres", 2, "gres", "no directive is left that asks for the 2 GPUs"),
-        ("gpus-per-node", 2, "gpus-per-node", "no directive is left"),
-        ("gpus", 1, "gpus", "no directive is left"),
-        ("gpus", 2, "gpus-per-node", "--gpus=a100:4 alone leaves to Slurm how many of them each of the 2 nodes gets"),
+        ("gres", 1, "gres", "no directive requests the 4 GPUs of each node: 4 ranks would start"),
+        ("gres", 2, "gres", "no directive requests the 2 GPUs"),
+        ("gpus-per-node", 2, "gpus-per-node", "no directive requests"),
+        ("gpus", 1, "gpus", "no directive requests"),
+        ("gpus", 2, "gpus-per-node", "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes"),
     ],
 )
 def test_ranks_without_their_gpus_are_refused(form: str, nodes: int, removed: str, said: str) -> None:
@@ -99,7 +99,7 @@ def test_a_binding_that_hides_gpus_from_ranks_is_refused(key: str, value: str) -
 
 @pytest.mark.parametrize("item", ["tres-per-task=gres/gpu:1", "gpus-per-socket=1", "gpus-per-task=1", "overcommit"])
 def test_what_changes_a_rank_s_share_behind_the_plan_s_back_is_refused(item: str) -> None:
-    with pytest.raises(UsageError, match="hpcrun owns the directive"):
+    with pytest.raises(UsageError, match="hpcrun sets --"):
         plan(sbatch=[item])
 
 

@@ -58,13 +58,13 @@ def test_none_undoes_the_container_of_a_profile() -> None:
 
 
 def test_mounts_without_a_container_say_nothing() -> None:
-    with pytest.raises(UsageError, match="--mount says nothing"):
+    with pytest.raises(UsageError, match="--mount has no effect"):
         plan(cluster(), gpus="4", mounts=["/data"])
 
 
 def test_pyxis_is_of_srun() -> None:
     local = laptop().model_copy(update={"container": container(runtime="pyxis", image=SIF).container})
-    with pytest.raises(PlanError, match="pyxis, a plugin of srun"):
+    with pytest.raises(PlanError, match="pyxis, which needs Slurm"):
         plan(local, gpus="0")
 
 

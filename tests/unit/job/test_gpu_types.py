@@ -63,7 +63,7 @@ def test_what_is_asked_for_lies_over_the_type() -> None:
     ("asked", "says"),
     [
         ({"gpus_per_node": "l40s:8"}, "a node of profile 'site' has 4"),
-        ({"gpus": "h100:1", "walltime_s": "24h"}, "over the 12:00:00"),
+        ({"gpus": "h100:1", "walltime_s": "24h"}, "longer than the 12:00:00"),
         ({"gpus": "h100:1", "cpus": 97}, "has 96"),
         ({"gpus": "h100:1", "memory_mb": "2T"}, "has 1024G"),
     ],

@@ -80,7 +80,7 @@ def test_a_local_profile_passes_over_srun_of_what_it_extends() -> None:
         ({"srun": ["chdi=/x"]}, "srun takes --chdi for --chdir, which hpcrun sets", "--workdir"),
         ({"srun": ["K"]}, "'K' cannot be an option of srun", "cpu-bind=cores"),
         ({"srun": ["--mpi pmix=1"]}, "'--mpi pmix' cannot be an option of srun", "KEY=VALUE"),
-        ({"srun": ["mpi=list"]}, "srun prints a list and ends", "srun --mpi=list"),
+        ({"srun": ["mpi=list"]}, "srun would print a list and exit", "srun --mpi=list"),
         ({"srun": ["mpi=a\0b"]}, "a NUL character cannot stand in a script", None),
         ({"srun": ["gpu-bind=single:1"], "launcher": "srun"}, "only some of its GPUs", "--srun gpu-bind=none"),
         ({"torchrun": ["nnodes=1:2"]}, "hpcrun sets torchrun's --nnodes itself", "--nodes"),
@@ -91,7 +91,7 @@ def test_a_local_profile_passes_over_srun_of_what_it_extends() -> None:
         ({"torchrun": ["tee=3"]}, "--tee itself", "hpcrun logs"),
         ({"torchrun": ["rdzv-backend=static"]}, "static", "c10d"),
         ({"torchrun": ["shutdown-timeout=5"]}, "25 s to end", "shutdown-timeout=30"),
-        ({"torchrun": ["max-restarts=1"], "launcher": "srun"}, "says nothing with --launcher srun", "torchrun"),
+        ({"torchrun": ["max-restarts=1"], "launcher": "srun"}, "has no effect with --launcher srun", "torchrun"),
     ],
 )
 def test_what_would_break_the_job_is_refused(asked: dict[str, Any], message: str, hint: str | None) -> None:

@@ -160,7 +160,7 @@ def test_other_programs_are_left_alone(line: str) -> None:
 def test_where_torchrun_would_do_the_line_is_said() -> None:
     _, notes = chosen("accelerate launch --num_processes 2 train.py --lr 1")
     assert notes[1] == (
-        "hpcrun can start these ranks too, without --num_processes 2: hpcrun submit --gpus 2 train.py --lr 1"
+        "hpcrun can start these ranks, without --num_processes 2: hpcrun submit --gpus 2 train.py --lr 1"
     )
 
 
@@ -169,7 +169,7 @@ TWO = "--gpus 4 --nodes 2"
 
 def test_accelerate_on_two_nodes_gets_the_options_that_join_them() -> None:
     error = refusal("accelerate launch --machine_rank 0 --mixed_precision bf16 train.py --machine_rank 7", TWO)
-    assert error.message == "`accelerate launch` knows nothing of the other nodes: each of the 2 would train by itself"
+    assert error.message == "`accelerate launch` does not use the other nodes: each of the 2 would train on its own"
     words = shlex.split(str(error.hint))
     assert words[:-1] == ["hpcrun", "submit", *TWO.split(), "bash", "-c"]
     assert words[-1] == (
@@ -214,7 +214,7 @@ def test_a_script_is_followed_into_others_and_round_in_no_circle() -> None:
 
 def test_on_several_nodes_a_script_must_tell_them_apart() -> None:
     error = refusal("./multi.sh", TWO, scripts={"./multi.sh": SCRIPT})
-    assert "each of the 2 would train by itself" in error.message
+    assert "each of the 2 would train on its own" in error.message
     assert "--node-rank $NODE_RANK" in str(error.hint)
     told = SCRIPT.replace("torchrun", "torchrun --nnodes=$SLURM_NNODES --node-rank $SLURM_NODEID")
     assert chosen("./multi.sh", TWO, scripts={"./multi.sh": told})[0].launcher == "command"
@@ -238,7 +238,7 @@ def test_a_script_that_submits_jobs_runs_once_and_on_one_node() -> None:
     [
         ("torchrun", "--gpus 2", "starts it once per rank"),
         ("command", "--gpus 2", "once per node"),
-        ("command", TWO, "each starts its own ranks 0, 1"),
+        ("command", TWO, "each node starts its own ranks 0, 1"),
     ],
 )
 def test_a_launcher_that_was_asked_for_stays_with_a_note(launcher: str, typed: str, words: str) -> None:

@@ -107,7 +107,7 @@ def test_any_other_directive_can_be_set(item: str, key: str, value: str | None) 
     "item", ["array=1-3", "output=/x", "requeue", "signal=B:USR1@60", "--gres=gpu:1", "job_name=x"]
 )
 def test_a_directive_of_hpcrun_s_own_is_refused(item: str) -> None:
-    with pytest.raises(UsageError, match="hpcrun owns the directive") as refused:
+    with pytest.raises(UsageError, match="hpcrun sets --") as refused:
         plan(sbatch=[item])
     assert f"--sbatch {item}" in refused.value.message
     assert refused.value.hint
@@ -134,7 +134,7 @@ def test_a_directive_that_the_profile_sets_can_be_removed() -> None:
 
 
 def test_removing_a_directive_that_is_not_set_is_refused() -> None:
-    with pytest.raises(UsageError, match="--no-sbatch licenses: nothing sets it"):
+    with pytest.raises(UsageError, match="--no-sbatch licenses: it is not set"):
         plan(no_sbatch=["licenses"])
 
 

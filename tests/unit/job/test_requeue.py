@@ -59,7 +59,7 @@ def test_a_warning_must_not_come_before_the_ranks_listen(warn_s: int, walltime_s
     if fits:
         check_warning(Requeue(1, warn_s), walltime_s)
         return
-    with pytest.raises(UsageError, match=f"a warning {warn_s} s before the end does not fit"):
+    with pytest.raises(UsageError, match=f"a signal {warn_s} s before the end"):
         check_warning(Requeue(1, warn_s), walltime_s)
 
 

@@ -76,7 +76,7 @@ def test_a_profile_without_cpus_gives_each_rank_one() -> None:
             {"gpus": "4", "launcher": "srun", "cpus": 10},
             "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50",
         ),
-        ({"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu says nothing of a job without GPUs"),
+        ({"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs"),
     ],
 )
 def test_cpus_that_contradict_are_refused_with_the_arithmetic(asked: dict[str, Any], arithmetic: str) -> None:
@@ -152,7 +152,9 @@ def test_the_time_limit_is_the_one_asked_for_else_the_profile_s(
 
 
 def test_more_time_than_the_profile_allows_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"a time of 3-00:00:00 is over the 2-00:00:00 that profile 'big'") as refused:
+    with pytest.raises(
+        PlanError, match=r"--time 3-00:00:00 is longer than the 2-00:00:00 that profile 'big'"
+    ) as refused:
         decide_walltime(request(walltime_s="72h"), cluster(time={"max": "48h"}))
     assert refused.value.hint is not None
     assert "--time 2-00:00:00" in refused.value.hint
@@ -182,10 +184,10 @@ def test_the_gpus_shared_out_are_those_this_process_may_see() -> None:
 @pytest.mark.parametrize(
     ("asked", "ids", "note"),
     [
-        ({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks: they run on the CPU"),
-        ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks: they run on the CPU"),
-        ({"gpus": "4"}, ("0", "1"), "2 GPUs here for 4 ranks: they run on the CPU"),
-        ({"gpus": "1"}, (), "no GPU here for 1 rank: they run on the CPU"),
+        ({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks: the ranks run on CPUs"),
+        ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks: the ranks run on CPUs"),
+        ({"gpus": "4"}, ("0", "1"), "2 GPUs here for 4 ranks: the ranks run on CPUs"),
+        ({"gpus": "1"}, (), "no GPU here for 1 rank: the ranks run on CPUs"),
     ],
 )
 def test_too_few_gpus_here_are_said_in_the_plan(asked: dict[str, Any], ids: tuple[str, ...], note: str) -> None:

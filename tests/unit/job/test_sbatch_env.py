@@ -63,9 +63,9 @@ def test_one_for_a_directive_of_the_person_s_own_becomes_that(
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"SBATCH_EXPORT": "NONE"}, "SBATCH_EXPORT=NONE of your shell is not used: use --env NAME=VALUE"),
-        ({"SBATCH_REQUEUE": ""}, "SBATCH_REQUEUE is not used: use --requeue N"),
-        ({"SBATCH_GPUS": "4"}, "SBATCH_GPUS=4 of your shell is not used: use --gpus"),
+        ({"SBATCH_EXPORT": "NONE"}, "SBATCH_EXPORT=NONE of your shell is ignored: use --env NAME=VALUE"),
+        ({"SBATCH_REQUEUE": ""}, "SBATCH_REQUEUE is ignored: use --requeue N"),
+        ({"SBATCH_GPUS": "4"}, "SBATCH_GPUS=4 of your shell is ignored: use --gpus"),
         ({"SBATCH_OUTPUT": "x"}, "use --output-dir"),
         ({"SBATCH_ARRAY_INX": "0-3"}, "use --sweep"),
         ({"SLURM_CLUSTERS": "c2"}, "hpcrun submits to this cluster alone"),

@@ -174,7 +174,7 @@ def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
 
 
 def test_a_template_may_not_hold_what_sbatch_refuses() -> None:
-    with pytest.raises(ProfileError, match="other than ASCII"):
+    with pytest.raises(ProfileError, match="non-ASCII"):
         render_script(plan(), custom("#!/bin/bash\n# café\n"))
 
 

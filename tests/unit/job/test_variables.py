@@ -17,7 +17,7 @@ def check(gpu: str = "", **env: str) -> list[Finding]:
 @pytest.mark.parametrize(
     ("name", "value", "gpu", "says", "instead"),
     [
-        ("NCCL_TIMEOUT", "7200", "", "nothing reads", "init_process_group(timeout="),
+        ("NCCL_TIMEOUT", "7200", "", "no program reads", "init_process_group(timeout="),
         ("NCCL_ASYNC_ERROR_HANDLING", "1", "", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "torchrun sets"),
         ("NCCL_BLOCKING_WAIT", "1", "", "TORCH_NCCL_BLOCKING_WAIT", "leave it"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "", "PYTORCH_ALLOC_CONF", ""),
@@ -27,7 +27,7 @@ def check(gpu: str = "", **env: str) -> list[Finding]:
         ("NCCL_P2P_LEVEL", "NVL", "NVIDIA L40S 48 GB", "turns direct transfers off", "leave it"),
         ("NCCL_P2P_LEVEL", "NVL", "v100", "two-hop paths", "leave it"),
         ("NCCL_P2P_LEVEL", "LOC", "h200", "takes NVLink away", "leave it"),
-        ("NCCL_IB_CUDA_SUPPORT", "1", "", "nothing reads", "leave it"),
+        ("NCCL_IB_CUDA_SUPPORT", "1", "", "no program reads", "leave it"),
         ("NCCL_IB_GDR_LEVEL", "5", "", "NCCL_NET_GDR_LEVEL", "leave it"),
         ("NCCL_P2P_LEVEL", "NVL", "a40", "for debugging", "leave it"),
         ("NCCL_P2P_DISABLE", "1", "h100", "takes NVLink away", "ACS"),

@@ -37,7 +37,7 @@ def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch
         ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", "there are: profile, runs, time, account, metrics"),
         ("profile: true\n", 1, "profile takes text, not True", None),
         ("profile: a\nruns: [a]\n", 2, "runs takes text, not ['a']", None),
-        ("profile: a\nprofile: b\n", 2, "the key 'profile' stands here a second time", None),
+        ("profile: a\nprofile: b\n", 2, "the key 'profile' appears twice here", None),
     ],
 )
 def test_a_mistake_is_refused_at_its_file_and_line(

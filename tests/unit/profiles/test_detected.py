@@ -12,7 +12,7 @@ from hpcrun.profiles.detected import new_profile_path
 
 def test_a_name_that_is_taken_needs_force_even_for_a_link_to_nothing(tmp_path: Path) -> None:
     (tmp_path / "dev.yaml").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ProfileError, match="is there already"):
+    with pytest.raises(ProfileError, match="already exists"):
         new_profile_path("dev", tmp_path, force=False)
     assert new_profile_path("dev", tmp_path, force=True) == tmp_path / "dev.yaml"
 

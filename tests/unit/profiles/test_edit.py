@@ -97,7 +97,7 @@ def test_removing_takes_the_lines_of_that_key_and_no_comment_of_another(
 
 @pytest.mark.parametrize("key", ["gpu.nothing", "nothing", "extends.x", "gpu.type.x"])
 def test_what_does_not_stand_there_cannot_be_removed(key: str) -> None:
-    with pytest.raises(ProfileError, match="does not stand here"):
+    with pytest.raises(ProfileError, match="is not set here"):
         unset_value(TEXT, tuple(key.split(".")), FILE)
 
 
@@ -124,7 +124,7 @@ def test_a_broken_file_is_refused_at_its_line() -> None:
 
 
 def test_where_a_value_cannot_be_placed_the_file_is_left_alone() -> None:
-    with pytest.raises(ProfileError, match="without touching other lines"):
+    with pytest.raises(ProfileError, match="without changing other lines"):
         set_value("? a\n", ("a",), "b", FILE)
 
 

@@ -38,12 +38,12 @@ def test_a_list_can_be_extended_twice_and_where_there_is_none(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("modules+: a\n", 1, "modules+: takes a list, of what is to be added to 'modules'"),
-        ("modules: [a]\nmodules+: [b]\n", 2, "modules+: 'modules' stands in this file too; write one list"),
-        ("partition+: [b]\n", 1, "partition+: 'partition' is no list"),
-        ("qos: x\ngpu+: [b]\n", 2, "gpu+: 'gpu' is no list"),
+        ("modules+: a\n", 1, "modules+: must be a list of values to add to 'modules'"),
+        ("modules: [a]\nmodules+: [b]\n", 2, "modules+: 'modules' is also in this file; write one list"),
+        ("partition+: [b]\n", 1, "partition+: 'partition' is not a list"),
+        ("qos: x\ngpu+: [b]\n", 2, "gpu+: 'gpu' is not a list"),
         ("modulse+: [b]\n", 1, "unknown key 'modulse'; did you mean 'modules'?"),
-        ("modules+: null\n", 1, "modules+: takes a list"),
+        ("modules+: null\n", 1, "modules+: must be a list"),
         ("setup+: [true]\n", 1, "setup.0: "),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_circle_is_told_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "b.yaml", "# remark\nextends: a\n")
     with pytest.raises(ProfileError) as refused:
         load_profile("a", [tmp_path])
-    assert refused.value.message == f"{path}:2: 'extends' goes round in a circle: a → b → a"
+    assert refused.value.message == f"{path}:2: 'extends' is circular: a → b → a"
 
 
 def test_a_file_named_by_a_relative_path_is_the_one_in_its_folder(

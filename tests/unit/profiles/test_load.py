@@ -117,7 +117,7 @@ def test_a_project_s_a100_extends_the_user_s_which_extends_the_shipped_one(tmp_p
 def test_profiles_that_extend_in_a_circle_are_refused_with_the_circle(files: dict[str, str], tmp_path: Path) -> None:
     for name, base in files.items():
         write(tmp_path / f"{name}.yaml", f"extends: {base}\n")
-    with pytest.raises(ProfileError, match=r"'extends' goes round in a circle: a → b") as refused:
+    with pytest.raises(ProfileError, match=r"'extends' is circular: a → b") as refused:
         load_profile("a", [tmp_path])
     assert str(tmp_path) in refused.value.message
 
@@ -132,7 +132,7 @@ def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path
     path = write(tmp_path / "mine.yaml", "partition: x\nextends: [base/slurm, a10]\n")
     with pytest.raises(ProfileError) as refused:
         load_profile("mine", [tmp_path, SHIPPED])
-    assert refused.value.message == f"{path}:2: 'extends' names 'a10', which is nowhere"
+    assert refused.value.message == f"{path}:2: 'extends' names 'a10', which does not exist"
     assert refused.value.hint == "did you mean 'a100'?"
 
 
@@ -141,7 +141,7 @@ def test_extends_takes_names(value: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.yaml", f"partition: x\nextends: {value}\n")
     with pytest.raises(ProfileError) as refused:
         load_profile("mine", [tmp_path])
-    assert refused.value.message.startswith(f"{path}:2: 'extends' takes the name")
+    assert refused.value.message.startswith(f"{path}:2: 'extends' must be the name")
 
 
 def test_null_removes_what_a_base_sets(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
         ("scheduler: pbs\n", 1, "scheduler: "),
         ("setup: echo hi\n", 1, "setup: "),
         ("modules:\n  - a\n  - true\n", 3, "modules.1: "),
-        ("partition: x\nname: y\n", 2, "'name' is the file's name; remove the line"),
+        ("partition: x\nname: y\n", 2, "remove the line: the file's name is the profile's name"),
         ("gpu: 4\n", 1, "gpu: "),
         ("card:\n  memory_gb: lots\n", 2, "card.memory_gb: "),
         ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'bf16'?"),

@@ -52,7 +52,7 @@ def test_where_there_is_no_space_the_old_file_stays(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
-        with pytest.raises(ProfileError, match=r"x\.yaml cannot be saved: File too large; the file is as it was"):
+        with pytest.raises(ProfileError, match=r"x\.yaml cannot be saved: File too large; the file is unchanged"):
             replace_text(path, "new" * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -68,7 +68,7 @@ def test_a_lock_that_a_living_program_holds_is_waited_for_and_named(
     changed = pytest.raises(ProfileError, match="changed by another program")
     with locked(path, HOST), changed as refused, locked(path, HOST):
         pass
-    assert refused.value.hint == f"if that one is gone: rm {tmp_path}/.x.yaml.lock"
+    assert refused.value.hint == f"if that program no longer runs: rm {tmp_path}/.x.yaml.lock"
     with locked(path, HOST):
         pass
     assert names(tmp_path) == set()

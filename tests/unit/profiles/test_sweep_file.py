@@ -45,7 +45,7 @@ def test_elements_are_read_as_they_are_written(
         ("a.yaml", "product: {a: }", "'a' has no values"),
         ("a.yaml", "product: [1]", "names parameters"),
         ("a.yaml", "product: {a: [[1, 2]]}", "is a list"),
-        ("a.yaml", "product: {a: [1]}\nzip: {a: [2]}", "said twice"),
+        ("a.yaml", "product: {a: [1]}\nzip: {a: [2]}", "given twice"),
         ("a.yaml", "zip: {a: [1, 2], b: [1]}", "a has 2, b has 1"),
         ("a.yaml", "product: {a: [1], a: [2]}", "line"),
         ("a.yaml", "a: [1", "line"),

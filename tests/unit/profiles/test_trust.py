@@ -75,7 +75,7 @@ def test_any_change_asks_anew_and_names_what_changed(
     layer = project_layer(project, store)
     assert layer.folder.withheld == "it changed since you trusted it"
     assert layer.warning is not None
-    assert f"{says} (hpcrun trust shows it and asks)" in layer.warning
+    assert f"{says} (to review and trust it: hpcrun trust)" in layer.warning
 
 
 def test_what_was_hashed_is_what_is_used(project: Path, store: TrustStore) -> None:
@@ -112,7 +112,11 @@ def test_a_project_that_is_a_link_is_never_used(project: Path, store: TrustStore
     project.symlink_to(elsewhere)
     store.save(Trust(project.resolve(), read_contents(elsewhere).hashes()))
     layer = project_layer(project, store)
-    assert (layer.refused, layer.folder.withheld, layer.folder.contents) == ("it is a link", "it is a link", {})
+    assert (layer.refused, layer.folder.withheld, layer.folder.contents) == (
+        "it is a symbolic link",
+        "it is a symbolic link",
+        {},
+    )
 
 
 @pytest.mark.parametrize("name", ["profiles/ours.yaml", "profiles/parts", "templates", "config.yaml"])
@@ -126,7 +130,7 @@ def test_links_in_a_project_are_not_read(home: Path, project: Path, store: Trust
     assert b"password: x\n" not in contents.files.values()
     assert contents.skipped == (f"{name} (a link)",)
     layer = trusted(project, store)
-    assert layer.warning == f"not used of {project}: {name} (a link)"
+    assert layer.warning == f"not used from {project}: {name} (a link)"
 
 
 def test_a_pipe_and_a_large_file_are_left_out(project: Path) -> None:
@@ -170,7 +174,7 @@ def test_names_lead_nowhere_else(home: Path, project: Path, store: TrustStore) -
     for base in (str(home / "evil"), "../../../evil", "parts/../../../../evil"):
         put(project / "profiles/ours.yaml", f"extends: {base}\n")
         layer = trusted(project, store)
-        with pytest.raises(ProfileError, match="which is nowhere"):
+        with pytest.raises(ProfileError, match="which does not exist"):
             load_profile("ours", [layer.folder.below("profiles"), home / "clone"])
 
 
@@ -223,9 +227,9 @@ def test_root_uses_nothing_of_an_ordinary_user_trusted_or_not(project: Path, sto
     os.seteuid(0)
     layer = project_layer(project, TrustStore(store.root.with_name("roots")))
     assert layer.refused is not None
-    assert "root uses only what root alone can write" in layer.refused
+    assert "root uses only files writable by root alone" in layer.refused
     assert (layer.folder.names(""), layer.folder.has("profiles/ours.yaml")) == ([], False)
-    with pytest.raises(ProfileError, match=r"profile 'ours' is .* root uses only what root alone can write"):
+    with pytest.raises(ProfileError, match=r"profile 'ours' is .* root uses only files writable by root alone"):
         load_profile("ours", [layer.folder.below("profiles")])
 
 

@@ -85,8 +85,8 @@ def test_every_value_knows_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: 1\nb: 2\na: 3\n", 3, "a second time"),
-        ("gpu:\n  type: a\n  per_node: 4\n  type: b\n", 4, "a second time"),
+        ("a: 1\nb: 2\na: 3\n", 3, "appears twice"),
+        ("gpu:\n  type: a\n  per_node: 4\n  type: b\n", 4, "appears twice"),
         ("a:\n\tb: 1\n", 2, "\\t"),
         ("a: [1, 2\nb: 3\n", 2, ""),
         ("a: 'open\n", 2, ""),

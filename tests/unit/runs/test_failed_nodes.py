@@ -13,7 +13,7 @@ NOW = 1_800_000_000.0
 
 
 def failure(node: str, ago_s: float = 60.0, run: str = "20270101-000000-train-0001") -> FailedNode:
-    return FailedNode(node, "big", NOW - ago_s, "it was down or silent", run)
+    return FailedNode(node, "big", NOW - ago_s, "down or not responding", run)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_name_that_hpcrun_does_not_give_is_left_alone(name: str, tmp_path: Pat
     else:
         aside(inside, name)
     before = content(tmp_path)
-    with pytest.raises(NotRemovedError, match="its name is not one that hpcrun gives"):
+    with pytest.raises(NotRemovedError, match="its name is not the name of a run"):
         remove_tree(inside / name)
     assert content(tmp_path) == before
 
@@ -98,8 +98,8 @@ def test_a_folder_without_a_sign_of_hpcrun_is_left_alone(change: Callable[[Path]
     folder = aside(tmp_path)
     change(folder)
     before = content(tmp_path)
-    assert why_not_ours(folder) == "nothing in it shows that hpcrun made it"
-    with pytest.raises(NotRemovedError, match="nothing in it shows that hpcrun made it"):
+    assert why_not_ours(folder) == "it has no record of hpcrun"
+    with pytest.raises(NotRemovedError, match="it has no record of hpcrun"):
         remove_tree(folder)
     assert content(tmp_path) == before
 
@@ -124,10 +124,10 @@ def test_a_link_in_its_place_is_left_alone(tmp_path: Path) -> None:
     target = aside(tmp_path / "elsewhere")
     link = tmp_path / target.name
     link.symlink_to(target)
-    with pytest.raises(NotRemovedError, match="a link to one"):
+    with pytest.raises(NotRemovedError, match="a symbolic link"):
         remove_tree(link)
     assert (target / "script.sh").exists()
-    assert why_not_ours(link) == "it is no folder, or a link to one"
+    assert why_not_ours(link) == "not a folder, or a symbolic link"
 
 
 def test_why_a_folder_cannot_be_opened_is_said_in_words(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_another_user_s_folder_is_left_alone_and_one_within_is_emptied_where_tha
     assert (folder / "script.sh").exists()
     os.chown(folder, 0, -1)
     os.chown(folder / MARKER, NOBODY, -1)
-    with pytest.raises(NotRemovedError, match="nothing in it shows"):
+    with pytest.raises(NotRemovedError, match="no record of hpcrun"):
         remove_tree(folder)
 
 

@@ -44,7 +44,7 @@ def test_what_is_as_large_as_may_be_is_taken_and_a_byte_more_is_refused_with_the
     with pytest.raises(PlanError) as refused:
         measure_code(tmp_path, paths, 100)
     first, *largest = refused.value.message.splitlines()
-    assert first.endswith("is 100 MB in 6 files, more than a snapshot may be (100 MB); the largest:")
+    assert first.endswith("is 100 MB in 6 files, over the limit of a snapshot (100 MB); the largest:")
     assert largest == ["  40.0 MB  f", "  20.0 MB  e", "  15.0 MB  d", "  14.0 MB  c", "  8.0 MB  b"]
 
 

@@ -309,7 +309,7 @@ def test_what_others_keep_in_a_runs_folder_is_no_leftover(tmp_path: Path) -> Non
     for name in kept:
         write(tmp_path / name, "")
     (left,) = store.leftovers(time.time() + 1)
-    assert (left.path.name, left.kept) == (f".{NEW}", "nothing in it shows that hpcrun made it")
+    assert (left.path.name, left.kept) == (f".{NEW}", "it has no record of hpcrun")
     (error,) = store.remove_leftovers([left], time.time() + 1)
     assert "was not removed" in error.message
     assert set(kept) <= set(files(tmp_path))
@@ -320,10 +320,10 @@ def test_a_folder_that_is_not_the_run_s_own_is_not_deleted(tmp_path: Path) -> No
     store.create(run(OLD), "")
     thesis = write(tmp_path / "thesis" / OLD / "thesis.tex", "")
     store.folder(NEW).symlink_to(thesis.parent)
-    with pytest.raises(PlanError, match="is not the folder of run"):
+    with pytest.raises(PlanError, match="it holds more than run"):
         store.delete(NEW)
     shutil.move(store.folder(OLD), store.folder("20260103-000000-c-0000"))
-    with pytest.raises(PlanError, match="is not the folder of run"):
+    with pytest.raises(PlanError, match="it holds more than run"):
         store.delete("20260103-000000-c-0000")
     assert thesis.exists()
 

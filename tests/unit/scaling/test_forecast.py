@@ -103,9 +103,14 @@ def test_without_a_card_a_step_shrinks_with_its_batch() -> None:
 @pytest.mark.parametrize(
     ("case", "gpus", "message", "hint"),
     [
-        ("fixed", 3, "--batch-size 1024 does not divide by --gpus 3", "take a batch of 1023 or 1026, 2 or 4 GPUs"),
-        ("fixed", 2048, "does not divide by --gpus 2048: 0.50 each", "take a batch of 2048, 1024 GPUs"),
-        ("scaled", 20_001, "20481024, more than the 20480000 samples", "20000 GPUs at most"),
+        (
+            "fixed",
+            3,
+            "--batch-size 1024 does not divide by --gpus 3",
+            "use a global batch of 1023 or 1026, 2 or 4 GPUs",
+        ),
+        ("fixed", 2048, "does not divide by --gpus 2048: 0.50 each", "use a global batch of 2048, 1024 GPUs"),
+        ("scaled", 20_001, "20481024, more than the 20480000 samples", "at most 20000 GPUs"),
     ],
 )
 def test_batches_that_do_not_divide(case: Case, gpus: int, message: str, hint: str) -> None:
@@ -147,11 +152,11 @@ def test_what_was_measured_is_forecast_and_the_rest_never_beats_it(
         ({"batch_size": "2M"}, "--batch-size 2000000 is more than the 1200000 samples"),
         ({"reference_gpus": "3"}, "--batch-size 1024 does not divide by --reference-gpus 3"),
         ({"reference_gpus": "4", "also": "4095=17m"}, "--also 4095 does not divide by --reference-gpus 4"),
-        ({"also": "1024=17m"}, "--also 1024 is the batch that --batch-size says already"),
+        ({"also": "1024=17m"}, "--also 1024 is the batch of --batch-size"),
         ({"also": "4096"}, "--also: '4096' has no '='"),
         ({"epochs": "3", "warmup_epochs": "5"}, "--warmup-epochs 5 is more than --epochs 3"),
         ({"lr": "nan"}, "--lr: 'nan' is not a number above zero"),
-        ({"overlap": "1.5"}, "--overlap: '1.5' is no share"),
+        ({"overlap": "1.5"}, "--overlap: '1.5' is not a share"),
         ({"dtype": "fp8"}, "--dtype: 'fp8' is none of fp32, bf16, fp16"),
         ({"tokens_per_sample": "0"}, "--tokens-per-sample: '0' is not a whole number"),
     ],

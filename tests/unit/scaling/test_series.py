@@ -71,7 +71,7 @@ def test_a_run_without_what_its_size_is_compared_by_is_left_out() -> None:
     silent = Point(4, total_s=100, source="elapsed")
     series = one(run(1, 10, total_s=50), run(4, 3, total_s=30), silent)
     assert series.basis == "epoch"
-    assert series.left_out == ((silent, "it has no time of an epoch, by which the others are compared"),)
+    assert series.left_out == ((silent, "it has no time of an epoch, which the other runs are compared by"),)
 
 
 def test_a_size_of_which_only_the_elapsed_time_is_known_makes_it_the_measure_of_all() -> None:

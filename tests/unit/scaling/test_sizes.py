@@ -47,10 +47,10 @@ def test_what_is_no_list_of_sizes_is_refused(text: str, nodes: str | None, optio
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"gpus": None}, "--gpus or --ranks"),
-        ({"ranks": "2"}, "--gpus or --ranks"),
+        ({"gpus": None}, "--gpus or with --ranks"),
+        ({"ranks": "2"}, "--gpus or with --ranks"),
         ({"repeat": 0}, "at least once"),
-        ({"warmup": -1}, "fewer than none"),
+        ({"warmup": -1}, "cannot be negative"),
         ({"repeat": 501}, "1002 runs are more"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_place_without_a_value_is_an_error(word: str, message: str, hint: str)
 
 @pytest.mark.parametrize(("said", "option"), [({"batch_size": 64}, "--batch-size"), ({"lr": "0.1"}, "--lr")])
 def test_a_value_of_which_the_script_is_not_told_is_an_error(said: dict[str, Any], option: str) -> None:
-    with pytest.raises(UsageError, match=f"{option} is given, and the script is not told"):
+    with pytest.raises(UsageError, match=f"{option} is given, but the script does not receive it"):
         Workload(**said).arguments(["--epochs", "3", "{{batch_size}}", "{gpus}"], 2, 1, 1)
 
 

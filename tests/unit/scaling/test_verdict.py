@@ -99,7 +99,10 @@ def test_what_was_not_measured_is_no_cause() -> None:
 
 def test_a_batch_that_was_divided() -> None:
     (cause,) = diagnosis(time_s=60, base_batch=1024).causes
-    assert (cause.kind, cause.evidence) == ("batch", "the batch of 1024 is 256 for each of 4 GPUs, 1024 at 1")
+    assert (cause.kind, cause.evidence) == (
+        "batch",
+        "global batch 1024 leaves a per-GPU batch of 256 on 4 GPUs, 1024 at 1",
+    )
     assert cause.command == "hpcrun scale --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
     # waiting for data explains its part of the loss, and is not the batch's fault
     by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}

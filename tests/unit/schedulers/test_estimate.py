@@ -64,7 +64,7 @@ def test_the_recorded_answers() -> None:
 @pytest.mark.parametrize(
     ("answer", "silent"),
     [
-        (completed("gave it up after 10 s", None), True),
+        (completed("timed out after 10 s", None), True),
         (completed("allocation failure: Unable to contact slurm controller (connect failure)", 1), True),
         (completed("", 1), False),
     ],

@@ -86,7 +86,7 @@ def test_a_folder_called_torch_here_is_not_the_job_s(
 
 @pytest.mark.parametrize(
     ("program", "says"),
-    [("/nowhere/python", "/nowhere/python: No such file or directory"), ("/bin/false", "it says nothing")],
+    [("/nowhere/python", "/nowhere/python: No such file or directory"), ("/bin/false", "it printed nothing")],
 )
 def test_what_is_no_python(program: str, says: str) -> None:
     found = ask_python(program, {"PATH": "/bin"}, prefix=None, variable="VIRTUAL_ENV", kernels=False)

@@ -31,7 +31,7 @@ def test_what_srun_knows_is_taken_and_what_not_is_refused_in_its_words(tmp_path:
     around = env(tmp_path)
     assert srun_refusal(["--mpi=pmix_v4", "--overlap"], around) is None
     assert srun_refusal(["--foo=1"], around) == "unrecognized option '--foo=1'"
-    assert srun_refusal(["--vers"], around) == "it would print something and end"
+    assert srun_refusal(["--vers"], around) == "it would print text and exit"
     assert srun_refusal(["--mpi=mvapich"], around) == "--mpi=mvapich is none of pmix, none, pmix_v4, openmpi"
 
 

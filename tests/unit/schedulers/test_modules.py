@@ -43,7 +43,7 @@ def test_a_machine_without_a_module_command() -> None:
 
 def test_one_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcrun.schedulers.modules._ANSWER_WITHIN_S", 0.5)
-    assert try_modules(["gcc/13", "slow"], ENV).problem == "gave it up after 0.5 s"
+    assert try_modules(["gcc/13", "slow"], ENV).problem == "timed out after 0.5 s"
 
 
 def test_shellcheck_has_nothing_to_say_of_the_script(tmp_path: Path) -> None:

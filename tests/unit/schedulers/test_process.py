@@ -23,4 +23,4 @@ def test_a_message_shows_the_rest_as_it_can_be_typed() -> None:
 def test_a_command_that_hangs_is_named_without_its_separator() -> None:
     argv = ["sh", "-c", "exec sleep 60", "--format=%i\x1f%T"]
     words = run_command(argv, timeout_s=0.05).words()
-    assert words == "`sh -c 'exec sleep 60' --format=...`: gave no answer\ngave it up after 0.05 s"
+    assert words == "`sh -c 'exec sleep 60' --format=...`: did not respond\ntimed out after 0.05 s"

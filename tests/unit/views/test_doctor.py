@@ -21,15 +21,15 @@ FOUND = Checkup(
 def test_each_group_each_check_and_what_to_do() -> None:
     assert checkup_text(FOUND, 400).plain.splitlines() == [
         "Slurm",
-        "  ok     commands              all",
+        "  ok       commands              all",
         "Profile mine",
-        "  WRONG  partition gpu?[2J     there is no such ?]0;x? partition",
-        "                               fix: hpcrun profile set",
+        "  error    partition gpu?[2J     there is no such ?]0;x? partition",
+        "                                 fix: hpcrun profile set",
         "Python",
-        "  mind   a name that is longer than any",
-        "                               not checked",
-        f"                               fix: {LONG}",
-        "1 ok, 1 mind, 1 WRONG",
+        "  warning  a name that is longer than any",
+        "                                 not checked",
+        f"                                 fix: {LONG}",
+        "1 ok, 1 warning, 1 error",
     ]
 
 

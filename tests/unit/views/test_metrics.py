@@ -62,4 +62,4 @@ def test_any_numbers_have_a_picture(points: list[tuple[float, float]]) -> None:
 def test_what_is_no_number_has_no_picture() -> None:
     lines = plot_lines(METRICS, 40)
     assert lines[0] == "loss by step"
-    assert lines[-2:] == ["note", "no numbers"]
+    assert lines[-2:] == ["note", "no values"]

@@ -28,8 +28,9 @@ def table(found: PreflightResult, width: int) -> list[str]:
 
 
 def test_every_node_has_a_line_with_marks_and_numbers() -> None:
-    heading, first, second = table(result(judge(*cluster())), 200)
-    assert heading.split() == "NODE NAMES PORT CLOCK SHM GEMM WITHIN ACROSS ERRORS".split()
+    more, heading, first, second = table(result(judge(*cluster())), 200)
+    assert heading.split() == "NODE DNS PORT CLOCK SHM GEMM ALL-REDUCE ALL-REDUCE ERRORS".split()
+    assert more.split() == ["INTRA-NODE", "INTER-NODE"]
     assert first.split("  ")[0] == "n0"
     for words in ("ok 2", "ok 0.2 ms", "ok 49 GB", "ok 2 × 700 TFLOPS", "ok 300 GB/s", "ok 45 GB/s", "ok no ECC"):
         assert words in second
@@ -46,7 +47,7 @@ def test_it_fits_a_narrow_terminal() -> None:
 def test_on_a_narrow_terminal_what_is_slow_is_said_below_the_table() -> None:
     ranks = {"ranks": [gpu(300)]}
     found = result(judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0}))
-    assert "slow 1 × 300 TFLOPS of 989" in table(found, 200)[1]
+    assert "slow 1 × 300 TFLOPS of 989" in table(found, 200)[2]
     narrow = " ".join(table(found, 100))
     assert "slow" in narrow
     assert "of 989" not in narrow
@@ -57,13 +58,13 @@ def test_the_bad_nodes_are_named_one_by_one() -> None:
     hosts, reports = cluster(3)
     cut(reports, ("n0", "n2"), ("n1", "n2"))
     del reports["n1"]["ranks"][0]["within"]
-    assert preflight_lines(result(judge(hosts, reports))) == ["bad: n2 (nobody reaches its port 20001 (timed out))"]
+    assert preflight_lines(result(judge(hosts, reports))) == ["bad: n2 (no node reaches its port 20001 (timed out))"]
 
 
 def test_what_is_slow_alike_is_said_once() -> None:
     ranks = {"ranks": [gpu(300)]}
     found = result(judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0}))
-    assert preflight_lines(found) == ["slow: n0, n1 (gemm: 1 × 300 TFLOPS of 989)", "no bad node"]
+    assert preflight_lines(found) == ["slow: n0, n1 (GEMM: 1 × 300 TFLOPS of 989)", "no bad node"]
 
 
 def test_a_cluster_s_words_cannot_act_on_the_terminal() -> None:

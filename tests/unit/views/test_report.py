@@ -66,8 +66,8 @@ def test_the_guide_of_four_gpus_on_two_nodes() -> None:
     ]
     assert "best value        4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours" in lines
     text = " ".join(" ".join(lines).split())
-    assert "those added up to 4 at 79 %, those added up to 8 at 64 %" in text
-    assert "all together they do so up to 8 GPUs (75.0 %)" in text
+    assert "Going from 4 to 8 GPUs runs at 64 % marginal efficiency, below the 70 % target: use 4 GPUs." in text
+    assert "Overall efficiency is at least 70 % up to 8 GPUs (75.0 %)." in text
     assert "2 GPUs, gpu_hours 14, but 2 × 6.5 h gives 13" in text
     assert "4 GPUs, gpu_hours 16, but 4 × 3.5 h gives 14" in text
 
@@ -78,14 +78,14 @@ def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
     assert "negative scaling  4 GPUs: 0.46× = 11.5 %" in lines
     text = " ".join(" ".join(lines).split())
     assert "hpcrun scale --gpus 1,4 SCRIPT --batch-size 128" in text
-    assert "2 sizes give no interval" in text
+    assert "2 sizes are too few for a confidence interval" in text
     assert "the time with 1 GPU was computed from the published speed-up" in text
     assert "95 %:" not in text
 
 
 def test_the_notes_of_a_larger_batch() -> None:
     text = " ".join(" ".join(report_text(seed("000.csv"))).split())
-    assert "4096 rather than 1024: 36 min to 17 min (2.12× as fast), 20000 to 5000 steps an epoch" in text
+    assert "4096 instead of 1024: 36 min to 17 min (2.12× as fast), 20000 to 5000 steps per epoch" in text
 
 
 def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
@@ -101,7 +101,7 @@ def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
 def test_many_series_are_named_and_not_all_shown() -> None:
     points = [point for number in range(12) for point in full(f"set {number}", (1, 2), 1)]
     lines = report_text(report(*points), most=8)
-    assert "... and 4 more, which report.txt has" in lines
+    assert "... and 4 more (see report.txt)" in lines
     assert "the first 6 of 12 series" in " ".join(draw_figures(report(*points)).missing)
 
 
@@ -114,7 +114,7 @@ def test_repeats_are_shown_with_number_and_range() -> None:
 
 def test_times_that_slurm_counted_are_said_to_be_so() -> None:
     points = [Point(n, total_s=100 / n, source="elapsed") for n in (1, 2)]
-    assert "the elapsed time that Slurm counted" in " ".join(" ".join(report_text(report(*points))).split())
+    assert "Slurm's elapsed time" in " ".join(" ".join(report_text(report(*points))).split())
 
 
 def test_markdown_is_text_and_nothing_else() -> None:
@@ -171,8 +171,8 @@ def test_every_figure_of_several_data_sets() -> None:
 def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
     drawn = draw_figures(seed("004.csv"))
     assert list(drawn.files) == ["epoch_time.png", "speedup_efficiency.png", "cost.png"]
-    assert "accuracy.png is not drawn: no run says an accuracy" in drawn.missing
-    assert "epoch_time.png is without IMDB: no run says a time" in drawn.missing
+    assert "accuracy.png: not drawn: no run has an accuracy" in drawn.missing
+    assert "epoch_time.png: without IMDB (no run has a time)" in drawn.missing
     nothing = draw_figures(report(Point(1, state="FAILED")))
     assert (nothing.files, len(nothing.missing)) == ({}, 5)
 

@@ -48,6 +48,6 @@ def test_reasons_are_readable_before_the_size_of_a_job_is_shown() -> None:
 
 def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
     waiting = table(100, "PENDING", reason="QOSMaxGRESPerUser")
-    assert "your running jobs use what the QOS allows" in " ".join(" ".join(waiting).split())
+    assert "your running jobs have reached the QOS limit" in " ".join(" ".join(waiting).split())
     assert "QOS" not in "".join(table(100, "CANCELLED", final=True, reason="QOSMaxGRESPerUser"))
     assert "NodeDown" in "".join(table(100, "NODE_FAIL", final=True, reason="NodeDown"))

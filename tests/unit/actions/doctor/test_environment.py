@@ -34,7 +34,7 @@ def test_right_variables_are_one_line(tmp_path: Path) -> None:
         (ModuleFacts(True, {}), "green", "gcc cuda: loaded in this order"),
         (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
         (ModuleFacts(False, {}), "red", "no module command"),
-        (ModuleFacts(True, {}, "gave it up after 10 s"), "yellow", "not checked: gave it up after 10 s"),
+        (ModuleFacts(True, {}, "timed out after 10 s"), "yellow", "not checked: timed out after 10 s"),
         (None, "yellow", "not checked: no answer"),
     ],
 )

@@ -178,7 +178,7 @@ def test_what_is_not_enforced_is_yellow() -> None:
 
 def test_without_the_database_accounts_are_not_checked() -> None:
     checks = judged(facts([A100], [GPU], associations=None, config=ENFORCED), account="lab")
-    assert [check.seen for check in checks if check.level == "yellow"] == ["not checked: sacctmgr gives no answer"]
+    assert [check.seen for check in checks if check.level == "yellow"] == ["not checked: sacctmgr does not respond"]
 
 
 def test_nobody_s_account_where_one_is_enforced() -> None:
@@ -201,14 +201,14 @@ def test_every_gpu_type_is_judged_by_its_own_entry() -> None:
     found = bad(judged(gpu={"types": types}, cpu={}, memory={}, time={}))
     assert found == [
         ("red", "h100 GPUs", "hpcrun profile set mine gpu.types.h100.per_node=8"),
-        ("red", "b200 GPUs", "the cluster has a100, h100; hpcrun profile detect writes a profile of it"),
+        ("red", "b200 GPUs", "the cluster has a100, h100; write a profile for them: hpcrun profile detect"),
     ]
 
 
 def test_a_cluster_without_gpus() -> None:
     thin = facts([THIN], [GPU])
     assert bad(judge_profile(targets(partition="gpu"), thin, ())) == []
-    assert bad(judged(thin)) == [("red", "GPUs", "hpcrun profile detect writes a profile of it")]
+    assert bad(judged(thin)) == [("red", "GPUs", "write a profile for them: hpcrun profile detect")]
 
 
 def test_a_partition_without_nodes() -> None:
@@ -227,7 +227,7 @@ def test_nodes_that_slurm_says_nothing_of_are_not_judged() -> None:
 
 def test_a_refusal_that_something_red_explains_is_not_explained_again() -> None:
     refused = judged(CLUSTER, NO, partition="gpuu")[-1]
-    assert (refused.level, refused.fix) == ("red", "put right what is red above")
+    assert (refused.level, refused.fix) == ("red", "correct the errors above")
 
 
 def test_a_refusal_that_nothing_explains() -> None:
@@ -238,8 +238,8 @@ def test_a_refusal_that_nothing_explains() -> None:
 
 
 def test_sbatch_that_gives_no_answer_is_not_a_refusal() -> None:
-    silent = judged(CLUSTER, Trial("--gres=gpu:a100:4", False, "gave it up after 10 s", answered=False))[-1]
-    assert (silent.level, silent.seen) == ("yellow", "not checked: --test-only: gave it up after 10 s")
+    silent = judged(CLUSTER, Trial("--gres=gpu:a100:4", False, "timed out after 10 s", answered=False))[-1]
+    assert (silent.level, silent.seen) == ("yellow", "not checked: --test-only: timed out after 10 s")
 
 
 def test_sbatch_knows_better_who_may_use_what() -> None:
@@ -254,15 +254,15 @@ def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
     profile = Profile(name="mine", time={"default": "3h", "max": "2h"})
     found, (wrong,) = targets_of("mine", profile, surroundings(Path("/"), {}))
     assert not found
-    assert (wrong.level, wrong.fix) == ("red", "hpcrun profile show mine --origin says where that is written")
-    assert "03:00:00 is over the 02:00:00" in wrong.seen
+    assert (wrong.level, wrong.fix) == ("red", "hpcrun profile show mine --origin shows where it is set")
+    assert "03:00:00 is longer than the 02:00:00" in wrong.seen
 
 
 def test_a_time_in_the_environment_that_cannot_be_read() -> None:
     found, (wrong,) = targets_of("mine", Profile(name="mine"), surroundings(Path("/"), {"SBATCH_TIMELIMIT": "soon"}))
     assert not found
     assert wrong.seen.startswith("SBATCH_TIMELIMIT: ")
-    assert wrong.fix == "correct it, or take it out of the environment"
+    assert wrong.fix == "correct it, or unset it"
 
 
 def test_associations_of_the_account_decide_on_the_quality_of_service() -> None:

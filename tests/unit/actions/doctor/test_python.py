@@ -118,7 +118,7 @@ def test_what_code_runs_on_which_card(kernels: tuple[str, ...], capability: str,
 @pytest.mark.parametrize(
     ("driver", "wanted", "level", "says"),
     [
-        (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight looks at the nodes"),
+        (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight checks the nodes"),
         (DriverFacts(), Wanted(), "green", "no GPU here"),
         (DriverFacts("580.65", (13, 0)), GPUS, "green", "580.65 here, for CUDA up to 13.0"),
         (DriverFacts("535.1", (12, 2)), GPUS, "green", "for CUDA up to 12.2"),
@@ -135,7 +135,7 @@ def test_the_driver(driver: DriverFacts, wanted: Wanted, level: str, says: str) 
 
 def test_an_environment_that_compute_nodes_may_not_see() -> None:
     (check,) = judge_prefix(PYTHON, Mount("tmpfs", "/opt", "tmpfs"))
-    assert (check.level, check.seen) == ("yellow", "/opt/venv is on tmpfs at /opt: perhaps of this machine alone")
+    assert (check.level, check.seen) == ("yellow", "/opt/venv is on tmpfs at /opt: possibly local to this machine")
     assert judge_prefix(PYTHON, Mount("nas:/opt", "/opt", "nfs4")) == []
     assert judge_prefix(PythonEnvironment("/usr/bin/python3", "--python"), Mount("/dev/sda", "/", "ext4")) == []
     assert judge_prefix(PYTHON, None) == []

@@ -33,16 +33,16 @@ def test_a_good_place_is_green() -> None:
 
 def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above() -> None:
     checks = judged(replace(GOOD, tested=Path("/scratch"), exists=False, mode=0o1777, owner=0))
-    assert checks["writable"].seen == "/scratch/me/runs will be made; /scratch can be written to"
+    assert checks["writable"].seen == "/scratch/me/runs will be created; /scratch is writable"
     assert "access" not in checks
 
 
 @pytest.mark.parametrize(
     ("number", "fix"),
     [
-        (errno.EACCES, "HPCRUN_RUNS=/path names another folder"),
-        (errno.ENOSPC, "free some space there; HPCRUN_RUNS=/path names another folder"),
-        (errno.EDQUOT, "free some space there; HPCRUN_RUNS=/path names another folder"),
+        (errno.EACCES, "HPCRUN_RUNS=/path uses another folder"),
+        (errno.ENOSPC, "free some space there; HPCRUN_RUNS=/path uses another folder"),
+        (errno.EDQUOT, "free some space there; HPCRUN_RUNS=/path uses another folder"),
     ],
 )
 def test_what_cannot_be_written_to_is_red(number: int, fix: str) -> None:
@@ -57,7 +57,7 @@ def test_what_cannot_be_written_to_is_red(number: int, fix: str) -> None:
         (0o777, 1000, "red", f"chmod o-w {ROOT}"),
         (0o1777, 0, "red", f"chmod o-w {ROOT}"),
         (0o775, 1000, "yellow", f"chmod g-w {ROOT}"),
-        (0o755, 1001, "yellow", "HPCRUN_RUNS=/path names another folder"),
+        (0o755, 1001, "yellow", "HPCRUN_RUNS=/path uses another folder"),
         (0o755, 0, "green", None),
         (0o755, 1000, "green", None),
     ],
@@ -76,7 +76,7 @@ def test_file_systems_that_nodes_share(kind: str) -> None:
 def test_file_systems_of_one_machine(kind: str) -> None:
     place = replace(GOOD, mount=Mount("none", "/tmp", kind))
     check = judged(place)["file system"]
-    assert (check.level, check.seen) == ("yellow", f"{kind} at /tmp: perhaps of this machine alone")
+    assert (check.level, check.seen) == ("yellow", f"{kind} at /tmp: possibly local to this machine")
     assert judged(place, on_slurm=False)["file system"].level == "green"
 
 

@@ -56,7 +56,7 @@ def test_another_major_release_is_said(client: str | None, controller: str | Non
         (Ping(UP.servers, 3.21), "yellow", "head1 answers within 3.2 s"),
         (Ping((*UP.servers, Server("backup", "head2", False)), 0.1), "yellow", "head2 (backup) is down"),
         (Ping((Server("primary", "head1", False),), 0.1), "red", "head1 (primary) does not answer"),
-        (Ping((), 10.0, "no answer to scontrol ping: gave it up after 10 s"), "red", "gave it up after 10 s"),
+        (Ping((), 10.0, "no answer to scontrol ping: timed out after 10 s"), "red", "timed out after 10 s"),
     ],
 )
 def test_the_controller(ping: Ping, level: str, says: str) -> None:
@@ -74,7 +74,7 @@ def test_without_accounting_the_run_folders_have_the_last_word() -> None:
 
 
 def test_a_command_that_hangs_is_one_line_and_the_rest_is_judged() -> None:
-    found = facts([], [], problems={"sinfo": "gave it up after 10 s"}, config={"SLURM_VERSION": "22.05.8"})
+    found = facts([], [], problems={"sinfo": "timed out after 10 s"}, config={"SLURM_VERSION": "22.05.8"})
     checks = judge_slurm(SlurmAnswers((), "22.05.8", UP, found))
     assert [(check.name, check.level) for check in checks] == [
         ("commands", "green"), ("controller", "green"), ("sinfo", "yellow"), ("accounting", "green")

@@ -1,0 +1,79 @@
+"""The help of every command: known panels, a sentence for each option, examples that the command takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from hpcrun.cli.examples import EXAMPLES, epilog
+from hpcrun.cli.main import build_app
+
+PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
+OWN_PANELS = {"scale": {"Study"}, "plan": {"Measurement", "Forecast", "Training"}}
+_APP: Any = get_command(build_app(None))
+
+
+def _commands() -> dict[str, Any]:
+    found = {}
+    for name, command in _APP.commands.items():
+        found[name] = command
+        found |= {f"{name} {inner}": item for inner, item in getattr(command, "commands", {}).items()}
+    return found
+
+
+COMMANDS = _commands()
+
+
+def test_every_command_has_examples() -> None:
+    assert set(EXAMPLES) == set(COMMANDS)
+    assert all(command.epilog == epilog(name) for name, command in COMMANDS.items())
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_examples_are_two_or_three_lines_that_the_command_takes(name: str) -> None:
+    assert 2 <= len(EXAMPLES[name]) <= 3
+    for what, text in EXAMPLES[name]:
+        assert not what[0].islower() and not what.endswith(".")
+        for line in text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            words = words[words.index("hpcrun") + 1 :]
+            words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))]
+            assert words[: len(name.split())] == name.split()
+            parse(words)
+    # 78 characters: typer leaves one free on each side of a terminal of 80 columns
+    assert all(len(line) <= 78 for line in epilog(name).splitlines())
+
+
+def parse(words: list[str]) -> None:
+    """Read a command line as typer does, without running it: an unknown option is an error."""
+    command = _APP
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    before_script = words[: words.index("train.py")] if "train.py" in words else words
+    before_script = before_script[: before_script.index("--")] if "--" in before_script else before_script
+    assert [word for word in before_script if re.match("--?[a-z]", word, re.IGNORECASE) and word not in known] == []
+    command.make_context("hpcrun", list(words), resilient_parsing=True)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_options_stand_in_known_panels_and_say_what_they_are(name: str) -> None:
+    for param in COMMANDS[name].params:
+        panel = getattr(param, "rich_help_panel", None)
+        assert panel is None or panel in PANELS | OWN_PANELS.get(name, set()), param.name
+        text = param.help or ""
+        assert text, f"{param.name} has no help"
+        assert text[0].isupper() or text.startswith("SCRIPT"), text
+        assert text.endswith((".", "...")), text
+        assert "by default" not in text.lower(), f"write 'Default: X.' in {text!r}"
+
+
+@pytest.mark.parametrize(("name", "first"), [("submit", ["--gpus", "--nodes", "--time"]),
+                                             ("scale", ["--gpus", "--ranks", "--nodes"])])  # fmt: skip
+def test_the_most_used_options_come_first(name: str, first: list[str]) -> None:
+    in_panels = [param.opts[0] for param in COMMANDS[name].params if getattr(param, "rich_help_panel", None)]
+    assert in_panels[:3] == first
