@@ -59,7 +59,7 @@ def test_dry_run_behind_the_script_submits_nothing(hpcrun: Hpcrun) -> None:
     for command, options in (("submit", ()), ("scale", ("--gpus", "1,2"))):
         done = hpcrun(command, "-P", "local", *options, "train.py", "--gpus", "1", "--dry-run")
         assert done.returncode == 2
-        assert "--dry-run stands behind train.py" in done.stderr
+        assert "--dry-run after train.py goes to the script" in done.stderr
         assert f"hint: hpcrun {command} -P local --gpus 1 --dry-run train.py; " in done.stderr
     assert not runs(hpcrun)
 
@@ -95,7 +95,7 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
     assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"
     rendered = hpcrun("render", "-P", "local", "--gpus", "0", "train.py", "--nodes", "2", check=True)
-    assert "--nodes behind train.py" in rendered.stderr
+    assert "--nodes after train.py" in rendered.stderr
 
 
 def test_a_sweep_s_command_is_that_of_its_first_element(hpcrun: Hpcrun) -> None:

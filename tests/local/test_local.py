@@ -115,7 +115,7 @@ def test_ctrl_c_while_following_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
     )
     terminal.expect("\nbegun")  # and not the command in the plan
     terminal.sendintr()
-    terminal.expect("the job goes on: L")
+    terminal.expect("stopped waiting; job L")
     terminal.expect("hpcrun logs -f")
     terminal.expect(pexpect.EOF)
     terminal.close()

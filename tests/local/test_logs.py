@@ -201,7 +201,7 @@ def test_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
     following.send_signal(signal.SIGINT)
     _, said = following.communicate(timeout=20)
     assert following.returncode == 130
-    assert "the job goes on" in said
+    assert "the job is not affected" in said
     assert "hpcrun logs -f long" in said
     assert "RUNNING" in hpcrun("status", "long").stdout
     hpcrun("cancel", "long", check=True)
@@ -218,7 +218,7 @@ def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
     shown = hpcrun("logs")
     assert shown.stdout == "still here\n"
     assert "run.json cannot be read" in shown.stderr
-    assert "legible: name train" in shown.stderr
+    assert "readable fields: name train" in shown.stderr
     assert hpcrun("logs", "-f").stdout == "still here\n"  # nobody can say whether it runs: what is there
     refused = hpcrun("metrics")
     assert refused.returncode == 6

@@ -326,7 +326,7 @@ def test_validate_refuses_a_variable_s_impossible_value_and_remarks_on_a_doubtfu
     assert (done.returncode, done.stdout) == (3, "error  mine\n")
     wrong, remark, hint = done.stderr.splitlines()
     assert wrong.startswith(f"{mine}:3: env.NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7")
-    assert remark.startswith(f"remark: {mine}:4: env.NCCL_TIMEOUT=60: no program reads this variable")
+    assert remark.startswith(f"warning: {mine}:4: env.NCCL_TIMEOUT=60: no program reads this variable")
     assert hint == "hint: hpcrun profile env NCCL_IB_RETRY_CNT explains it"
     (found,) = json.loads(hpcrun("profile", "validate", "--json", "mine").stdout)["profiles"]
     assert [(item["line"], item["key"]) for item in found["mistakes"]] == [(3, "env.NCCL_IB_RETRY_CNT")]
@@ -337,7 +337,7 @@ def test_validate_s_remarks_alone_fail_nothing(hpcrun: Hpcrun) -> None:
     mine = put(own(hpcrun, "mine"), "extends: l40s\nenv: {NCCL_P2P_LEVEL: NVL}\n")
     done = hpcrun("profile", "validate", "mine", check=True)
     assert done.stdout == "ok     mine\n"
-    assert done.stderr.startswith(f"remark: {mine}:2: env.NCCL_P2P_LEVEL=NVL: harmful on this GPU")
+    assert done.stderr.startswith(f"warning: {mine}:2: env.NCCL_P2P_LEVEL=NVL: harmful on this GPU")
 
 
 def test_diff_shows_what_differs_once_read(hpcrun: Hpcrun) -> None:

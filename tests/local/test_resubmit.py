@@ -63,7 +63,7 @@ def test_a_run_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "busy", "sleep", "60", check=True)
     refused = hpcrun("resubmit", "busy")
     assert refused.returncode == 4
-    assert "is not over: RUNNING" in refused.stderr
+    assert "has not ended: RUNNING" in refused.stderr
     hpcrun("resubmit", "busy", "--force", check=True)
     assert len(list(hpcrun.runs.glob("2*"))) == 2
     for run in json.loads(hpcrun("status", "--json").stdout)["runs"]:

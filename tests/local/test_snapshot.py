@@ -203,7 +203,7 @@ def test_a_script_that_is_not_in_the_copy_is_refused(hpcrun: Hpcrun, project: Pa
     assert (ignored.returncode, "git ignores it" in ignored.stderr) == (2, True)
     assert "hint: git add -f secret.py" in ignored.stderr
     far = hpcrun(*JOB, "../far.py", cwd=project)
-    assert (far.returncode, f"{tmp_path}/far.py lies elsewhere" in far.stderr) == (2, True)
+    assert (far.returncode, f"{tmp_path}/far.py is outside" in far.stderr) == (2, True)
     rendered = hpcrun("render", *JOB[1:], "tools/train.py", cwd=project)
     assert rendered.returncode == 2
     done = hpcrun(*JOB, "--follow", str(project / "tools/train.py"), cwd=project, env={"PYTHONPATH": "src"}, check=True)

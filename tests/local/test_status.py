@@ -96,7 +96,7 @@ def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
     try:
         wait_for(lambda: _has_line(hpcrun), 20, "its line")
         shown = hpcrun("status", "-v", check=True).stdout
-        assert "says         step 7" in shown
+        assert "last line    step 7" in shown
         assert "of 10:00" in shown
         (live,) = json.loads(hpcrun("status", "-v", "--json", check=True).stdout)["runs"]
         assert "step 7" in live["last_line"]

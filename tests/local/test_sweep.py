@@ -59,7 +59,7 @@ def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
 
     closer = wait_for(look, 30, "its line")
     assert "/0\n" in closer
-    assert "  says         lr is 1\n" in closer
+    assert "  last line    lr is 1\n" in closer
     assert "says" not in hpcrun("status", "-v", "last/1").stdout
     assert "says" not in hpcrun("status", "-v", "last").stdout
     hpcrun("cancel", "last", check=True)

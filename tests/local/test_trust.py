@@ -55,7 +55,7 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
         assert (
             f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
         )
-        assert "hint: hpcrun trust" in refused.stderr
+        assert "to review and trust the files: hpcrun trust" in refused.stderr
         assert "--never" not in refused.stderr
 
 
