@@ -12,7 +12,7 @@ def test_a_misspelt_option_names_the_nearest_and_its_own_help(hpcrun: Hpcrun) ->
     done = hpcrun("submit", "--gpu", "4", "train.py")
     assert done.returncode == 2
     assert done.stderr == (
-        "hpcrun: No such option: --gpu\nhint: did you mean --gpus? `hpcrun submit --help` has them all\n"
+        "hpcrun: No such option: --gpu\nhint: did you mean --gpus? `hpcrun submit --help` lists all options\n"
     )
 
 

@@ -26,7 +26,8 @@ def test_this_machine_is_fine(hpcrun: Hpcrun) -> None:
     started = time.monotonic()
     done = hpcrun("preflight", *TWO, check=True)
     assert time.monotonic() - started < 30
-    heading, first, second, verdict = done.stdout.splitlines()
+    more, heading, first, second, verdict = done.stdout.splitlines()
+    assert more.split() == ["INTRA-NODE", "INTER-NODE"]
     assert heading.startswith("NODE")
     assert first.startswith("local-0")
     assert second.startswith("local-1")

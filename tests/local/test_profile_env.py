@@ -13,7 +13,7 @@ from tests.unit.given import write
 def test_without_a_name_all_variables_stand_by_kind(hpcrun: Hpcrun) -> None:
     lines = hpcrun("profile", "env", check=True).stdout.splitlines()
     headings = [line.partition(" ")[0].rstrip(":") for line in lines if line and not line.startswith(("NCCL_", " "))]
-    assert [word for word in headings if word.isalpha()][:4] == ["What", "For", "torch", "CUDA"]
+    assert [word for word in headings if word.isalpha()][:4] == ["Site", "Debugging", "torch", "CUDA"]
     assert [line for line in lines if line.startswith("NCCL_TIMEOUT ")]
     assert max(map(len, lines)) < 200
 

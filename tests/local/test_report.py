@@ -44,9 +44,9 @@ def test_two_tables_make_one_report_with_every_file(hpcrun: Hpcrun) -> None:
     )
     done = hpcrun("report", "--from-csv", str(SEED), "--from-csv", "mine.csv", "--out", "out", check=True)
     assert names(hpcrun.folder / "out") == TEXTS | FIGURES
-    assert done.stdout.splitlines()[0].startswith("002: strong scaling by the time of the run")
+    assert done.stdout.splitlines()[0].startswith("002: strong scaling, time of the run")
     assert "best value        4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours\n" in done.stdout
-    assert "mine: strong scaling by the time of an epoch" in done.stdout
+    assert "mine: strong scaling, time of an epoch" in done.stdout
     assert (hpcrun.folder / "out/report.txt").read_text() == done.stdout
     assert f"written  out: report.html and {len(TEXTS | FIGURES) - 1} other files\n" in done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80

@@ -66,7 +66,7 @@ def _wrapped(line: Line) -> list[str]:
     label = f"{line.label} ".ljust(_LABEL)
     # a number and its % stay on one line
     lines = textwrap.wrap(line.text.replace(" %", "\u00a0%"), WIDTH, initial_indent=label, subsequent_indent=indent,
-                          break_long_words=False)  # fmt: skip
+                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
     texts = [text.replace("\u00a0", " ") for text in lines] or [label.rstrip()]
     return [*texts, *([f"{indent}{line.command}"] if line.command else [])]
 
