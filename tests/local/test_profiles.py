@@ -384,7 +384,7 @@ def ended(terminal: Any) -> tuple[int, str]:
 
 def test_new_that_is_interrupted_writes_nothing(hpcrun: Hpcrun) -> None:
     terminal = terminal_of(hpcrun, "profile", "new", "mine")
-    terminal.expect("Which one is nearest")
+    terminal.expect("Which profile is closest")
     terminal.sendintr()
     status, said = ended(terminal)
     assert (status, said.splitlines()[-1]) == (130, "hpcrun: interrupted")

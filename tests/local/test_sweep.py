@@ -55,13 +55,13 @@ def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
 
     def look() -> str | None:
         out = hpcrun("status", "-v", "last/0").stdout
-        return out if "says" in out else None
+        return out if "last line" in out else None
 
     closer = wait_for(look, 30, "its line")
     assert "/0\n" in closer
     assert "  last line    lr is 1\n" in closer
-    assert "says" not in hpcrun("status", "-v", "last/1").stdout
-    assert "says" not in hpcrun("status", "-v", "last").stdout
+    assert "last line" not in hpcrun("status", "-v", "last/1").stdout
+    assert "last line" not in hpcrun("status", "-v", "last").stdout
     hpcrun("cancel", "last", check=True)
 
 
