@@ -51,6 +51,10 @@ _REFUSALS = (
         r"option '--requeue' doesn't allow an argument",
         "expedited requeue needs Slurm 25.11: take requeue.expedite out of the profile",
     ),
+    (
+        r"Requested operation not supported on this system",
+        "this Slurm is not set up for it; for expedited requeue: take requeue.expedite out of the profile",
+    ),
     (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; --qos names one"),
     (
         r"violates accounting/QOS policy",
