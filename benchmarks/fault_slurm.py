@@ -40,14 +40,14 @@ def interruptions(site: Site) -> list[Tally]:
     """Preempt, time limit, unplugged nodes and a dead slurmd, each on nodes of its own, all at once."""
     program = str(site.folder / "count.py")
     small = ("--time", "10m", "--requeue", "2")
-    two = ("-N", "2", "-G", "4", *small, program, "60")
+    two = ("-N", "2", "-G", "4", *small, program, "100")
     jobs = {
         "preemption": site.submit("-P", "a100", "-p", "preempt", *two),
         "time limit": site.submit(
             "-P", "h200", "-G", "2", "-t", "2m", "--warn", "20s", "--requeue", "2", program, "250"
         ),
         "node unplugged": site.submit("-P", "l40s", *two),
-        "first node unplugged": site.submit("-P", "v100", "-G", "2", *small, program, "60"),
+        "first node unplugged": site.submit("-P", "v100", "-G", "2", *small, program, "100"),
         "slurmd killed": site.submit("-P", "h100", *two),
     }
     wait_for(lambda: all(site.state_of(job) == "RUNNING" for job in jobs.values()), "the jobs to start", 120)

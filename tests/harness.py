@@ -257,7 +257,10 @@ class Cluster:
             self.slurm("scancel", *new)
             # a node that was away is told to end its jobs again only after a while
             wait_for(lambda: self.jobs() <= kept, 180, "the test's jobs to end")
-        wait_for(self._usable, 60, "every node to be usable")
+        try:
+            wait_for(self._usable, 90, "every node to be usable")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.slurm('sinfo', '--list-reasons', '--Node', '--long')}") from None
 
     def _usable(self) -> bool:
         unusable = {node: state for node, state in self.nodes().items() if state not in {"idle", "mixed", "allocated"}}

@@ -101,6 +101,6 @@ class Node:
     def _on_signal(self, info: Any) -> None:
         programs = self._folder.programs()
         began = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
-        if self._watch.told(info.si_signo, programs) and not programs and not os.path.exists(began):
+        if self._watch.told(info.si_signo) and not programs and not os.path.exists(began):
             # there is no rank yet whom it would end; after them it waits for other nodes, whose ranks may still save
             self._ended_early = send(self._pid, signal.SIGKILL)

@@ -1,8 +1,9 @@
 """What the ranks of one node share: a folder on the node's own disk, in which nobody else can write.
 
 ``rank-N`` holds the process id of a rank's program, ``stop-REASON`` says that all are to stop, ``heard-N`` that rank
-N knows it: it has asked, or was signalled and has a handler; ``warned-N`` that it was sent the warning. So one
-process of a node looks at the shared file system for all of its ranks, and hpcrun_runtime.should_stop() looks here.
+N knows it: it has asked, or was signalled and has a handler; ``warned-N`` and ``ended-N`` that it was sent the
+warning, and SIGTERM. So one process of a node looks at the shared file system for all of its ranks, and
+hpcrun_runtime.should_stop() looks here.
 """
 
 from __future__ import annotations
@@ -39,6 +40,14 @@ class NodeFolder:
                 file.write(text)
         except OSError:
             pass
+
+    def claim(self, name: str) -> bool:
+        """Make a file; returns whether it was not there. Whoever makes it does what it stands for."""
+        try:
+            os.close(os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            return not isinstance(error, FileExistsError)
+        return True
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""

@@ -126,7 +126,8 @@ class Rank:
         """Hand on the end of the job that came before the node's process could know of this program."""
         if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(signal.SIGTERM):
             self._folder.note_heard(self._rank, self._pid, signal.SIGTERM)
-            send(self._pid, signal.SIGTERM)
+            if self._folder.claim(f"ended-{self._rank}"):
+                send(self._pid, signal.SIGTERM)
 
     def _on_signal(self, info: Any) -> None:
         if self._is_echo(info):

@@ -23,6 +23,7 @@ class Watch:
         self._folder, self._canary = folder, canary
         # the job may be warned and started again, so that it has to be known why it was ended
         self._managed = environment.MANAGED in os.environ
+        self._was_ended = False
         self._insist_at: float | None = None
         self._beat_at = 0.0
 
@@ -39,11 +40,12 @@ class Watch:
                 send(pid, signal.SIGKILL, group=True)
         return False
 
-    def told(self, number: int, programs: dict[int, int]) -> str:
+    def told(self, number: int, programs: dict[int, int] | None = None) -> str:
         """Do what a signal from outside asks for; returns ``TERM`` or ``cleared`` where it was one that ends the job.
 
         Args:
-            programs: rank → process id of those that it is handed on to, where Slurm has not signalled every process.
+            programs: rank → process id of those that it is handed on to, where Slurm has not signalled every process;
+                all of the node's unless it is said.
         """
         ending = number == signal.SIGTERM
         cleared = ending and records.first_failed(records.rank_exits()) is not None
@@ -52,11 +54,15 @@ class Watch:
             self._folder.put(CLEARED)
         elif ending:
             self._announce(records.TERMINATED)
+        if programs is None:
+            programs = self._folder.programs()  # now: of those that begin after the announcement, see Rank._catch_up
         for rank, pid in programs.items():
             self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):
-            for pid in programs.values():
-                send(pid, number)
+            for rank, pid in programs.items():
+                if not ending or self._was_ended or self._folder.claim(f"ended-{rank}"):
+                    send(pid, number)
+        self._was_ended = self._was_ended or ending
         if cleared:
             self._insist_at = time.monotonic() + INSIST_S
         if first:

@@ -51,6 +51,10 @@ _REFUSALS = (
         r"option '--requeue' doesn't allow an argument",
         "expedited requeue needs Slurm 25.11: remove requeue.expedite from the profile",
     ),
+    (
+        r"Requested operation not supported on this system",
+        "this Slurm is not set up for it; for expedited requeue: remove requeue.expedite from the profile",
+    ),
     (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; choose one with --qos"),
     (
         r"violates accounting/QOS policy",

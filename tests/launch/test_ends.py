@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import REPO
 from tests.launch.given import HOW, LAUNCH, descendants, job, python, send, wait_until
 
 # One agent per node, as torchrun's: it starts the ranks in sessions of their own, and clears away.
@@ -176,3 +177,44 @@ def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
         assert running.end() == 124
         assert running.rank(0)["heard"]
         assert (running.record["reason"], running.record["again"]) == ("time_limit", True)
+
+
+# A rank's wrapper has noted its program; the node's process hands SIGTERM on; only then does the wrapper look whether
+# one came before.
+MEETING = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from launch import node_folder, processes, rank, watch
+wrapper = rank.Rank(0, is_task=False, contained=False)
+program = processes.start(sys.argv[2:], os.environ, own_group=True)
+wrapper._pid = program
+wrapper._folder.put("rank-0", str(program))
+time.sleep(1)
+if os.environ["FIRST"] == "node":
+    watch.Watch(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
+    wrapper._catch_up()
+else:
+    wrapper._folder.put("stop-terminated")
+    wrapper._catch_up()
+    watch.Watch(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
+time.sleep(1)
+os.kill(program, signal.SIGKILL)
+wrapper._canary.end()
+"""
+
+
+@pytest.mark.parametrize("first", ["node", "rank"])
+def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(tmp_path: Path, first: str) -> None:
+    text = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\ntime.sleep(60)\n"
+    env = {
+        **os.environ,
+        "FIRST": first,
+        "HPCRUN_ATTEMPT_DIR": str(tmp_path),
+        "HPCRUN_NODE": "n",
+        "TMPDIR": str(tmp_path),
+    }
+    env |= {"HPCRUN_JOB_ID": "1", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE_DIR": str(tmp_path / "n")}
+    (tmp_path / "stop").mkdir()
+    argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("told\n", "")

@@ -99,8 +99,8 @@ def test_what_sbatch_does_not_know_yet_is_refused_with_a_way_out(person: Hpcrun,
         (person("submit", *RANKS, "--nodes", "2", "--segment", "2", "step.py"), (23, 11), "segments need"),
         (person("submit", "-P", str(profile), *RANKS[2:], "step.py"), (25, 11), "expedited requeue needs"),
     ):
-        if version >= since:
-            assert done.returncode == 0, done.stderr
+        if version >= since:  # which may not be set up for it
+            assert done.returncode == 0 or "hint: this Slurm is not set up for it" in done.stderr, done.stderr
         else:
             assert done.returncode == 5
             assert f"hint: {what} Slurm {since[0]}.{since[1]}" in done.stderr

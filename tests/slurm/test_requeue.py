@@ -90,7 +90,7 @@ def time_limit(lab: Lab) -> Ended:
         waiting = waiter.submit(lab.person, "submit", *ON_CPU, *job)
         folder = wait_for(lambda: next(lab.person.runs.glob("2*-time-limit-*"), None), 30, "the run's folder")
         try:
-            begun(folder, 1)
+            begun(folder, 1, timeout=300)  # a minute and a half to the warning, two more where the credential is old
             while_running = lab.person("status", folder.name, check=True).stdout
         finally:
             Path(end).touch()
