@@ -133,8 +133,8 @@ class _Tokenizer:
         while words and (assigned := _ASSIGNMENT.fullmatch(words[0])):
             self._variables[assigned[1]] = tuple(assigned[2].split())
             words = words[1:]
-        if words:
-            yield ShellCommand(now.line, tuple(self._expanded(words)))
+        if expanded := tuple(self._expanded(words)):
+            yield ShellCommand(now.line, expanded)
 
     def _expanded(self, words: list[str]) -> Iterator[str]:
         """Put in what the script has assigned: ``CMD="torchrun ..."`` and ``$CMD`` are often lines apart."""

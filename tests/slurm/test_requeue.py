@@ -92,6 +92,9 @@ def time_limit(lab: Lab) -> Ended:
         try:
             begun(folder, 1, timeout=300)  # a minute and a half to the warning, two more where the credential is old
             while_running = lab.person("status", folder.name, check=True).stdout
+        except AssertionError as error:
+            log = (folder / "batch.log").read_text()
+            raise AssertionError(f"{error}\n{lab.status(folder)}\n{log}") from None
         finally:
             Path(end).touch()
         said = waiting.result()

@@ -194,7 +194,8 @@ def test_a_module_that_cannot_be_loaded_ends_the_job_with_its_name() -> None:
     assert "module load cuda/12.6 || fail 'cannot load module cuda/12.6'" in text
 
 
-_typed = st.text(st.characters(exclude_characters="\0"), max_size=8)
+# what cannot be encoded is refused before
+_typed = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 _breaks = st.sampled_from(["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\n \t", "\n\n"])
 
 

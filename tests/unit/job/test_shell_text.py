@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpcrun.job.shell_text import read_commands
@@ -50,6 +50,7 @@ def test_each_command_has_its_line() -> None:
     ]
 
 
+@example("a=;$a")
 @given(st.text(alphabet="ab '\"\\\n\t;&|()<>`$#{}=!*x", max_size=80))
 def test_any_text_has_commands_of_words(text: str) -> None:
     assert all(command.words and command.line <= text.count("\n") + 1 for command in read_commands(text))
