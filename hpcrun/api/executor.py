@@ -13,9 +13,9 @@ import cloudpickle
 from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
-from hpcrun.actions.functions import function_files, function_request, prepare_functions
-from hpcrun.actions.prepare import Prepared, choose_profile
-from hpcrun.actions.submit import Array, SubmitResult, submit
+from hpcrun.actions.jobs.callables import function_files, function_request, prepare_functions
+from hpcrun.actions.jobs.prepare import Prepared, choose_profile
+from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
 from hpcrun.api import parameters
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.watch import Element, Poller
+from hpcrun.actions.status.poll import Element, Poller
 from hpcrun.cli.context import make_context
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state

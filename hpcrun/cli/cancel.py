@@ -16,9 +16,9 @@ from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.cancel import Cancelled
-    from hpcrun.actions.find_element import FoundElement
-    from hpcrun.actions.status import RunStatus
+    from hpcrun.actions.runs.cancel import Cancelled
+    from hpcrun.actions.runs.find_element import FoundElement
+    from hpcrun.actions.status.status import RunStatus
     from hpcrun.runs.record import Run
 
 
@@ -44,9 +44,9 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without a question.")] = False,
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
-    from hpcrun.actions.cancel import cancel_elements, cancel_runs, check_listed
-    from hpcrun.actions.find_element import find_element
-    from hpcrun.actions.waits import left_waiting
+    from hpcrun.actions.jobs.dependencies import left_waiting
+    from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed
+    from hpcrun.actions.runs.find_element import find_element
     from hpcrun.views.text import count
 
     wanted = check_states(states or [])
@@ -109,7 +109,7 @@ def _statuses(
     Raises:
         SchedulerError: it does not answer.
     """
-    from hpcrun.actions.status import active_ids, get_status
+    from hpcrun.actions.status.status import active_ids, get_status
 
     ids = list(dict.fromkeys(item.run.run_id for item in found)) or active_ids(context.store)
     result = get_status(

@@ -17,9 +17,9 @@ from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.clean import CleanPlan
-    from hpcrun.actions.find import FoundRun
-    from hpcrun.actions.status import StatusResult
+    from hpcrun.actions.runs.clean import CleanPlan
+    from hpcrun.actions.runs.find import FoundRun
+    from hpcrun.actions.status.status import StatusResult
     from hpcrun.runs.store import RunStore
 
 _ANY_AGE = re.compile("0+[dhms]")
@@ -66,8 +66,8 @@ def clean(
     Shows the runs and their size, then asks.
     Without a terminal, --yes is required.
     """
-    from hpcrun.actions.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
-    from hpcrun.actions.find import find_run
+    from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
+    from hpcrun.actions.runs.find import find_run
     from hpcrun.views.clean import clean_json, clean_summary
 
     if keep is not None and keep < 0:
@@ -130,7 +130,7 @@ def _age_s(text: str | None) -> int | None:
 
 
 def _statuses(context: Context, found: Sequence[FoundRun], now_s: float) -> StatusResult:
-    from hpcrun.actions.status import get_status
+    from hpcrun.actions.status.status import get_status
 
     ids = list(dict.fromkeys(item.run.run_id for item in found)) or context.store.run_ids()
     return get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from typer.models import OptionInfo
 
-from hpcrun.actions.surroundings import Typed
+from hpcrun.actions.jobs.caller import Typed
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
 from hpcrun.job.quoting import quote_bash

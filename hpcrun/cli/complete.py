@@ -46,7 +46,7 @@ def profile_name(_: str) -> list[str]:
 @_quiet
 def run_name(_: str) -> list[str]:
     """Complete a run: ``last`` and the names of the newest, each once, then their ids."""
-    from hpcrun.actions.find import LAST, run_name
+    from hpcrun.actions.runs.find import LAST, run_name
 
     newest = make_context(announce=None).store.run_ids()[: -_MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]
@@ -55,7 +55,7 @@ def run_name(_: str) -> list[str]:
 @_quiet
 def study_name(_: str) -> list[str]:
     """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
-    from hpcrun.actions.find import LAST, run_name
+    from hpcrun.actions.runs.find import LAST, run_name
 
     newest = make_context(announce=None).studies.study_ids()[: -_MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(study_id) for study_id in newest)]), *newest]

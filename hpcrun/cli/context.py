@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.surroundings import Surroundings, Typed
+from hpcrun.actions.jobs.caller import Surroundings, Typed
 from hpcrun.cli.output import tell
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
@@ -27,7 +27,7 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
 
 if TYPE_CHECKING:
-    from hpcrun.actions.wait import Waiter
+    from hpcrun.actions.status.wait import Waiter
     from hpcrun.runs.studies import StudyStore
     from hpcrun.schedulers.queue import SlurmQueue
 
@@ -175,7 +175,7 @@ class Context:
 
     def waiter(self, run_id: str) -> Waiter:
         """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
-        from hpcrun.actions.wait import waiter_for
+        from hpcrun.actions.status.wait import waiter_for
 
         return waiter_for(
             run_id, store=self.store, schedulers=self.scheduler, polling=self.polling_scheduler, host=self.host

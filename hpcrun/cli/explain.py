@@ -30,11 +30,11 @@ def explain(
     For an unknown failure it shows the exception and the last lines of the
     rank that failed first.
     """
-    from hpcrun.actions.explain import explain as explain_run
-    from hpcrun.actions.find import LAST, newest_line
-    from hpcrun.actions.find_element import find_element
-    from hpcrun.actions.rules import load_rules
-    from hpcrun.actions.status import element_row, get_status
+    from hpcrun.actions.explain.explain import explain as explain_run
+    from hpcrun.actions.explain.rules import load_rules
+    from hpcrun.actions.runs.find import LAST, newest_line
+    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.status.status import element_row, get_status
     from hpcrun.views.explain import explanation_json, explanation_text
 
     context = make_context()

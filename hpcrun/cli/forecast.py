@@ -16,7 +16,7 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.forecast import ForecastResult
+    from hpcrun.actions.studies.forecast import ForecastResult
 
 _MEASURED, _ASKED, _KNOWN = "Measurement", "Forecast", "Training"
 
@@ -175,8 +175,8 @@ def forecast(
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.forecast import make_forecast, read_question
-    from hpcrun.actions.prepare import choose_profile
+    from hpcrun.actions.jobs.prepare import choose_profile
+    from hpcrun.actions.studies.forecast import make_forecast, read_question
     from hpcrun.views.forecast import forecast_csv, forecast_json
 
     question = read_question({name: text for name, text in asked.items() if text is not None})

@@ -16,7 +16,7 @@ from hpcrun.cli.output import JsonOption
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.gpu import GpuResult
+    from hpcrun.actions.runs.gpu import GpuResult
 
 WATCH_EVERY_S = 10
 """Each look is a step of the job, which the controller has to make."""
@@ -43,7 +43,7 @@ def gpu(
     """
     if watch and as_json:
         raise UsageError("--watch and --json cannot be combined")
-    from hpcrun.actions.find_element import find_element
+    from hpcrun.actions.runs.find_element import find_element
 
     context = make_context()
     found = find_element(run, context.store)
@@ -64,8 +64,8 @@ def gpu(
 
 
 def _look(run_id: str, element: int | None, context: Context) -> Outcomes:
-    from hpcrun.actions.element_choice import one_element
-    from hpcrun.actions.gpu import read_gpus
+    from hpcrun.actions.jobs.element_choice import one_element
+    from hpcrun.actions.runs.gpu import read_gpus
     from hpcrun.views.gpu import gpu_json
 
     waiter = context.waiter(run_id)

@@ -13,7 +13,7 @@ from hpcrun.cli.output import tell, width, write
 from hpcrun.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.logs import LogChoice
+    from hpcrun.actions.runs.logs import LogChoice
     from hpcrun.job.patterns import Pattern
     from hpcrun.runs.logs import LogFile
 
@@ -48,7 +48,7 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     Raises:
         NotFoundError: one cannot be read.
     """
-    from hpcrun.actions.logs import finished_logs
+    from hpcrun.actions.runs.logs import finished_logs
     from hpcrun.views.log_text import heading
 
     lines = lines or Lines()

@@ -17,9 +17,9 @@ from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.job.layout import WITHIN
 
 if TYPE_CHECKING:
-    from hpcrun.actions.logs import LogChoice
-    from hpcrun.actions.status import RunStatus
-    from hpcrun.actions.wait import Waiter
+    from hpcrun.actions.runs.logs import LogChoice
+    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.wait import Waiter
     from hpcrun.cli.log_output import Lines
     from hpcrun.job.patterns import Pattern
     from hpcrun.runs.record import LastStatus
@@ -83,7 +83,7 @@ def logs(
     merge: Annotated[bool, typer.Option("--merge", help="Sort the lines of all ranks by their timestamps.")] = False,
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
-    from hpcrun.actions.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
+    from hpcrun.actions.runs.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
     from hpcrun.cli.log_output import Lines
 
     if sum((rank is not None, all_ranks, batch, node is not None)) > 1:
@@ -128,8 +128,8 @@ def logs(
 
 
 def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
-    from hpcrun.actions.find import LAST, newest_line
-    from hpcrun.actions.find_element import find_element
+    from hpcrun.actions.runs.find import LAST, newest_line
+    from hpcrun.actions.runs.find_element import find_element
     from hpcrun.runs.elements import elements_of
     from hpcrun.runs.store import DamagedRunError
 
@@ -159,7 +159,7 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 
 def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
     """Return the element to show where none was named, and what to say about that."""
-    from hpcrun.actions.sweep_status import interesting_element
+    from hpcrun.actions.status.sweep_status import interesting_element
     from hpcrun.views.text import count, one_line
 
     index = interesting_element(item.elements)
@@ -169,7 +169,7 @@ def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
-    from hpcrun.actions.logs import follow_logs
+    from hpcrun.actions.runs.logs import follow_logs
     from hpcrun.cli.log_output import print_finished, print_stream
     from hpcrun.views.text import one_line
 
@@ -187,7 +187,7 @@ def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -
 
 def _nothing(place: _LogSource, choice: LogChoice) -> str:
     """Return why there is nothing to show."""
-    from hpcrun.actions.logs import choose_logs
+    from hpcrun.actions.runs.logs import choose_logs
 
     status = place.waiter.status() if place.waiter else None
     if status is not None and not status.final:

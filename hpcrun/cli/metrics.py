@@ -17,7 +17,7 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.metrics import Metrics
+    from hpcrun.actions.runs.metrics import Metrics
     from hpcrun.job.parameters import Parameters
     from hpcrun.runs.record import Run
 
@@ -78,9 +78,9 @@ def metrics(
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.find_element import find_element
-    from hpcrun.actions.logs import parse_ranks
-    from hpcrun.actions.metrics import choose_metrics, last_rows, profile_patterns, read_elements, read_metrics
+    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.logs import parse_ranks
+    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, profile_patterns, read_elements, read_metrics
     from hpcrun.job.parameters import index_ranges
     from hpcrun.runs.elements import elements_of
     from hpcrun.views.metrics import elements_json, metrics_json, save_png
@@ -131,7 +131,7 @@ def _elements_text(
     as_csv: bool,
 ) -> Iterator[TextPart]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
-    from hpcrun.actions.metrics import last_rows
+    from hpcrun.actions.runs.metrics import last_rows
     from hpcrun.views.metrics import elements_csv, elements_table
 
     if as_csv:
@@ -148,7 +148,7 @@ def _elements_text(
 
 
 def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[TextPart]:
-    from hpcrun.actions.metrics import last_rows
+    from hpcrun.actions.runs.metrics import last_rows
     from hpcrun.views.metrics import metrics_csv, metrics_table, plot_lines
 
     if as_csv:

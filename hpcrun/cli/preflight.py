@@ -19,7 +19,7 @@ from hpcrun.cli.submit import prepare_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.preflight import PreflightResult, PreflightWatch
+    from hpcrun.actions.jobs.preflight import PreflightResult, PreflightWatch
     from hpcrun.runs.record import Run
 
 
@@ -35,8 +35,8 @@ def preflight(
 
     Exit status 7 if a node is bad; the message names it.
     """
-    from hpcrun.actions.lineage import Lineage
-    from hpcrun.actions.preflight import NAME, WALLTIME_S
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.preflight import NAME, WALLTIME_S
     from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()
@@ -54,7 +54,7 @@ def preflight(
 
 
 def _wait(run: Run, context: Context) -> Generator[Outcome, None, PreflightResult]:
-    from hpcrun.actions.preflight import PreflightWatch
+    from hpcrun.actions.jobs.preflight import PreflightWatch
 
     watch = PreflightWatch(run.run_id, store=context.store, schedulers=context.scheduler, host=context.host)
     with interrupted_as(partial(_cancel, watch, run)):

@@ -21,7 +21,7 @@ from hpcrun.cli.profile_env import env
 from hpcrun.profiles.folder import Folder, folders_of
 
 if TYPE_CHECKING:
-    from hpcrun.actions.profiles import ProfileRow
+    from hpcrun.actions.profiles.profiles import ProfileRow
     from hpcrun.profiles.load import LoadedProfile
 
 app = typer.Typer(cls=CliGroup, help="Show, write and check cluster profiles.", no_args_is_help=True)
@@ -30,7 +30,7 @@ app = typer.Typer(cls=CliGroup, help="Show, write and check cluster profiles.", 
 @app.command("list", cls=CliCommand, epilog=epilog("profile list"))
 def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default profile."""
-    from hpcrun.actions.profiles import list_profiles
+    from hpcrun.actions.profiles.profiles import list_profiles
     from hpcrun.views.profiles import profiles_json
 
     context = make_context()
@@ -62,7 +62,7 @@ def show_(
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
-    from hpcrun.actions.profiles import show_profile
+    from hpcrun.actions.profiles.profiles import show_profile
     from hpcrun.views.profile_values import origins_json
 
     context = make_context()

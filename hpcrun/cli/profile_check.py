@@ -15,7 +15,7 @@ from hpcrun.cli.output import JsonOption
 from hpcrun.errors import ProfileError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.profiles import Verdict
+    from hpcrun.actions.profiles.profiles import Verdict
 
 _Name = Annotated[
     str,
@@ -41,7 +41,7 @@ def validate(
 
     Exit status 3 if there is an error.
     """
-    from hpcrun.actions.profiles import validate_profiles
+    from hpcrun.actions.profiles.profiles import validate_profiles
     from hpcrun.views.profile_values import verdicts_json
 
     context = make_context()
@@ -68,7 +68,7 @@ def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Ite
 
 def diff(left: _Name, right: _Name, _json: JsonOption = False) -> Outcome:
     """Show the values that differ between two profiles."""
-    from hpcrun.actions.profiles import diff_profiles
+    from hpcrun.actions.profiles.profiles import diff_profiles
     from hpcrun.views.profile_values import diff_json, diff_table
 
     differences = diff_profiles(left, right, make_context().surroundings)

@@ -27,8 +27,8 @@ def detect(
     """
     import platformdirs
 
-    from hpcrun.actions.detect import detect as detect_profile
-    from hpcrun.actions.detect import detect_and_write
+    from hpcrun.actions.profiles.detect import detect as detect_profile
+    from hpcrun.actions.profiles.detect import detect_and_write
     from hpcrun.schedulers.detect import SlurmSite
     from hpcrun.views.profiles import detected_json
 

@@ -18,7 +18,7 @@ from hpcrun.cli.output import tell
 from hpcrun.errors import InterruptedByUser, UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.profile_edit import Changed, Place
+    from hpcrun.actions.profiles.edit import Changed, Place
     from hpcrun.profiles.mistakes import Mistake
 
 _OWN_NAME = "Name or path of a profile."
@@ -56,7 +56,7 @@ def new(
 
     Without options it asks for the values, if there is a terminal.
     """
-    from hpcrun.actions.profile_edit import new_profile
+    from hpcrun.actions.profiles.edit import new_profile
 
     given = {
         "description": description,
@@ -119,7 +119,7 @@ def set_(
 
     Without a copy, one is made that extends the profile.
     """
-    from hpcrun.actions.profile_edit import set_values
+    from hpcrun.actions.profiles.edit import set_values
 
     context = make_context()
     return _report(set_values(name, values, _place(context)), context)
@@ -135,7 +135,7 @@ def unset(
     ],
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
-    from hpcrun.actions.profile_edit import unset_values
+    from hpcrun.actions.profiles.edit import unset_values
 
     context = make_context()
     return _report(unset_values(name, keys, _place(context)), context)
@@ -147,7 +147,7 @@ def edit(name: OwnName) -> Outcomes:
     Without a copy, one is made that extends the profile.
     The file is saved only when it is valid.
     """
-    from hpcrun.actions.profile_edit import edit_profile
+    from hpcrun.actions.profiles.edit import edit_profile
 
     context = make_context()
     argv = _editor(context.env)
@@ -158,7 +158,7 @@ def edit(name: OwnName) -> Outcomes:
 
 
 def _place(context: Context) -> Place:
-    from hpcrun.actions.profile_edit import Place
+    from hpcrun.actions.profiles.edit import Place
 
     used = tuple(folder for folder in context.profile_layers.values() if not folder.withheld)
     return Place(context.profile_paths["user"], used, context.host)
@@ -166,7 +166,7 @@ def _place(context: Context) -> Place:
 
 def _report(result: Changed, context: Context) -> Outcomes:
     """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
-    from hpcrun.actions.trust import keep_trust
+    from hpcrun.actions.jobs.trust import keep_trust
 
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     word = "written" if result.made else "changed" if result.changed else "unchanged"

@@ -21,7 +21,7 @@ def env(
     _json: JsonOption = False,
 ) -> Outcome:
     """Explain the environment variables of NCCL, torch and CUDA."""
-    from hpcrun.actions.variables import ProfileVariables, all_variables, find_variables
+    from hpcrun.actions.profiles.variables import ProfileVariables, all_variables, find_variables
     from hpcrun.views import variables as view
 
     if name is None:

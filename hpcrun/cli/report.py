@@ -18,7 +18,7 @@ from hpcrun.errors import UsageError
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.study_points import StudyMeasurements
+    from hpcrun.actions.studies.points import StudyMeasurements
     from hpcrun.runs.studies import Study
 
 _SHOWN = 8
@@ -77,10 +77,10 @@ def report(
 
     Writes text, tables and figures to a folder.
     """
-    from hpcrun.actions.report import make_report, read_tables
-    from hpcrun.actions.report_folder import check_folder, save_report
-    from hpcrun.actions.study import find_study
-    from hpcrun.actions.study_report import report_name, side_by_side, study_options, study_remarks
+    from hpcrun.actions.studies.report import make_report, read_tables
+    from hpcrun.actions.studies.report_folder import check_folder, save_report
+    from hpcrun.actions.studies.study import find_study
+    from hpcrun.actions.studies.study_report import report_name, side_by_side, study_options, study_remarks
     from hpcrun.views.report.document import report_json
     from hpcrun.views.report.files import report_files
     from hpcrun.views.report.text import report_text
@@ -118,8 +118,8 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
     Where the scheduler does not answer, runs are as they were last known.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.metrics import profile_patterns
-    from hpcrun.actions.study_points import StudyMeasurements, read_points
+    from hpcrun.actions.runs.metrics import profile_patterns
+    from hpcrun.actions.studies.points import StudyMeasurements, read_points
 
     if not studies:
         return StudyMeasurements(()), []

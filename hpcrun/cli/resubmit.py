@@ -27,7 +27,7 @@ from hpcrun.cli.start import (
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.prepare import Prepared
+    from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.runs.record import Run
 
 
@@ -68,8 +68,8 @@ def resubmit(
     Script, folder, profile and options stay the same.
     An option given here replaces that option of the run.
     """
-    from hpcrun.actions.find import find_run
-    from hpcrun.actions.resubmit import check_over, failed_of, lineage_of
+    from hpcrun.actions.jobs.resubmit import check_over, failed_of, lineage_of
+    from hpcrun.actions.runs.find import find_run
     from hpcrun.views.plan import again_text, plan_lines, submitted_json, submitted_lines
 
     if args and "--" not in sys.argv:
@@ -110,7 +110,7 @@ def resubmit(
 
 def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepared, Context]:
     """Return the job of a run again, and the context as it would be in the run's folder."""
-    from hpcrun.actions.resubmit import folder_of, repeated, same_python
+    from hpcrun.actions.jobs.resubmit import folder_of, repeated, same_python
     from hpcrun.cli.submit import prepare_job
 
     given = {name: value for name, value in asked.items() if value is not None and value is not False}

@@ -9,13 +9,13 @@ from hpcrun.cli.outcome import TextPart, stderr
 from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
-    from hpcrun.actions.first_line import Rules
-    from hpcrun.actions.status import RunStatus
+    from hpcrun.actions.status.first_line import Rules
+    from hpcrun.actions.status.status import RunStatus
 
 
 def why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     """Say of a run that failed what explain says first, and the last words of the rank it names."""
-    from hpcrun.actions.first_line import ending
+    from hpcrun.actions.status.first_line import ending
 
     if item.status.state == "COMPLETED":
         return

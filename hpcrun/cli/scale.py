@@ -19,7 +19,7 @@ from hpcrun.cli.study import list_studies, resume_study, show_study, study_plan,
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.scale import StudyJob
+    from hpcrun.actions.studies.scale import StudyJob
     from hpcrun.runs.studies import Study
     from hpcrun.scaling.sizes import Design
 
@@ -212,9 +212,9 @@ def _plan(
     Raises:
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
-    from hpcrun.actions.new_run import profile_file
-    from hpcrun.actions.program import with_launcher
-    from hpcrun.actions.scale import new_study, prepare_points
+    from hpcrun.actions.jobs.new_run import profile_file
+    from hpcrun.actions.jobs.program import with_launcher
+    from hpcrun.actions.studies.scale import new_study, prepare_points
     from hpcrun.cli.submit import prepare_request, read_job
     from hpcrun.profiles.load import load_profile
 

@@ -32,10 +32,10 @@ def shell(
     It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
     Without a terminal it reads commands from stdin.
     """
-    from hpcrun.actions.element_choice import one_element
-    from hpcrun.actions.find_element import find_element
-    from hpcrun.actions.inside import nodes_of
-    from hpcrun.actions.shell import open_shell
+    from hpcrun.actions.jobs.element_choice import one_element
+    from hpcrun.actions.runs.allocation import nodes_of
+    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.shell import open_shell
 
     context = make_context()
     found = find_element(run, context.store)

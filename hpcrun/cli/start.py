@@ -16,9 +16,9 @@ from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbati
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.lineage import Lineage
-    from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.submit import SubmitResult
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
 
 AfterOption = Annotated[
     list[str] | None,
@@ -74,7 +74,7 @@ def with_after(
     """Return the lineage with the runs that were named to be waited for."""
     if not after:
         return lineage
-    from hpcrun.actions.lineage import check_can_wait, resolve_after
+    from hpcrun.actions.jobs.lineage import check_can_wait, resolve_after
     from hpcrun.job.after import parse_after
 
     asked = [parse_after(text) for text in after]
@@ -100,7 +100,7 @@ def submit_one(
     prepared: Prepared, context: Context, lineage: Lineage, output_dir: Path | None, run_id: str | None = None
 ) -> SubmitResult:
     """Submit one job, under a new id where it has none."""
-    from hpcrun.actions.submit import submit
+    from hpcrun.actions.jobs.submit import submit
 
     return submit(
         prepared,
@@ -118,7 +118,7 @@ def submit_links(
     prepared: Prepared, text: str, context: Context, lineage: Lineage, output_dir: Path | None
 ) -> Outcomes:
     """Submit a chain, and show each link when it is submitted: the next one may be refused."""
-    from hpcrun.actions.chain import chain_links, submit_chain
+    from hpcrun.actions.jobs.chain import chain_links, submit_chain
     from hpcrun.job.after import parse_chain
     from hpcrun.views.lineage import chain_json, link_line, look_line
 

@@ -18,8 +18,8 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from hpcrun.actions.insight import Insight
-    from hpcrun.actions.status import RunStatus, StatusResult
+    from hpcrun.actions.status.details import Insight
+    from hpcrun.actions.status.status import RunStatus, StatusResult
     from hpcrun.diagnosis.rules import Rule
 
 MIN_INTERVAL_S = 10
@@ -87,7 +87,7 @@ def status(
     if not watch:
         yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
         return
-    from hpcrun.actions.wait import Changes
+    from hpcrun.actions.status.wait import Changes
 
     changes = Changes(context.store, interval)
     with interrupted_as(InterruptedByUser("stopped watching; the jobs are not affected")):
@@ -140,10 +140,10 @@ def _layout(
 def _show(
     context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout, afresh: bool = False
 ) -> Outcomes:
-    from hpcrun.actions.find_element import find_element
-    from hpcrun.actions.first_line import with_first_lines
-    from hpcrun.actions.patience import ask_patiently
-    from hpcrun.actions.status import chosen_ids, get_status, last_known
+    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.status.first_line import with_first_lines
+    from hpcrun.actions.status.patience import ask_patiently
+    from hpcrun.actions.status.status import chosen_ids, get_status, last_known
     from hpcrun.views.status import only_elements
 
     found = [find_element(word, context.store) for word in words]
@@ -193,7 +193,7 @@ def _shown(
     closer = closer_rows(result, named)
     insight = None
     if layout.verbose and not layout.csv:
-        from hpcrun.actions.insight import Insight, look_closer
+        from hpcrun.actions.status.details import Insight, look_closer
 
         # these questions are not shared: --watch would ask them again and again
         asks = not (known_only or result.away or layout.watch)
@@ -247,7 +247,7 @@ def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[Sta
     """Return the runs to show, and how many lost ones are left out."""
     from dataclasses import replace
 
-    from hpcrun.actions.status import is_in, without_lost
+    from hpcrun.actions.status.status import is_in, without_lost
 
     if wanted:
         return replace(result, runs=tuple(item for item in result.runs if is_in(item, wanted))), 0
@@ -255,7 +255,7 @@ def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[Sta
 
 
 def _rules(context: Context) -> tuple[Rule, ...]:
-    from hpcrun.actions.rules import load_rules  # ruamel is imported only where a run has failed
+    from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
 
     return load_rules(context.layers.values())
 

@@ -13,12 +13,12 @@ from hpcrun.cli.start import submit_one
 from hpcrun.errors import InterruptedByUser, JobFailedError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.lineage import Lineage
-    from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.scale import StudyJob, StudySubmission
-    from hpcrun.actions.status import StatusResult
-    from hpcrun.actions.study import StudyStatus
-    from hpcrun.actions.submit import SubmitResult
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.status.status import StatusResult
+    from hpcrun.actions.studies.scale import StudyJob, StudySubmission
+    from hpcrun.actions.studies.study import StudyStatus
     from hpcrun.job.after import Dependency
     from hpcrun.runs.studies import Study
 
@@ -49,7 +49,7 @@ def submit_study(study: Study, jobs: list[StudyJob], context: Context, *, wait: 
         InterruptedByUser: Ctrl-C; what was submitted goes on.
         JobFailedError: with ``wait``: a run did not end well.
     """
-    from hpcrun.actions.submit import check_available
+    from hpcrun.actions.jobs.submit import check_available
 
     plan = jobs[-1].prepared.plan
     check_available(plan, context.scheduler(plan.scheduler))
@@ -66,8 +66,8 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
         HpcrunError: as ``submit_study``, or the scheduler is away and does not say what is missing.
         PlanError: another process is submitting them.
     """
-    from hpcrun.actions.scale import must_wait_between
-    from hpcrun.actions.study import brought_up, last_open
+    from hpcrun.actions.studies.scale import must_wait_between
+    from hpcrun.actions.studies.study import brought_up, last_open
 
     found = yield from _find(word, context)
     with context.studies.submitting(found.study_id):
@@ -100,7 +100,7 @@ def show_study(word: str, context: Context, *, wait: bool) -> Outcomes:
 
 
 def _find(word: str, context: Context) -> Generator[Outcome, None, Study]:
-    from hpcrun.actions.study import find_study
+    from hpcrun.actions.studies.study import find_study
 
     found = find_study(word, context.studies)
     yield note([found.note])
@@ -115,7 +115,7 @@ def _submit_jobs(
     Raises:
         InterruptedByUser: Ctrl-C; what was submitted goes on.
     """
-    from hpcrun.actions.scale import submit_points
+    from hpcrun.actions.studies.scale import submit_points
     from hpcrun.views.plan import plan_lines
     from hpcrun.views.scale import study_lines, submitted_lines
 
@@ -166,7 +166,7 @@ def _wait(study: Study, context: Context) -> None:
     Raises:
         InterruptedByUser: Ctrl-C; the runs go on.
     """
-    from hpcrun.actions.study import wait_for_runs
+    from hpcrun.actions.studies.study import wait_for_runs
 
     with interrupted_as(partial(_interrupted, study, context)):
         wait_for_runs(study, context.store, lambda run_id: context.waiter(run_id).wait())
@@ -185,8 +185,8 @@ def _interrupted(study: Study, context: Context) -> InterruptedByUser:
 
 def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
     """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
-    from hpcrun.actions.resubmit import folder_of, same_python, unmasked
-    from hpcrun.actions.scale import prepare_points
+    from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
+    from hpcrun.actions.studies.scale import prepare_points
     from hpcrun.cli.submit import prepare_request, read_job
 
     points = [point for point in study.points if not point.submitted]
@@ -202,7 +202,7 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
 
 
 def _look(study: Study, context: Context) -> StudyStatus:
-    from hpcrun.actions.study import look_at, newest_runs
+    from hpcrun.actions.studies.study import look_at, newest_runs
 
     return look_at(
         study,
@@ -219,8 +219,8 @@ def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
     """Return what adds to runs that failed the first line of their explanation."""
 
     def explain(result: StatusResult) -> StatusResult:
-        from hpcrun.actions.first_line import with_first_lines
-        from hpcrun.actions.rules import load_rules  # ruamel is imported only where a run has failed
+        from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
+        from hpcrun.actions.status.first_line import with_first_lines
 
         return with_first_lines(result, context.store, lambda: load_rules(context.layers.values()))
 
@@ -256,7 +256,7 @@ def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
 
 def list_studies(context: Context) -> Outcomes:
     """Show the studies of a runs folder, oldest first."""
-    from hpcrun.actions.study import all_studies
+    from hpcrun.actions.studies.study import all_studies
     from hpcrun.views.scale import studies_json, studies_table
     from hpcrun.views.text import one_line
 

@@ -28,9 +28,9 @@ from hpcrun.cli.start import (
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.submit import SubmitResult
-    from hpcrun.actions.wait import Waiter
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.status.wait import Waiter
     from hpcrun.job.request import JobRequest
 
 
@@ -68,7 +68,7 @@ def submit(
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
-    from hpcrun.actions.lineage import Lineage
+    from hpcrun.actions.jobs.lineage import Lineage
     from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
 
     if follow and as_json:
@@ -171,7 +171,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     """
     # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.prepare import choose_profile
+    from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.job.request import read_request
 
     profile = asked.pop("profile", None)
@@ -192,7 +192,7 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     Raises:
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
-    from hpcrun.actions.prepare import prepare
+    from hpcrun.actions.jobs.prepare import prepare
     from hpcrun.schedulers.machine import this_machine
 
     return prepare(request, profile, context.surroundings, lambda: this_machine(context.env))
@@ -204,7 +204,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
     Raises:
         InterruptedByUser: Ctrl-C; the job goes on.
     """
-    from hpcrun.actions.rules import load_rules
+    from hpcrun.actions.explain.rules import load_rules
     from hpcrun.cli.run_end import how_it_ended, why_it_failed
     from hpcrun.views.plan import submitted_json
 
@@ -231,7 +231,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
 
 
 def _follow(folder: Path, waiter: Waiter) -> None:
-    from hpcrun.actions.logs import LogChoice, follow_logs
+    from hpcrun.actions.runs.logs import LogChoice, follow_logs
     from hpcrun.cli.log_output import print_finished, print_stream
 
     choice = LogChoice()

@@ -12,11 +12,11 @@ from hpcrun.cli.start import submit_one
 from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError, UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.lineage import Lineage
-    from hpcrun.actions.prepare import Prepared
-    from hpcrun.actions.status import RunStatus
-    from hpcrun.actions.submit import SubmitResult
-    from hpcrun.actions.sweep_status import ElementStatus
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.sweep_status import ElementStatus
     from hpcrun.cli.context import Context
 
 NAMED_AT_MOST = 10
@@ -39,7 +39,7 @@ def submit_sweep(
     Raises:
         UsageError: --follow, which has one log to follow, or --chain.
     """
-    from hpcrun.actions.sweep import submit_parts
+    from hpcrun.actions.jobs.sweep import submit_parts
     from hpcrun.views.plan import plan_lines, prepared_json, submitted_json, submitted_lines
 
     _refuse_what_is_for_one_job(chain=chain, follow=follow)
@@ -100,7 +100,7 @@ def only_part(prepared: Prepared, context: Context) -> Prepared:
 
 
 def _parts(prepared: Prepared, context: Context) -> list[Prepared]:
-    from hpcrun.actions.sweep import sweep_parts
+    from hpcrun.actions.jobs.sweep import sweep_parts
 
     scheduler = context.scheduler(prepared.plan.scheduler)
     if scheduler.unavailable():

@@ -32,7 +32,7 @@ def trust(
     hpcrun ignores a project's .hpcrun until you trust it, and asks again after
     any change of its files.
     """
-    from hpcrun.actions import trust as action
+    from hpcrun.actions.jobs import trust as action
     from hpcrun.views import trust as view
 
     if list_ + revoke + never > 1:
@@ -57,7 +57,7 @@ def trust(
 
 
 def _ask(path: Path, context: Context) -> Outcomes:
-    from hpcrun.actions.trust import look_into, trust_folder
+    from hpcrun.actions.jobs.trust import look_into, trust_folder
     from hpcrun.views.trust import question_lines, question_table, trusted_line
 
     question = look_into(path, context.trust)

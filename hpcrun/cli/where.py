@@ -16,7 +16,7 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.where import WhereResult
+    from hpcrun.actions.jobs.where import WhereResult
 
 # what neither the job's place nor its start depends on; a profile is asked for by an option of this command's own
 _NO_MATTER = (
@@ -66,7 +66,7 @@ def where(
     They change as other jobs come and go. Nothing is submitted.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.where import where as find_where
+    from hpcrun.actions.jobs.where import where as find_where
     from hpcrun.job.request import read_request
     from hpcrun.schedulers.estimate import SlurmForecast
     from hpcrun.views.where import where_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.clean import Candidate, CleanLeftover, CleanPlan
+from hpcrun.actions.runs.clean import Candidate, CleanLeftover, CleanPlan
 from hpcrun.views.text import age_text, count, one_line
 
 if TYPE_CHECKING:

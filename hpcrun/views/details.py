@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.secret_files import left_out_text
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.lineage import checkpoints_folder, load_imports

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.explain import Evidence, Explanation
+from hpcrun.actions.explain.explain import Evidence, Explanation
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:

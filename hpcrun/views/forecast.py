@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.forecast import ForecastResult
+from hpcrun.actions.studies.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import Case, Concern, Forecast
 from hpcrun.views.columns import fitting, rows_csv

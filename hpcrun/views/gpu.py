@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.gpu import GpuResult, GpuRow
+from hpcrun.actions.runs.gpu import GpuResult, GpuRow
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from hpcrun.actions.insight import Insight, advice, cpu_efficiency, last_line, last_metrics
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
+from hpcrun.actions.status.status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.schedulers.limits import ACCOUNTS

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.status.status import RunStatus
 from hpcrun.runs.record import Run
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # status would import all that submit needs
-    from hpcrun.actions.submit import SubmitResult
+    from hpcrun.actions.jobs.submit import SubmitResult
 
 
 def link_line(result: SubmitResult) -> list[str]:

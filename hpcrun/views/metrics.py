@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.metrics import Metrics
+from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.lineage import Lineage
-from hpcrun.actions.prepare import Prepared
-from hpcrun.actions.submit import SubmitResult
+from hpcrun.actions.jobs.lineage import Lineage
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.job.container import Container
 from hpcrun.job.launch_options import Options, option_words
 from hpcrun.job.parameters import parse_indices

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.profiles import Difference, Verdict
+from hpcrun.actions.profiles.profiles import Difference, Verdict
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted

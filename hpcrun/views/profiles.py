@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.profiles import ProfileRow
+from hpcrun.actions.profiles.profiles import ProfileRow
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.views.profile_values import folder_lines, layer_of
 from hpcrun.views.text import one_line, visible
@@ -15,7 +15,7 @@ from hpcrun.views.text import one_line, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hpcrun.actions.detect import Detected
+    from hpcrun.actions.profiles.detect import Detected
     from hpcrun.job.profile import Profile
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.find import run_name
+from hpcrun.actions.runs.find import run_name
 from hpcrun.runs.studies import Study, StudyPoint
 from hpcrun.views.text import age_text, count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hpcrun.actions.scale import StudyJob, Submitted
-    from hpcrun.actions.study import StudyStatus
+    from hpcrun.actions.studies.scale import StudyJob, Submitted
+    from hpcrun.actions.studies.study import StudyStatus
 
 _CANCELLED_BY_NAME_AT_MOST = 20
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status import RunStatus, StatusResult, element_row
-from hpcrun.actions.sweep_status import ElementStatus
-from hpcrun.actions.waits import NEVER
+from hpcrun.actions.jobs.dependencies import NEVER
+from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
+from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.record import LastStatus, status_record
@@ -20,7 +20,7 @@ from hpcrun.views.text import age_text, clock_text, count, one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hpcrun.actions.insight import Insight
+    from hpcrun.actions.status.details import Insight
 
 _COLOURS = {
     state.COMPLETED: "green",

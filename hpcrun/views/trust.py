@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.trust import FileToTrust, Question, TrustRow
+from hpcrun.actions.jobs.trust import FileToTrust, Question, TrustRow
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:

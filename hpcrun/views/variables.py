@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.variables import ProfileVariables
+from hpcrun.actions.profiles.variables import ProfileVariables
 from hpcrun.job.variables import KINDS, Kind, Variable
 from hpcrun.views.profile_values import place_text
 from hpcrun.views.text import one_line

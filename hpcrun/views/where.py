@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.where import Offer, WhereResult
+from hpcrun.actions.jobs.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import GpuCount, JobRequest, option_of
 from hpcrun.job.units import format_memory, format_time

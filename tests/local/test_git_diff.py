@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.snapshot import find_tree
+from hpcrun.actions.jobs.snapshot import find_tree
 from tests.unit.given import write
 
 GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main")

@@ -24,7 +24,7 @@ HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 # A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
 KILLER = """
 import os, pathlib, signal, sys, time
-import hpcrun.actions.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
+import hpcrun.actions.jobs.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
 
 def start(name):
     pid = os.fork()

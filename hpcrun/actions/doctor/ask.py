@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcrun.actions.asked import Asked
 from hpcrun.actions.doctor.python import Wanted, comes_with_the_job, wanted_by
 from hpcrun.actions.doctor.slurm import SlurmAnswers
 from hpcrun.actions.doctor.target import Target
+from hpcrun.actions.status.with_timeout import Asked
 from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.runs.place import Mount, RunsFolderFacts, look_at_place, mount_of

@@ -6,7 +6,6 @@ import os
 import time
 from pathlib import Path
 
-from hpcrun.actions.asked import Asked
 from hpcrun.actions.doctor.ask import PythonAnswers, RunsAnswers, ask_job_python, ask_runs, ask_slurm
 from hpcrun.actions.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, not_checked
 from hpcrun.actions.doctor.container import judge_container
@@ -16,9 +15,10 @@ from hpcrun.actions.doctor.python import judge_driver, judge_prefix, judge_pytho
 from hpcrun.actions.doctor.runs import judge_runs
 from hpcrun.actions.doctor.slurm import SlurmAnswers, judge_slurm
 from hpcrun.actions.doctor.target import Target, targets_of
-from hpcrun.actions.prepare import choose_profile
-from hpcrun.actions.program import find_python
-from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.prepare import choose_profile
+from hpcrun.actions.jobs.program import find_python
+from hpcrun.actions.status.with_timeout import Asked
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpcrun.actions.doctor.check import PROFILE, Check, not_checked
-from hpcrun.actions.variables import check_profile_env
+from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.modules import ModuleFacts
 

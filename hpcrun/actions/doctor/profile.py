@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from hpcrun.actions.detect_types import why_closed
 from hpcrun.actions.doctor.check import PROFILE, Check, Level, not_checked
 from hpcrun.actions.doctor.nodes import judge_nodes
 from hpcrun.actions.doctor.target import Target
+from hpcrun.actions.profiles.detect_types import why_closed
 from hpcrun.errors import nearest
 from hpcrun.job.units import format_time
 from hpcrun.schedulers.detect import ClusterFacts, Trial

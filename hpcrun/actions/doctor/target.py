@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from hpcrun.actions.detect_types import best_partition, why_closed
 from hpcrun.actions.doctor.check import PROFILE, Check
-from hpcrun.actions.prepare import with_defaults
-from hpcrun.actions.surroundings import Surroundings
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from hpcrun.actions.report import Part, Report
+from hpcrun.actions.studies.report import Part, Report
 from hpcrun.scaling.batches import BatchChange
 from hpcrun.scaling.verdict import Advice
 from hpcrun.views.report.tables import summaries

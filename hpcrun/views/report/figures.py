@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.report import Report
+from hpcrun.actions.studies.report import Report
 from hpcrun.scaling.measure import Spread
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpcrun.actions.report import Report
+from hpcrun.actions.studies.report import Report
 from hpcrun.views.report.figures import draw_figures
 from hpcrun.views.report.html import report_html
 from hpcrun.views.report.tables import summary_csv, summary_tex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import astuple, dataclass, fields
 
-from hpcrun.actions.report import Report
+from hpcrun.actions.studies.report import Report
 from hpcrun.scaling.measure import Spread
 from hpcrun.scaling.series import Series
 from hpcrun.scaling.verdict import pareto, verdict

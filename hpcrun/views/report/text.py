@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from hpcrun.actions.report import Part, Report
+from hpcrun.actions.studies.report import Part, Report
 from hpcrun.views.report.cells import Column, table
 from hpcrun.views.report.words import Line, caption, heading, part_lines, report_lines
 

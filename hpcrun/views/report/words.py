@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpcrun.actions.report import Part, Report
-from hpcrun.actions.study_points import NOT_ENDED
+from hpcrun.actions.studies.points import NOT_ENDED
+from hpcrun.actions.studies.report import Part, Report
 from hpcrun.scaling.batches import BatchChange
 from hpcrun.scaling.causes import ScalingDiagnosis
 from hpcrun.scaling.claims import Contradiction

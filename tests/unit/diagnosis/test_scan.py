@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.rules import load_rules
+from hpcrun.actions.explain.rules import load_rules
 from hpcrun.diagnosis.rules import Rule, RuleMistake, fill, merge_rules, parse_rules
 from hpcrun.diagnosis.scan import LogScan, Scanner
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcrun.actions.new_run import _record
-from hpcrun.actions.prepare import prepare
-from hpcrun.actions.resubmit import repeated
+from hpcrun.actions.jobs.new_run import _record
+from hpcrun.actions.jobs.prepare import prepare
+from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
 from hpcrun.job.resources import Machine
 from hpcrun.job.secret_uses import check_secrets

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.new_run import preflight_programs
+from hpcrun.actions.jobs.new_run import preflight_programs
 from hpcrun.job.layout import RunFolder
 from hpcrun.preflight.judge import judge, message, parse_srun, table_lines
 from tests.unit.given import write

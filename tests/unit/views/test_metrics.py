@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from hpcrun.actions.metrics import Metrics
+from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.views.metrics import metrics_csv, metrics_json, plot_lines, value_text
 from hpcrun.views.plot import braille_plot

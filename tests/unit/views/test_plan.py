@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcrun.actions.submit import SubmitResult
+from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.views.plan import plan_lines, submitted_lines
 from tests.unit import given
 

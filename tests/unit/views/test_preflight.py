@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from hpcrun.actions.preflight import PreflightResult
-from hpcrun.actions.status import RunStatus
+from hpcrun.actions.jobs.preflight import PreflightResult
+from hpcrun.actions.status.status import RunStatus
 from hpcrun.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.preflight import preflight_json, preflight_lines, preflight_table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hpcrun.actions.profiles import ProfileRow
+from hpcrun.actions.profiles.profiles import ProfileRow
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.mistakes import Origin
 from hpcrun.profiles.yaml_file import parse_yaml

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.report import Report, ReportOptions, make_report, read_tables
+from hpcrun.actions.studies.report import Report, ReportOptions, make_report, read_tables
 from hpcrun.scaling.points import Epoch, Point
 from hpcrun.views.report.document import report_json
 from hpcrun.views.report.figures import draw_figures

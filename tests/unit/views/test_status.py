@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hpcrun.actions.status import RunStatus, StatusResult
+from hpcrun.actions.status.status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import status_table
 from tests.unit.given import run

@@ -11,7 +11,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from hpcrun.actions.where import Misfit, Offer, Placement, WhereResult
+from hpcrun.actions.jobs.where import Misfit, Offer, Placement, WhereResult
 from hpcrun.cli.options import takes_job
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.estimate import Start

@@ -15,7 +15,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
 from hpcrun.schedulers.detect import ClusterFacts, Trial
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
-from tests.unit.actions.test_detect import facts
+from tests.unit.actions.profiles.test_detect import facts
 from tests.unit.given import surroundings
 
 GPU = Partition("gpu", default=True, max_s=7200)

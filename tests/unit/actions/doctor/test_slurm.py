@@ -13,7 +13,7 @@ from hpcrun.actions.doctor.slurm import (
     judge_versions,
 )
 from hpcrun.schedulers.client import COMMANDS, Ping, Server
-from tests.unit.actions.test_detect import facts
+from tests.unit.actions.profiles.test_detect import facts
 
 UP = Ping((Server("primary", "head1", True),), 0.012)
 

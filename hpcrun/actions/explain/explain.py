@@ -1,0 +1,228 @@
+"""explain: why a run failed, from the scheduler's word, the script's records and the logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from hpcrun.actions.explain.wording import answer, evidence_of, next_command
+from hpcrun.actions.status.resolve import ended_text
+from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.sweep_status import ElementStatus
+from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
+from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
+from hpcrun.diagnosis.rules import Rule
+from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.job import state
+from hpcrun.job.reasons import explain_reason
+from hpcrun.reading import open_regular, read_text
+from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, attempts, last_attempt, rank_exits, ranks
+from hpcrun.runs.elements import batch_log
+from hpcrun.runs.logs import rank_log
+
+_QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
+"""Of how many ranks a quick explanation reads the logs; so many more where the first only speak of other ranks."""
+_MOST_ATTEMPTS = 5
+_LONGEST_STOP = 4096
+"""Bytes of a file in stop/: a host name and a time."""
+_ATTEMPT_BEGINS = "hpcrun: job "
+"""What the script says first in the batch log, which all attempts share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Lines that speak for an answer.
+
+    Attributes:
+        who: whose they are: ``rank 5 on node7``, ``batch script``, ``slurm``.
+        where: file below the run's folder and line, ``elements/0/attempts/0/rank-5.err:12``; None where it is no file.
+        note: what they say in short; empty where they speak for themselves.
+    """
+
+    who: str
+    where: str | None
+    lines: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a run is as it is.
+
+    Attributes:
+        summary: one sentence.
+        rule: name of the rule that knows it, None where none does: then ``summary`` claims nothing.
+        level: ``cause``, or ``symptom`` where the rule names what is mostly behind it; None without a rule.
+        fix: what to do; empty where nothing is known.
+        next: one command to run.
+        unread: logs, or parts of them, that could not be read.
+    """
+
+    item: RunStatus
+    summary: str
+    rule: str | None = None
+    level: str | None = None
+    fix: str = ""
+    source: str = ""
+    rank: int | None = None
+    node: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    next: str = ""
+    unread: tuple[str, ...] = ()
+
+
+def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
+    """Explain a run; one that is not over, or ended well, is said to be so. Of a sweep the first element that failed.
+
+    Args:
+        quick: from the beginnings and ends of few logs, which takes a fraction of a second whatever their size.
+    """
+    if item.elements and item.status.final and item.status.state != state.COMPLETED:
+        item = element_row(item, min(item.elements, key=_likeliness))
+    run, status = item.run, item.status
+    word = run.job_id or run.run_id
+    before = _attempts_before(item)
+    if not status.final:
+        return Explanation(item, _unfinished(item), evidence=before, next=f"hpcrun status -v {word}"
+                           if status.state != state.RUNNING else f"hpcrun logs -f {word}")  # fmt: skip
+    if status.state == state.COMPLETED:
+        return Explanation(item, "nothing failed: the job completed", evidence=before, next=f"hpcrun logs {word}")
+    attempt = last_attempt(item.folder, item.element or 0)
+    facts, unread = _gather(item, attempt, rules, quick=quick)
+    found = diagnose(facts, rules)
+    end = facts.ends.get(found.first) if found.first is not None else None
+    cause = found.cause
+    return Explanation(
+        item,
+        answer(item, facts, found, attempt),
+        rule=cause.rule.name if cause else None,
+        level=cause.rule.level if cause else None,
+        fix=cause.fix if cause else "",
+        source=cause.rule.source if cause else "",
+        rank=found.first,
+        node=end.node if end else None,
+        evidence=(*(Evidence(*parts) for parts in evidence_of(item, facts, found, attempt)), *before),
+        next=next_command(item, facts, found),
+        unread=unread,
+    )
+
+
+def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
+    """Return what ended the attempts that were followed by another, and how it went on: the last few of them."""
+    newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
+    begun = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)]
+    lines = [f"attempt {one.number + 1}: {_what_made_the_next(one)}" for one in reversed(begun)]
+    where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
+    return (Evidence("attempts", where, tuple(lines)),) if lines else ()
+
+
+def _what_made_the_next(attempt: Attempt) -> str:
+    exit_ = attempt.exit
+    nodes = f" ({', '.join(exit_.nodes)})" if exit_ and exit_.nodes else ""
+    text, place, _ = ended_text(attempt).partition(", restarted in place")
+    return f"{text}{nodes}{place or ', requeued'}"
+
+
+def _likeliness(element: ElementStatus) -> tuple[bool, bool]:
+    """Return what sorts the elements that failed first, then those that ended badly otherwise, in their order."""
+    return element.status.state == state.COMPLETED, element.status.state == "CANCELLED"
+
+
+def _unfinished(item: RunStatus) -> str:
+    status = item.status
+    reason = f" ({status.reason})" if status.reason else ""
+    if status.state == state.RUNNING:
+        return f"the job is running{reason}: it has not ended"
+    if status.state == state.UNKNOWN:
+        return f"the state of the job is unknown{reason}"
+    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    return f"the job has not started: {known.short if known else status.state}{reason}"
+
+
+def _gather(
+    item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
+) -> tuple[Facts, tuple[str, ...]]:
+    """Return what the ranks and the logs of an attempt say, and what could not be read."""
+    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
+    logs: list[Log] = []
+    ends: dict[int, RankEnd] = {}
+    if attempt is not None:
+        exits = rank_exits(attempt.folder)
+        ends = {end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
+        logs = _rank_logs(reader, attempt, ends)
+    for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
+        logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
+    facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
+    return facts, tuple(reader.unread)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogReader:
+    """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
+
+    folder: Path
+    scanner: Scanner
+    quick: bool
+    unread: list[str]
+
+    def read(self, path: Path, rank: int | None) -> list[Log]:
+        """Return a log, or nothing where it is not there or cannot be read."""
+        name = str(path.relative_to(self.folder))
+        try:
+            with open_regular(path, links=False) as file:
+                log = examine(name, rank, self.scanner.scan(file, quick=self.quick), path.stat().st_mtime)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.unread.append(f"{name}: {error.strerror}")
+            return []
+        if not log.scan.whole:
+            self.unread.append(f"{name}: too long; only its beginning and end were searched")
+        return [log]
+
+    def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
+        """Return the logs of a rank, stderr first."""
+        logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
+        return [_from_last(RESTART_BEGINS, log) for log in logs]
+
+
+def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
+    """Return the logs of the ranks that may tell of the end, and of one that left before the others."""
+    # one that ended well: what its log says of errors did not matter
+    wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
+    wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
+    logs: list[Log] = []
+    has_own_words = False
+    for count, rank in enumerate(wanted):
+        if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
+            break
+        found = reader.read_rank(attempt, rank)
+        logs += found
+        end, said = ends.get(rank), speech_of(found, ends.get(rank))
+        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
+    leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
+    return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
+
+
+def _signalled_s(attempt: Attempt) -> float | None:
+    """Return when the script or a rank first heard that the job was to end, None where nobody did."""
+    heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
+    for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
+        with suppress(OSError, ValueError, IndexError):
+            heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
+    return min(filter(math.isfinite, heard), default=None)
+
+
+def _from_last(beginning: str, log: Log) -> Log:
+    """Leave out what a log says of attempts, or of torchrun's starts, before the last one."""
+    scan = log.scan
+    begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
+    if not begins or scan.first_tail_line is None:
+        return log
+    first = scan.first_tail_line + begins[-1]
+    hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
+    return examine(log.name, log.rank, LogScan(hits, scan.tail[begins[-1] :], first, scan.whole), log.written_s)

@@ -1,0 +1,248 @@
+"""What is said of a diagnosis: the sentence, the evidence in few lines, the next command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log, uncaught
+from hpcrun.diagnosis.launcher import RootCause, first_root_cause, first_task
+from hpcrun.diagnosis.rules import fill
+from hpcrun.diagnosis.scan import last_lines, line_number
+from hpcrun.diagnosis.traceback import Frame, Traceback
+from hpcrun.runs.attempt import Attempt
+
+UNKNOWN = ""
+_LONGEST, _LONGEST_MESSAGE = 300, 120
+_LAST_LINES = 6
+_MOST_CONSEQUENCES = 3
+_NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
+_SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
+"""The place in gloo's own source that its messages begin with."""
+Parts = tuple[str, str | None, tuple[str, ...], str]
+
+
+def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> str:
+    """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
+    status = item.status
+    message = attempt.exit.message if attempt and attempt.exit else ""
+    if found.first is not None:
+        text = _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found, facts)}"
+        return text if not found.left or found.cause is None else f"{text}; {found.cause.text}"
+    if found.cause is not None:
+        return found.cause.text
+    if message:
+        return message
+    root = _root(facts)
+    if root is not None:
+        rank = "a rank" if root.rank is None else f"rank {root.rank}"
+        return f"{rank} on {root.host} failed first with exit status {root.exitcode}{UNKNOWN}"
+    log = _log_of(None, facts)
+    if log is not None and log.traceback is not None:
+        return f"the job ended as {status.state}: {_short(log.traceback.exception)}"
+    code = f" with exit status {status.exit_status}" if status.exit_status else ""
+    reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
+    return f"the job ended as {status.state}{code}{reason}{UNKNOWN}"
+
+
+def _how(found: Diagnosis, facts: Facts) -> str:
+    """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
+    assert found.first is not None
+    cause, raised = found.cause, _raised(found.first, facts)
+    if cause is not None:
+        whole = cause.rule.level != "cause"
+        return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
+    if raised is not None:
+        return f": {_exception_at(raised, whole=True)}"
+    end = facts.ends.get(found.first)
+    return (f" with exit status {end.status}" if end and end.by_itself else "") + UNKNOWN
+
+
+def _left(found: Diagnosis, facts: Facts) -> str:
+    """Return which rank ended with exit status 0 before the others, and how the first of those failed."""
+    assert found.first is not None
+    left = facts.ends[found.first]
+    number = sum(end.status != 0 for end in facts.ends.values())
+    others = "1 other rank" if number == 1 else f"{number} other ranks"
+    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} continued"
+    failed = [end for end in facts.ends.values() if end.by_itself]
+    if not failed:
+        return text
+    then = min(failed, key=lambda end: (end.ended_s, end.rank))
+    raised = _raised(then.rank, facts)
+    how = f": {_exception_at(raised, whole=True)}" if raised else f" with exit status {then.status}"
+    return f"{text}; rank {then.rank} on {then.node} then failed{how}"
+
+
+def _raised(rank: int, facts: Facts) -> Traceback | None:
+    return uncaught([log for log in facts.logs if log.rank == rank], facts.ends.get(rank))
+
+
+def _exception_at(raised: Traceback, *, whole: bool) -> str:
+    """Return an exception and the last line of the person's own code below which it was raised.
+
+    Args:
+        whole: with its message; else its name alone.
+    """
+    name, _, message = raised.exception.partition(":")
+    name = name.rpartition(".")[2]
+    message = _SOURCE_PLACE.sub("", message.strip())
+    if len(message) > _LONGEST_MESSAGE:
+        message = cut_at_word(message, _LONGEST_MESSAGE)
+    text = f"{name}: {message}" if whole and message else name
+    return f"{text} at {_place(raised.user_frame)}" if raised.user_frame else text
+
+
+def _place(frame: Frame) -> str:
+    path = PurePath(frame.file)
+    parts = path.parts[-2:] if path.stem in ("__init__", "__main__") else path.parts[-1:]
+    return f"{'/'.join(parts)}:{frame.line}"
+
+
+def who(rank: int, facts: Facts, found: Diagnosis) -> str:
+    """Return ``rank 5 on node7 failed first``, as much of it as is known."""
+    end = facts.ends.get(rank)
+    node = f" on {end.node}" if end else ""
+    return f"rank {rank}{node}" + (" failed first" if found.failed_first(end) else "")
+
+
+def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Parts]:
+    """Yield what speaks for the answer: about fifteen lines at most."""
+    cause = found.cause
+    if found.leaver is not None:
+        yield _leaver_record(found.leaver, facts, attempt)
+    if cause is not None and cause.hit is not None and cause.log is not None:
+        frame = _frame_lines(cause.log)
+        if cause.log.traceback and cause.hit.line.strip() == cause.log.traceback.exception:
+            lines = (*frame, _short(cause.hit.line.strip()))
+        else:
+            lines = (_short(cause.hit.line.strip()), *_exception_lines(cause.log))
+        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), tuple(lines), ""
+    else:
+        yield from _best_evidence(facts, found)
+    if cause is not None and cause.rank is None and found.first is not None:
+        yield from _best_evidence(facts, found)
+    yield from _launchers_words(facts)
+    if attempt and attempt.exit and attempt.exit.message:
+        yield "batch script", None, (_short(attempt.exit.message),), ""
+    for other in found.consequences[:_MOST_CONSEQUENCES]:
+        if other.log is not None and other.hit is not None:
+            yield (
+                _name(other.log, facts),
+                _at(other.log, other.hit.number),
+                (_short(other.hit.line.strip()),),
+                other.text,
+            )
+    status = item.status
+    code = f", exit status {status.exit_status}" if status.exit_status else ""
+    signal = f", signal {status.signal}" if status.signal else ""
+    hosts = f", on {status.hosts}" if status.hosts else ""
+    reason = f", {status.reason}" if status.reason else ""
+    yield (
+        "Slurm" if item.run.scheduler == "slurm" else "this machine",
+        None,
+        (f"{status.state}{code}{signal}{reason}{hosts}",),
+        "",
+    )
+
+
+def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
+    left = facts.ends[rank]
+    next_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left.ended_s)
+    ahead_s = next_s - left.ended_s
+    line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
+    where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
+    return f"rank {rank} on {left.node}", where, (line,), ""
+
+
+def _best_evidence(facts: Facts, found: Diagnosis) -> Iterator[Parts]:
+    """Yield the last traceback or the last lines of the rank that failed first, else of the batch script."""
+    log = _log_of(found.first, facts) or _log_of(None, facts)
+    if log is None:
+        return
+    if log.traceback is not None:
+        yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
+        return
+    lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
+    yield _name(log, facts), _at(log, line_number(log.scan, len(log.scan.tail) - 1)), lines, "its last lines"
+
+
+def _launchers_words(facts: Facts) -> Iterator[Parts]:
+    log = next((log for log in facts.logs if log.rank is None), None)
+    if log is None:
+        return
+    task = first_task(log.scan.tail)
+    if task is not None:
+        yield "srun", _at(log, line_number(log.scan, task[0])), (_short(task[2]),), ""
+    root = _root(facts)
+    if root is not None and not facts.ends:
+        rank = "a rank" if root.rank is None else f"rank {root.rank}"
+        lines = tuple(_short(line) for line in last_lines(root.words, _LAST_LINES))
+        yield f"torchrun: {rank} on {root.host}", _at(log, line_number(log.scan, root.position)), lines, ""
+
+
+def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
+    """Return one command that shows more, or checks what is wrong."""
+    run = item.run
+    if found.cause is not None and found.cause.rule.next:
+        values = {"run": run.job_id or run.run_id, "profile": run.profile, "nodes": str(run.nodes),
+                  "rank": str(found.first or 0)}  # fmt: skip
+        return fill(found.cause.rule.next, values)
+    log = found.cause.log if found.cause else None
+    rank = found.first if log is None else log.rank
+    if rank is None:
+        has_batch = any(log.rank is None and log.scan.tail for log in facts.logs)
+        return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
+    return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
+
+
+def _log_of(rank: int | None, facts: Facts) -> Log | None:
+    """Return the log of a rank that says most: one with a traceback, else stderr before stdout."""
+    mine = [log for log in facts.logs if log.rank == rank and any(line.strip() for line in log.scan.tail)]
+    return next((log for log in mine if log.traceback), mine[0] if mine else None)
+
+
+def _root(facts: Facts) -> RootCause | None:
+    log = next((log for log in facts.logs if log.rank is None), None)
+    return first_root_cause(log.scan.tail) if log else None
+
+
+def _exception_lines(log: Log) -> tuple[str, ...]:
+    return (*_frame_lines(log), _short(log.traceback.exception)) if log.traceback else ()
+
+
+def _frame_lines(log: Log) -> tuple[str, ...]:
+    frames = log.traceback.frames if log.traceback else ()
+    own = log.traceback.user_frame if log.traceback else None
+    shown = [frame for frame in (own, frames[-1] if frames else None) if frame is not None]
+    return tuple(dict.fromkeys(map(_frame_text, shown)))
+
+
+def _frame_text(frame: Frame) -> str:
+    return _short(f"{frame.file}:{frame.line} in {frame.function}" + (f": {frame.code}" if frame.code else ""))
+
+
+def _name(log: Log, facts: Facts) -> str:
+    if log.rank is None:
+        return "batch script"
+    end = facts.ends.get(log.rank)
+    return f"rank {log.rank}" + (f" on {end.node}" if end else "")
+
+
+def _at(log: Log, number: int | None) -> str:
+    return log.name if number is None else f"{log.name}:{number}"
+
+
+def _short(text: str) -> str:
+    return cut_at_word(text, _LONGEST)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return at most so many characters of a text: whole words and ``…``, or a part of a single long one."""
+    if len(text) <= most:
+        return text
+    head = text[: most - 1]
+    whole = head if text[most - 1].isspace() else head.rpartition(" ")[0]
+    return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"

@@ -1,0 +1,183 @@
+"""Making a run: its record, and all that lies in its folder before the job is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hpcrun import hpcrun_runtime, preflight
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.lineage import Lineage
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.snapshot import Code, find_tree, list_code
+from hpcrun.job.layout import WITHIN, RunFolder
+from hpcrun.job.parameters import index_ranges
+from hpcrun.job.plan import Plan
+from hpcrun.job.request import JobRequest
+from hpcrun.job.script import LAUNCH
+from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.profiles.load import LoadedProfile, profile_names
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunExistsError, RunStore
+from hpcrun.schedulers.protocol import Scheduler
+from hpcrun.schedulers.submitter import permit_text
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that was made; ``notes`` say what a person should know of it."""
+
+    run: Run
+    folder: Path
+    notes: tuple[str, ...]
+
+
+def new_run(
+    prepared: Prepared,
+    *,
+    store: RunStore,
+    scheduler: Scheduler,
+    surroundings: Surroundings,
+    run_id: str,
+    now_s: float,
+    output_dir: Path | None,
+    files: Mapping[str, str | bytes],
+    lineage: Lineage,
+) -> NewRun:
+    """Make a run and its folder, whole or not at all.
+
+    Raises:
+        HpcrunError: it cannot be made; no run is left.
+    """
+    plan = prepared.plan
+    code = _code(prepared, lineage, surroundings, store.root, output_dir)
+    said: dict[str, Any] = {
+        "cwd": str(surroundings.cwd),
+        "profile_file": profile_file(prepared.profile, surroundings),
+        "code": code.record() if code else None,
+    }
+    cluster = scheduler.cluster()
+
+    def record(run_id: str) -> Run:
+        run = _record(prepared, scheduler.name, cluster, surroundings.host, run_id, now_s)
+        return replace(run, **said, **lineage.record(run_id))
+
+    def fill(folder: Path) -> None:
+        lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))
+        if plan.sweep:
+            RunFolder(folder).batch_logs.mkdir(mode=0o700)  # Slurm makes no folder for logs
+        if code:
+            code.copy_to(folder)
+
+    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.permit): permit_text(), **files}
+    if plan.preflight:
+        needed |= preflight_programs()
+    run, folder = _create(record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill))
+    return NewRun(run, folder, code.notes if code else ())
+
+
+def _code(
+    prepared: Prepared, lineage: Lineage, surroundings: Surroundings, runs: Path, output_dir: Path | None
+) -> Code | None:
+    """Return the code to copy; None where the job runs the files themselves, or an earlier run's copy."""
+    request, snapshot = prepared.request, prepared.plan.snapshot
+    if snapshot is None or lineage.code:
+        return None
+    tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
+    leaving_out = [runs, *([output_dir] if output_dir else [])]
+    return list_code(
+        tree,
+        snapshot,
+        limit_mb=request.snapshot_limit_mb,
+        leaving_out=leaving_out,
+        include=request.snapshot_include,
+    )
+
+
+def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
+    """Return the profile's file where it was named by that; None where the name finds it."""
+    named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
+    return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
+
+
+def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], Path]) -> tuple[Run, Path]:
+    """Make a run's folder, under the next id where another submission of this second has drawn the same."""
+    while True:
+        run = record(run_id)
+        try:
+            return run, create(run)
+        except RunExistsError:
+            number = int(run_id[-4:], 16) + 1
+            if number > 0xFFFF:
+                raise
+            run_id = f"{run_id[:-4]}{number:04x}"
+
+
+def runtime_programs() -> dict[str, str]:
+    """Return the module that a training script may import, by its path in the run folder."""
+    return _by_path([Path(hpcrun_runtime.__file__)], WITHIN.runtime)
+
+
+def launch_programs() -> dict[str, str]:
+    """Return the programs that run inside a job, by their paths in the run folder, where the script looks for them."""
+    return _by_path(Path(LAUNCH).glob("*.py"), WITHIN.launch)
+
+
+def preflight_programs() -> dict[str, str]:
+    """Return the programs of a preflight, by their paths in the run folder, where the script looks for them."""
+    return _by_path(Path(preflight.__file__).parent.glob("*.py"), WITHIN.preflight)
+
+
+def _by_path(programs: Iterable[Path], folder: Path) -> dict[str, str]:
+    return {str(folder / path.name): path.read_text("utf-8") for path in sorted(programs)}
+
+
+def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
+    plan = prepared.plan
+    return Run(
+        run_id=run_id,
+        name=plan.name,
+        scheduler=scheduler,
+        cluster=cluster,
+        host=host,
+        created_s=now_s,
+        job_id=None,
+        profile=plan.profile,
+        nodes=plan.shape.nodes,
+        gpus_per_node=plan.shape.gpus_per_node,
+        world_size=plan.shape.world_size,
+        walltime_s=plan.walltime_s,
+        request=request_record(prepared.request, prepared.profile.profile.secrets),
+        plan=_plan_record(plan),
+    )
+
+
+def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
+    """Return a request as JSON, with what was said alone. Secrets are masked, and listed where the name does not tell.
+
+    Args:
+        named: the names of secrets in the profile.
+    """
+    record = request.model_dump(exclude_defaults=True)
+    if "env" in record:
+        known = {*named, *request.secrets}
+        masked = {name for name, value in record["env"] if is_secret(name, value, known)}
+        record["env"] = [[name, MASK if name in masked else value] for name, value in record["env"]]
+        if noted := sorted({*request.secrets, *(name for name in masked if not is_secret(name))}):
+            record["secrets"] = noted
+    return record
+
+
+def _plan_record(plan: Plan) -> dict[str, Any]:
+    """Return the plan as JSON; the parameters of a sweep stand in the request already."""
+    record = asdict(replace(plan, sweep=None))
+    if plan.sweep:
+        sweep = plan.sweep
+        record["sweep"] = {
+            "indices": index_ranges(sweep.chosen),
+            "first": sweep.first,
+            "max_parallel": sweep.max_parallel,
+        }
+    return record

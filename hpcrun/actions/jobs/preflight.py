@@ -1,0 +1,191 @@
+"""preflight: wait for a job that checks its nodes, and tell which of them are bad, whatever became of the job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from hpcrun.actions.runs.cancel import cancel_runs, check_listed
+from hpcrun.actions.status.status import RunStatus, Schedulers, one_status
+from hpcrun.errors import JobFailedError, NotFoundError
+from hpcrun.job import state
+from hpcrun.job.state import is_silent
+from hpcrun.preflight.judge import judge, message, read_reports
+from hpcrun.reading import read_object
+from hpcrun.runs.attempt import Attempt, last_attempt
+from hpcrun.runs.store import RunStore
+
+_MOST_VERDICT = 32 << 20
+"""Bytes of the verdict: each pair of a thousand nodes has a line."""
+NAME = "preflight"
+WALLTIME_S = 300
+"""Half a minute of checks, and what modules and set-up commands take."""
+LOOK_EVERY_S = 0.3
+ASK_EVERY_S = 3.0
+"""How often the scheduler is asked; there is one such job, and somebody waits for it."""
+SILENT_AFTER_S = 10.0
+"""How long the script may take to start before Slurm is asked whether the job's nodes answer."""
+START_WITHIN_S = 120.0
+"""How long it may take on nodes that answer: a site's prolog may do much."""
+JUDGED_WITHIN_S = 60.0
+"""How long a script that has started may take before Slurm is asked whether its nodes still answer."""
+SETTLES_S = 2.0
+"""How long the records of a job that has ended may be behind one another."""
+SHOWN_WITHIN_S = 60.0
+"""How long NFS may hide a verdict that has been written: it remembers for a while that there was none (acdirmax)."""
+AWAY_TIMES = 3
+"""How often the scheduler may not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightResult:
+    """What a preflight found.
+
+    Attributes:
+        item: the run and how it ended.
+        verdict: what ``preflight/judge.py`` has written, or would have.
+    """
+
+    item: RunStatus
+    verdict: dict[str, Any]
+
+    @property
+    def words(self) -> str:
+        """The verdict in one line."""
+        return message(self.verdict).removeprefix("preflight: ")
+
+
+class PreflightWatch:
+    """Waits for one preflight."""
+
+    def __init__(self, run_id: str, *, store: RunStore, schedulers: Schedulers, host: str) -> None:
+        self._run_id, self._store, self._schedulers, self._host = run_id, store, schedulers, host
+        self._folder = store.folder(run_id)
+        self._said = ""
+        self._away = 0
+
+    def wait(self) -> Generator[str, None, PreflightResult]:
+        """Wait until the nodes are judged; yields what the job does, whenever that changes.
+
+        Raises:
+            JobFailedError: the job ended before that, for another reason than its nodes.
+            SchedulerError: the scheduler is away.
+        """
+        item = yield from self._ask()
+        runs_since, ended_at = None, None
+        asked_at = time.monotonic()
+        while True:
+            attempt = last_attempt(self._folder)
+            if verdict := _verdict(attempt):
+                return PreflightResult(item, verdict)
+            if item.status.final or (attempt is not None and attempt.exit is not None):
+                ended_at = ended_at or time.monotonic()
+                if time.monotonic() - ended_at > (SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S):
+                    item = yield from self._ask()
+                    return self._judge_here(item, attempt)
+            if item.status.state == state.RUNNING and runs_since is None:
+                runs_since = time.monotonic()
+            if time.monotonic() - asked_at > ASK_EVERY_S:
+                if runs_since is not None and self._is_stuck(item, attempt, time.monotonic() - runs_since):
+                    return (yield from self._give_up(item, attempt))
+                item = yield from self._ask()
+                asked_at = time.monotonic()
+            time.sleep(LOOK_EVERY_S)
+
+    def cancel(self) -> None:
+        """End the job.
+
+        Raises:
+            SchedulerError: the scheduler refused, or is away.
+            NotFoundError: the scheduler does not list the job.
+        """
+        check_listed(cancel_runs([self._get()], store=self._store, schedulers=self._schedulers).unlisted)
+
+    def _get(self) -> RunStatus:
+        found = one_status(
+            self._run_id, store=self._store, schedulers=self._schedulers, host=self._host, now_s=time.time()
+        )
+        self._away = self._away + 1 if found.away else 0
+        if found.away and self._away >= AWAY_TIMES:
+            raise found.away
+        return found.runs[0]
+
+    def _ask(self) -> Generator[str, None, RunStatus]:
+        item = self._get()
+        status = item.status
+        where = f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
+        words = f"{status.state} {where}".strip()
+        if words != self._said:
+            self._said = words
+            yield words
+        return item
+
+    def _states(self, item: RunStatus) -> dict[str, str]:
+        hosts = item.status.hosts
+        return self._schedulers(item.run.scheduler).node_states(hosts) if hosts else {}
+
+    def _is_stuck(self, item: RunStatus, attempt: Attempt | None, running_s: float) -> bool:
+        """Whether nothing more will come: the script does not start, or has gone, with the node it runs on."""
+        if attempt is None and running_s > START_WITHIN_S:
+            return True
+        if running_s < (SILENT_AFTER_S if attempt is None else JUDGED_WITHIN_S):
+            return False
+        return any(map(is_silent, self._states(item).values()))
+
+    def _give_up(self, item: RunStatus, attempt: Attempt | None) -> Generator[str, None, PreflightResult]:
+        try:
+            return self._judge_here(item, attempt)
+        finally:
+            with suppress(NotFoundError):  # gone meanwhile
+                self.cancel()
+                yield "cancelled: the preflight cannot finish"
+
+    def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
+        """Judge a job that could not: what its nodes have written, and what Slurm says of them.
+
+        Raises:
+            JobFailedError: neither says anything of a node.
+        """
+        states = self._states(item)
+        said = {
+            node: f"Slurm state {words.rstrip('*')}, not responding"
+            for node, words in states.items()
+            if is_silent(words)
+        }
+        reports = read_reports(attempt.folder.preflight, list(states)) if attempt else {}
+        status = item.status
+        if not said and not (status.state == state.NODE_FAIL and reports):
+            raise JobFailedError(
+                f"the preflight job {item.run.job_id} {_how(item, attempt)}",
+                hint=f"hpcrun logs --batch {item.run.job_id}",
+            )
+        return PreflightResult(item, judge(list(states), reports, said=said))
+
+
+def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:
+    """Whether the script has come to its verdict, as far as is known."""
+    if attempt is None or attempt.exit is None:
+        return item.status.state in (state.COMPLETED, state.FAILED)
+    return attempt.exit.status == 0 or attempt.exit.message.startswith("preflight:")
+
+
+def _how(item: RunStatus, attempt: Attempt | None) -> str:
+    """Say what became of a job that judged no node."""
+    status = item.status
+    if attempt is not None and attempt.exit is not None and attempt.exit.message:
+        return f"failed: {attempt.exit.message}"
+    if not status.final and attempt is None:
+        return "is running, but its script does not start"
+    return f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
+
+
+def _verdict(attempt: Attempt | None) -> dict[str, Any] | None:
+    if attempt is None:
+        return None
+    try:
+        return read_object(attempt.folder.verdict, _MOST_VERDICT)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,159 @@
+"""resubmit: the request of an earlier run again, with what is to be different, going on from its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.jobs.lineage import Earlier, Lineage
+from hpcrun.actions.status.status import RunStatus, Schedulers, one_status
+from hpcrun.actions.status.sweep_status import failed_elements
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.plan import Plan
+from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
+
+# What says one thing in several ways: to say it anew is to take back what was said otherwise.
+_INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
+_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  # the last of a name counts
+_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+def check_over(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float, force: bool) -> None:
+    """Refuse to repeat a run that may still be writing its checkpoints.
+
+    Raises:
+        PlanError: it is not over.
+        SchedulerError: the scheduler is away, and does not say.
+    """
+    if force:
+        return
+    result = one_status(run.run_id, store=store, schedulers=schedulers, host=host, now_s=now_s)
+    item: RunStatus = result.runs[0]
+    if item.status.final:
+        return
+    if result.away:
+        raise result.away
+    raise PlanError(
+        f"{run.run_id} has not ended: {item.status.state}",
+        hint=f"hpcrun cancel {run.job_id or run.run_id} cancels it; --after submits a job that starts after it; "
+        "--force submits now",
+    )
+
+
+def failed_of(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float) -> tuple[int, ...]:
+    """Return the elements of a sweep that are over and did not complete; others may still run.
+
+    Raises:
+        PlanError: it is no sweep, or none of its elements failed.
+    """
+    item = one_status(run.run_id, store=store, schedulers=schedulers, host=host, now_s=now_s).runs[0]
+    if not item.elements:
+        raise PlanError(
+            f"{run.run_id} is no sweep: it has no elements", hint=f"hpcrun resubmit {run.job_id} repeats it"
+        )
+    failed = failed_elements(item.elements)
+    if not failed:
+        raise PlanError(f"no element of {run.run_id} has failed: {item.status.reason}",
+                        hint=f"hpcrun resubmit {run.job_id} repeats all of it")  # fmt: skip
+    return tuple(failed)
+
+
+def repeated(run: Run, asked: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the request of a run as it would be typed again.
+
+    Args:
+        asked: what is to be different. Variables and sbatch directives are added to those of the run.
+        env: where the values of secrets are taken from: the record has none.
+
+    Raises:
+        UsageError: a secret is not set.
+    """
+    said = dict(run.request)
+    for group in _INSTEAD:
+        if any(name in asked for name in group):
+            said = {name: value for name, value in said.items() if name not in group}
+    said.setdefault("name", run.name)
+    if "script" in asked:
+        said.pop("name")
+    anew = {item.partition("=")[0] for item in asked.get("env", ()) if isinstance(item, str)}
+    kept = ((name, value) for name, value in said.get("env", ()) if name not in anew)
+    said["env"] = unmasked(kept, env, said.get("secrets", ()))
+    for name in _ADDED:
+        if name in asked:
+            said[name] = [*said.get(name, ()), *asked[name]]
+    return {**said, **{name: value for name, value in asked.items() if name not in _ADDED}}
+
+
+def unmasked(
+    recorded: Iterable[tuple[str, str]], env: Mapping[str, str], named: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """Return a request's variables from their record, the secrets with their values from the environment.
+
+    Args:
+        named: the names that the record says are secret.
+
+    Raises:
+        UsageError: a secret is not set.
+    """
+    return [
+        (name, _secret(name, env) if value == MASK and (name in named or is_secret(name)) else value)
+        for name, value in recorded
+    ]
+
+
+def _secret(name: str, env: Mapping[str, str]) -> str:
+    if name in env:
+        return env[name]
+    raise UsageError(
+        f"{name} is a secret, which is not in the run's record, and it is not set here",
+        hint=f"export {name}, or add --env {name}=VALUE",
+    )
+
+
+def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the virtual or conda environment of an earlier run, and no other.
+
+    Args:
+        python: as the run's plan has it.
+    """
+    kept = {name: value for name, value in env.items() if name not in _ENVIRONMENTS}
+    if python.get("prefix"):
+        kept[python["variable"]] = python["prefix"]
+    return kept
+
+
+def folder_of(cwd: str | None, whose: str) -> Path:
+    """Return the folder that a run was submitted from.
+
+    Raises:
+        PlanError: it is gone, or was not recorded.
+    """
+    if cwd is not None and Path(cwd).is_dir():
+        return Path(cwd)
+    raise PlanError(f"the folder that {whose} was submitted from no longer exists: {cwd}",
+                    hint="submit it from another folder: hpcrun submit")  # fmt: skip
+
+
+def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapshot: bool) -> Lineage:
+    """Return what the new run has from the earlier one.
+
+    Args:
+        fresh: it begins with a folder of checkpoints of its own.
+        new_snapshot: the code is copied anew, and not taken from the earlier run's snapshot.
+
+    Raises:
+        PlanError: the earlier run's snapshot is gone.
+    """
+    folder = store.folder(run.run_id)
+    code = None
+    if plan.snapshot and run.plan.get("snapshot") and not new_snapshot:
+        code = Earlier(run.run_id, folder)
+        if not (snapshot := RunFolder(folder).code).is_dir():
+            raise PlanError(f"the snapshot of {run.run_id} is gone: {snapshot}",
+                            hint="--snapshot copies the code as it is now")  # fmt: skip
+    checkpoints = None if fresh else Earlier(run.run_id, folder)
+    return Lineage(checkpoints=checkpoints, code=code, resubmitted_from=run.run_id)

@@ -1,0 +1,282 @@
+"""--snapshot: the code as it is now, for a job that starts later."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.jobs.editable import editable_folders
+from hpcrun.actions.jobs.git import diff_work_tree, run_git
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.request import JobRequest
+from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
+from hpcrun.job.snapshot import Snapshot
+from hpcrun.reading import open_regular
+from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
+from hpcrun.schedulers.process import Completed
+
+LIMIT_MB = 200
+_LOOKED_AT = 64 * 1024  # bytes of a file that may be a key
+_UNTRACKED = "?"  # git-ls-files(1), -t
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The folder that is copied.
+
+    Attributes:
+        folder: where the job starts, below the root.
+        git: it is a git work tree.
+        env: the environment git runs in.
+    """
+
+    root: Path
+    folder: str
+    git: bool
+    env: Mapping[str, str]
+
+    def run(self, *args: str, below: str = ".") -> Completed:
+        """Run git in the tree, or in a submodule of it."""
+        return run_git(self.root / below, *args, env=self.env)
+
+    def diff(self, *args: str) -> Completed:
+        """Run git diff of a commit, named by its hash, and the work tree.
+
+        Raises:
+            PlanError: git cannot read the repository, or does not know the commit.
+        """
+        answer = diff_work_tree(self.root, *args, env=self.env)
+        if not answer.ok:
+            raise PlanError(f"the changes cannot be recorded: {answer.words()}")
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is to be copied.
+
+    Attributes:
+        commit: git's HEAD; None without git, and before the first commit.
+        changes: what the work tree has over it, in git's words, and files that git does not know; empty for none.
+        notes: what a person should know of the copy.
+        left_out: files that look like secrets, and that nobody asked for.
+        include: patterns of those that were asked for.
+    """
+
+    tree: Tree
+    files: tuple[CodeFile, ...]
+    commit: str | None
+    changes: str
+    notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return what the run's record says of it."""
+        return {
+            "root": str(self.tree.root),
+            "folder": self.tree.folder,
+            "files": len(self.files),
+            "bytes": sum(file.size for file in self.files),
+            "commit": self.commit,
+            "changes": self.changes,
+            "left_out": list(self.left_out),
+        }
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy it into a run's folder, and what distinguishes it from the commit into ``code.diff``.
+
+        Raises:
+            PlanError: a file cannot be read, or git fails.
+            OSError: the copy cannot be written.
+        """
+        copy_code(self.tree.root, self.files, RunFolder(folder).code, self.tree.folder)
+        if self.commit:
+            # also of files that are tracked no longer, or deleted: the diff would show what was in them
+            changed = self.tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0")
+            hidden = [path for path in changed if path and _is_secret(self.tree.root, path, self.include)]
+            less = [f":(exclude,top,literal){path}" for path in hidden]
+            self.tree.diff("--binary", f"--output={RunFolder(folder).code_diff}", self.commit, "--", ":(top)", *less)
+
+
+def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
+    """Return what is copied for a job that starts in a folder: its git work tree, or without git the folder itself.
+
+    Raises:
+        PlanError: git does not want to say.
+    """
+    workdir = workdir.resolve()
+    tree = Tree(workdir, ".", False, env)
+    if shutil.which("git", path=env.get("PATH")) is None:
+        return tree
+    answer = tree.run("rev-parse", "--show-toplevel")
+    if answer.ok:
+        root = Path(answer.stdout.removesuffix("\n"))
+        if not workdir.is_relative_to(root):
+            raise PlanError(f"--snapshot: {workdir} belongs to a git repository, but its work tree is {root}",
+                            hint="git config --unset core.worktree")  # fmt: skip
+        return Tree(root, os.path.relpath(workdir, root), True, env)
+    if "not a git repository" in answer.stderr:
+        return tree
+    raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
+
+
+def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment) -> tuple[JobRequest, Snapshot]:
+    """Return the request with its script as it is called in the copy, and what the script must know of the copy.
+
+    Raises:
+        UsageError: the script is not in the code.
+    """
+    workdir = tree.root / tree.folder
+    script = _script(request, tree, workdir)
+    if script:
+        called = os.path.relpath(tree.root / script, workdir)
+        is_plain = called.endswith(".py") or "/" in called
+        request = request.model_copy(update={"script": called if is_plain else f"./{called}"})
+    said = [Path(item) for item in tree.env.get("PYTHONPATH", "").split(":") if item]
+    folders = [workdir, *(workdir / item for item in said), *editable_folders(python, tree.env)]
+    paths = dict.fromkeys(
+        os.path.relpath(inside, tree.root) for folder in folders if (inside := _inside(folder, tree.root))
+    )
+    return request, Snapshot(tree.folder, tuple(paths), script)
+
+
+def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
+    """Return where below the root the script lies; None for a module, or a program that is not of this code."""
+    if request.module or not ("/" in request.script or request.script.endswith(".py")):
+        return None
+    named = Path(os.path.normpath(workdir / request.script))
+    for full in (named, named.resolve()):
+        if full.is_relative_to(tree.root):
+            return os.path.relpath(full, tree.root)
+    if not request.script.endswith(".py"):
+        return None
+    raise UsageError(f"--snapshot copies {tree.root}, but {named} is outside",
+                     hint="submit from the folder of the script, or leave --snapshot out")  # fmt: skip
+
+
+def _inside(folder: Path, root: Path) -> Path | None:
+    real = folder.resolve()
+    return real if real.is_relative_to(root) and "site-packages" not in real.parts else None
+
+
+def secret_notes(tree: Tree, include: Sequence[str], leaving_out: Sequence[Path]) -> tuple[str, ...]:
+    """Return what to say of the files that look like secrets.
+
+    Args:
+        include: patterns of those that are copied all the same.
+        leaving_out: as for ``list_code``.
+
+    Raises:
+        PlanError: git fails.
+    """
+    paths = _code_paths(tree, leaving_out, [])
+    secret = [path for path in paths if _is_secret(tree.root, path, include)]
+    notes = [
+        f"--snapshot-include {pattern}: no such file that looks like a secret"
+        for pattern in include
+        if not any(is_included(path, [pattern]) and _is_secret(tree.root, path, ()) for path in paths)
+    ]
+    if secret:
+        words = f"not copied, since they look like secrets: {left_out_text(secret)}"
+        notes.append(f"{words}; to copy them: --snapshot-include PATTERN")
+    return tuple(notes)
+
+
+def _is_secret(root: Path, path: str, include: Sequence[str]) -> bool:
+    if is_included(path, include):
+        return False
+    if not may_be_key(path):
+        return looks_secret(path)
+    full = root / path
+    try:
+        if not stat.S_ISREG(full.lstat().st_mode):
+            return True
+        with open_regular(full, links=False) as file:
+            return is_key(file.read(_LOOKED_AT), os.fstat(file.fileno()).st_size)
+    except OSError:
+        return True  # it was deleted, or nobody may read it
+
+
+def _code_paths(tree: Tree, leaving_out: Sequence[Path], notes: list[str]) -> dict[str, str]:
+    """Return what could be copied: path → git's letter for it, or none without git."""
+    left_out = [folder.resolve() for folder in leaving_out]
+    if not tree.git:
+        return dict.fromkeys(islice(walk_code(tree.root, left_out), MOST_FILES + 1), "")
+    tagged = _git_paths(tree, notes)
+    outside = tuple(f"{folder.relative_to(tree.root)}/" for folder in left_out if folder.is_relative_to(tree.root))
+    return {path: tag for path, tag in tagged.items() if not path.startswith(outside) and not _is_cache(path, tag)}
+
+
+def list_code(
+    tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_out: Sequence[Path], include: Sequence[str] = ()
+) -> Code:
+    """Decide what is copied.
+
+    Args:
+        include: patterns of files that are copied although they look like secrets.
+        limit_mb: how much it may be in megabytes; None for ``LIMIT_MB``.
+        leaving_out: folders that are no code, such as that of the runs.
+
+    Raises:
+        PlanError: it is too much, or git fails.
+        UsageError: the script is not among it.
+    """
+    notes: list[str] = []
+    tagged = _code_paths(tree, leaving_out, notes)
+    check_count(list(tagged), tree.root)
+    secret = tuple(path for path in tagged if _is_secret(tree.root, path, include))
+    hidden = frozenset(secret)
+    paths = [path for path in tagged if path not in hidden]
+    unknown = sum(tagged[path] == _UNTRACKED for path in paths)
+    if snapshot.script in secret:
+        raise UsageError(f"{snapshot.script} looks like a file of secrets, and those are not copied",
+                         hint=f"--snapshot-include {snapshot.script}")  # fmt: skip
+    if snapshot.script and snapshot.script not in paths:
+        raise UsageError(f"{snapshot.script} is not in the snapshot: git ignores it",
+                         hint=f"git add -f {snapshot.script}")  # fmt: skip
+    files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
+    leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
+    if leaving:
+        more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
+        notes.append(f"symbolic links that point outside the snapshot: {', '.join(leaving[:3])}{more}")
+    commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
+    changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
+    words = [changes, f"{unknown} untracked" if unknown else None]
+    described = ", ".join(word for word in words if word)
+    return Code(tree, files, commit, described, tuple(notes), secret, tuple(include))
+
+
+def _is_cache(path: str, tag: str) -> bool:
+    return tag == _UNTRACKED and "__pycache__" in path.split("/")
+
+
+def _first_line(answer: Completed) -> str | None:
+    return answer.stdout.strip() or None if answer.ok else None
+
+
+def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]:
+    """Return the tracked files and those that are neither tracked nor ignored, each with git's letter for it."""
+    answer = tree.run("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below)
+    if not answer.ok:
+        raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
+    found: dict[str, str] = {}
+    for entry in filter(None, answer.stdout.split("\0")):
+        path = os.path.normpath(os.path.join(below, entry[2:]))
+        full = tree.root / path
+        if full.is_symlink() or not full.is_dir():
+            found[path] = entry[0]
+        elif (full / ".git").exists():  # a submodule, or a repository within this one
+            notes.append(f"{path} is a git repository of its own: its files are copied too")
+            found |= _git_paths(tree, notes, path)
+        else:
+            notes.append(f"{path} is a submodule that is not checked out: it is empty in the snapshot")
+    return found

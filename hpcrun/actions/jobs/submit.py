@@ -1,0 +1,168 @@
+"""submit: make the run, then its job: the record comes first, so that no job is ever unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.lineage import Lineage
+from hpcrun.actions.jobs.new_run import new_run
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.errors import (
+    HpcrunError,
+    InterruptedByUser,
+    PlanError,
+    SchedulerError,
+    SubmissionUncertainError,
+    UsageError,
+)
+from hpcrun.job.after import dependency_option
+from hpcrun.job.directives import unknown_note
+from hpcrun.job.plan import Plan
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.protocol import Scheduler, Submission
+from hpcrun.schedulers.submitter import close_submission
+
+_ALONE = Lineage()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    """A submitted run.
+
+    Attributes:
+        remarks: what the scheduler said besides, and what could not be noted.
+    """
+
+    run: Run
+    folder: Path
+    remarks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """The elements of a run for a scheduler that reads no directives, and how many of them may run at once."""
+
+    elements: tuple[int, ...]
+    at_once: int | None
+
+
+def submit(
+    prepared: Prepared,
+    *,
+    store: RunStore,
+    scheduler: Scheduler,
+    surroundings: Surroundings,
+    run_id: str,
+    now_s: float,
+    output_dir: Path | None = None,
+    files: Mapping[str, str | bytes] | None = None,
+    lineage: Lineage = _ALONE,
+    array: Array | None = None,
+) -> SubmitResult:
+    """Record a run and submit its job: the record comes first, so that no job is ever unknown.
+
+    Args:
+        output_dir: where the run's folder goes, instead of the runs folder.
+        files: path below the run's folder → content, for what the job needs besides its script.
+        lineage: what it has to do with earlier runs.
+        array: the elements of a run that is no sweep, on this machine; None for a plain job.
+
+    Raises:
+        SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
+        HpcrunError: refused; no run is left.
+    """
+    check_available(prepared.plan, scheduler)
+    check_secrets_set(prepared, surroundings)
+    made = new_run(
+        prepared,
+        store=store,
+        scheduler=scheduler,
+        surroundings=surroundings,
+        run_id=run_id,
+        now_s=now_s,
+        output_dir=output_dir,
+        files=files or {},
+        lineage=lineage,
+    )
+    run, folder, notes = made.run, made.folder, made.notes
+    try:
+        submitted = scheduler.submit(_submission(prepared, folder, surroundings, lineage, array))
+    except SubmissionUncertainError:
+        raise
+    except SchedulerError as error:
+        with suppress(HpcrunError):  # status will say that no job came of it
+            store.delete(run.run_id)
+        raise _with_doubts(error, prepared.plan) from None
+    except KeyboardInterrupt:
+        raise InterruptedByUser(
+            f"interrupted while submitting {run.run_id}: the job may have been submitted",
+            hint="check with hpcrun status",
+        ) from None
+    run = replace(run, job_id=submitted.job_id)
+    try:
+        store.save(run)
+        with suppress(OSError):
+            close_submission(folder)
+    except PlanError as error:
+        note = f"{error.message}; the job is submitted; hpcrun status finds it by its folder"
+        notes = (*notes, note)
+    return SubmitResult(run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
+
+
+def check_available(plan: Plan, scheduler: Scheduler) -> None:
+    """Refuse a job whose scheduler is not here.
+
+    Raises:
+        PlanError: it is not.
+    """
+    if reason := scheduler.unavailable():
+        raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
+                        hint="run on this machine with --profile local, or see the script with --dry-run")  # fmt: skip
+
+
+def check_secrets_set(prepared: Prepared, surroundings: Surroundings) -> None:
+    """Refuse a job whose secrets have no value here: it would find out only when it starts.
+
+    Raises:
+        UsageError: one has none.
+    """
+    given = {**surroundings.env, **prepared.secrets()}
+    for name, value in prepared.plan.env:
+        if value is None and not given.get(name):
+            raise UsageError(
+                f"{name} is not set: the job needs this secret, and its value comes from your environment",
+                hint=f"read -rs {name} && export {name}",
+            )
+
+
+def _submission(
+    prepared: Prepared, folder: Path, surroundings: Surroundings, lineage: Lineage, array: Array | None
+) -> Submission:
+    plan = prepared.plan
+    if plan.sweep:
+        array = Array(plan.sweep.chosen, plan.sweep.max_parallel)
+    return Submission(
+        name=plan.name,
+        folder=folder,
+        script=prepared.script.text,
+        workdir=Path(prepared.request.workdir or surroundings.cwd),
+        env={**surroundings.env, **prepared.secrets()},
+        walltime_s=plan.walltime_s,
+        warn_s=plan.requeue.warn_s if plan.requeue else None,
+        dependency=dependency_option(lineage.after),
+        elements=array.elements if array else (),
+        max_parallel=array.at_once if array else None,
+    )
+
+
+def _with_doubts(error: SchedulerError, plan: Plan) -> HpcrunError:
+    """Hint at a misspelt directive where sbatch refused and hpcrun had its doubts."""
+    doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
+    if error.hint or not doubts:
+        return error
+    return SchedulerError(error.message, hint="; ".join(doubts))

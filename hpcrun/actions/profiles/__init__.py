@@ -1,0 +1,1 @@
+"""Profiles of clusters: detected, shown, edited; the variables that they set."""

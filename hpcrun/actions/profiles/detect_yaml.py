@@ -1,0 +1,257 @@
+"""The text of a detected profile: every value with what said so, every gap with the reason. Pure text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from hpcrun.actions.profiles.detect_types import GpuOffer, Share, best_partition, may_use, share
+from hpcrun.job.units import format_memory, format_time
+from hpcrun.schedulers.detect import ClusterFacts, Trial
+from hpcrun.schedulers.detect_host import HostFacts
+from hpcrun.schedulers.detect_text import Partition
+
+_PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+_COMMENT_COLUMN = 34
+# what a job gets that says no time, by the base that a profile extends
+_USUAL_DEFAULT_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedCluster:
+    """All that was found out.
+
+    Attributes:
+        base: the profile to extend, None where there is none to.
+        in_job: whether the host is one that jobs run on, seen from inside a job.
+    """
+
+    facts: ClusterFacts
+    offers: list[GpuOffer]
+    trials: list[Trial]
+    host: HostFacts
+    in_job: bool
+    base: str | None
+
+
+def profile_text(found: DetectedCluster) -> str:
+    """Return the YAML of a profile."""
+    facts = found.facts
+    # the profile's own partition: that of the only type, else of jobs without GPUs
+    own = found.offers[0].partition if len(found.offers) == 1 else best_partition(facts)
+    name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
+    lines = [
+        comment(f"Written by `hpcrun profile detect` on {found.host.name} for user {facts.user}."),
+        "# A comment names the source of each value; values that were not found are commented out. Correct what is "
+        "wrong.",
+        *(comment(f"No answer: {command}: {why}") for command, why in facts.problems.items()),
+        *([f"extends: {found.base}"] if found.base else []),
+        _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
+        "scheduler: slurm",
+        *_partition_lines(facts, own),
+        *_account_lines(facts),
+        *_gpu_lines(found, own),
+        *_own_lines(found, own),
+        "",
+        *_table(facts),
+        *_accounting(facts),
+        *_host_lines(found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def scalar(value: str) -> str:
+    """Return a word as YAML text: plain where nothing in it has a meaning, else in double quotes."""
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(_printable(value), ensure_ascii=False)
+
+
+def comment(text: str) -> str:
+    """Return text behind a ``#``, on one line."""
+    return f"# {_printable(text)}"
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _line(depth: int, text: str, source: str = "") -> str:
+    left = "  " * depth + text
+    return f"{left:<{_COMMENT_COLUMN}}  {comment(source)}" if source else left
+
+
+def _partition_lines(facts: ClusterFacts, own: Partition | None) -> list[str]:
+    if own is None:
+        return [_line(0, "# partition:", "neither sinfo nor scontrol named a partition; Slurm's default is used")]
+    why = "the default" if own.default else "Slurm's default partition has other nodes or is not open to you"
+    return [_line(0, f"partition: {scalar(own.name)}", f"{facts.sources['partitions']}: {why}")]
+
+
+def _account_lines(facts: ClusterFacts) -> list[str]:
+    source = "sacctmgr show assoc"
+    if facts.associations is None:
+        why = facts.problems.get(source, "no answer")
+        return [_line(0, "# account:", f"{source}: {why}"), _line(0, "# qos:", "as account")]
+    if not facts.associations:
+        return [_line(0, "# account:", f"{source}: user {facts.user} has none"), _line(0, "# qos:", "as account")]
+    accounts = sorted({association.account for association in facts.associations})
+    if len(accounts) == 1:
+        account = _line(0, f"account: {scalar(accounts[0])}", f"{source}: your only one")
+    else:
+        account = _line(0, "# account:", f"{source}: {', '.join(accounts)}; Slurm takes your default one")
+    qos = sorted({qos for association in facts.associations for qos in association.qos})
+    return [account, _line(0, "# qos:", f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one")]
+
+
+def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
+    source = found.facts.sources["nodes"]
+    if not found.offers:
+        return [_line(0, "# gpu:", f"{source}: no node has a GPU that a job can request")]
+    lines = ["gpu:", _directive_line(found.trials)]
+    if len(found.offers) == 1:
+        only = found.offers[0]
+        if only.type:
+            lines.append(_line(1, f"type: {scalar(only.type)}", source))
+        else:
+            lines.append(_line(1, "# type:", f"{source}: Slurm has no type for these GPUs"))
+        return [*lines, _per_node_line(1, only, source)]
+    lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
+    lines.append("  types:")
+    for offer in found.offers:
+        lines += _type_lines(offer, found.facts, _default_time(own))
+    return lines
+
+
+def _directive_line(trials: list[Trial]) -> str:
+    accepted = [trial.form for trial in trials if trial.accepted]
+    if accepted:
+        refused = [trial.form for trial in trials if not trial.accepted]
+        told = f"accepted {', '.join(accepted)}" + (f"; not {', '.join(refused)}" if refused else "")
+        return _line(1, f"directive: {accepted[0]}", f"sbatch --test-only: {told}")
+    why = trials[0].said if trials else "not tried"
+    return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no answer'}")
+
+
+def _per_node_line(depth: int, offer: GpuOffer, source: str) -> str:
+    nodes = "1 node" if offer.nodes == 1 else f"{offer.nodes} nodes"
+    differ = f", some with {', '.join(str(count) for count in offer.counts[:-1])}" if len(offer.counts) > 1 else ""
+    return _line(depth, f"per_node: {offer.per_node}", f"{source}: {nodes}{differ}")
+
+
+def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited_s: int) -> list[str]:
+    source = facts.sources["nodes"]
+    also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else ""
+    return [
+        _line(2, f"{scalar(offer.type or '')}:"),
+        _per_node_line(3, offer, source),
+        _line(3, f"partition: {scalar(offer.partition.name)}", also or facts.sources["partitions"]),
+        *_share_lines(3, offer.cpus, offer.memory_mb, source),
+        *_time_lines(3, offer.partition, facts, inherited_s),
+    ]
+
+
+def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None, source: str) -> list[str]:
+    lines = []
+    for key, found in (("cpu", cpus), ("memory", memory_mb)):
+        if found is None:
+            lines.append(_line(depth, f"# {key}:", f"{source}: does not say"))
+            continue
+        form = format_memory if key == "memory" else str
+        lines += [f"{'  ' * depth}{key}:", _line(depth + 1, f"per_node: {form(found.per_node)}", source)]
+        if found.per_gpu:
+            lines.append(_line(depth + 1, f"per_gpu: {form(found.per_gpu)}", found.arithmetic))
+    return lines
+
+
+def _own_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
+    """Return what counts for the only GPU type, or, where there are several or none, for jobs without GPUs."""
+    facts, source = found.facts, found.facts.sources["nodes"]
+    if len(found.offers) == 1:
+        only = found.offers[0]
+        lines = _share_lines(0, only.cpus, only.memory_mb, source)
+    else:
+        here = [kind for kind in facts.kinds if own and kind.partition == own.name]
+        cpus = share([(kind.cpus, 0) for kind in here], "CPUs")
+        lines = _share_lines(0, cpus, share([(kind.memory_mb, 0) for kind in here], "MB"), source)
+    if own is None:
+        return lines
+    # an entry of gpu.types cannot take the profile's limit away
+    unlimited = own.max_s is not None and any(offer.partition.max_s is None for offer in found.offers)
+    return [*lines, *_time_lines(0, own, facts, _USUAL_DEFAULT_S, says_max=not unlimited)]
+
+
+def _default_time(partition: Partition | None) -> int:
+    """Return what jobs on a partition get that say no time, as :func:`_time_lines` writes it."""
+    if partition is None:
+        return _USUAL_DEFAULT_S
+    default_s = partition.default_s or _USUAL_DEFAULT_S
+    return default_s if partition.max_s is None else min(default_s, partition.max_s)
+
+
+def _time_lines(
+    depth: int, partition: Partition, facts: ClusterFacts, inherited_s: int, *, says_max: bool = True
+) -> list[str]:
+    source = f"{facts.sources['partitions']}: {partition.name}"
+    default_s, most = partition.default_s or inherited_s, partition.max_s
+    if most is not None:
+        default_s = min(default_s, most)
+    values, notes = [], []
+    if default_s != inherited_s or (depth == 0 and partition.default_s):
+        values.append(_line(depth + 1, f"default: {_time(default_s)}", f"{source}, for jobs without --time"))
+    if most is None:
+        notes.append(_line(depth, "# time.max:", f"{source} has no limit"))
+    elif says_max:
+        values.append(_line(depth + 1, f"max: {_time(most)}", source))
+    else:
+        why = "left out: a GPU type has no time limit, and would inherit this one"
+        notes.append(_line(depth, f"# time.max: {_time(most)}", f"{source}; {why}"))
+    return [*notes, *(["  " * depth + "time:", *values] if values else [])]
+
+
+def _time(seconds: int) -> str:
+    return json.dumps(format_time(seconds))
+
+
+def _table(facts: ClusterFacts) -> list[str]:
+    lines = [comment(f"Partitions ({facts.sources['partitions']}):")]
+    for part in sorted(facts.partitions, key=lambda part: (not part.default, part.name)):
+        gpus = sorted({f"{type_ or 'gpu'}:{n}" for k in facts.kinds if k.partition == part.name for type_, n in k.gpus})
+        words = [
+            "default" if part.default else "",
+            f"to {format_time(part.max_s)}" if part.max_s else "no time limit",
+            " ".join(gpus) or "no GPUs",
+            f"jobs may be displaced ({part.preempted}) after {part.grace_s} s" if part.preempted else "",
+            "" if may_use(part, facts) else "probably not open to you",
+        ]
+        lines.append(comment(f"  {part.name}: {'; '.join(word for word in words if word)}"))
+    return lines
+
+
+def _accounting(facts: ClusterFacts) -> list[str]:
+    enforced = facts.config.get("AccountingStorageEnforce", "nothing")
+    works = "answers" if facts.accounting else f"does not answer: {facts.problems.get('sacct', 'unknown')}"
+    mode = facts.config.get("PreemptType", "unknown")
+    return [
+        comment(f"Accounting: sacct {works}; enforced: {enforced}"),
+        comment(f"Preemption (scontrol show config): {mode}, {facts.config.get('PreemptMode', 'unknown')}"),
+    ]
+
+
+def _host_lines(found: DetectedCluster) -> list[str]:
+    host = found.host
+    where = "a compute node" if found.in_job else "not inside a job: run it in one to see a compute node"
+    gpus = ", ".join(f"{count} × {model}" for model, count in host.gpus.items())
+    hcas = ", ".join(f"{name} ({link})" if link else name for name, link in host.hcas.items())
+    modules = f"{host.modules}; `module avail` lists what modules: [...] may load" if host.modules else "none"
+    return [
+        comment(f"Seen on {host.name} ({where}):"),
+        comment(f"  GPUs (nvidia-smi): {host.problem or gpus or 'none'}"),
+        comment(f"  InfiniBand and RoCE (/sys/class/infiniband): {hcas or 'none'}"),
+        comment(f"  interfaces (/sys/class/net): {', '.join(host.interfaces) or 'none'}"),
+        comment(f"  modules: {modules}"),
+        "# NCCL finds its network by itself. Name interfaces or adapters only if that fails, and only those that",
+        "# every node has: a name in NCCL_SOCKET_IFNAME or NCCL_IB_HCA that a node lacks fails every rank.",
+    ]

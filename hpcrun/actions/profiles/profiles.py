@@ -1,0 +1,133 @@
+"""profile list, show, validate and diff: what profiles there are, what one says, what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.profiles.variables import check_profile_env
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError
+
+if TYPE_CHECKING:
+    from hpcrun.job.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """One profile of the list; ``problem`` says why it cannot be loaded."""
+
+    name: str
+    path: Path
+    default: bool
+    profile: Profile | None
+    problem: str | None = None
+
+
+def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
+    """Return every profile, by name; one that is broken is listed with its problem."""
+    default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
+    rows = []
+    for name, path in sorted(profile_names(surroundings.profile_folders).items()):
+        try:
+            loaded = load_profile(name, surroundings.profile_folders)
+            rows.append(ProfileRow(name, path, name == default, loaded.profile))
+        except ProfileError as error:
+            rows.append(ProfileRow(name, path, name == default, None, error.message))
+    return rows
+
+
+def show_profile(name: str, surroundings: Surroundings) -> LoadedProfile:
+    """Return a profile: its merged values, and where each was written.
+
+    Raises:
+        ProfileError: there is none of that name, or it is wrong.
+    """
+    return load_profile(name, surroundings.profile_folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with a profile; nothing where ``mistakes`` is empty.
+
+    Attributes:
+        remarks: what should be looked at, and is no mistake.
+    """
+
+    name: str
+    path: Path
+    mistakes: tuple[Mistake, ...] = ()
+    hint: str | None = None
+    remarks: tuple[Mistake, ...] = ()
+
+
+def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:
+    """Check profiles by name or path, or all of them.
+
+    Raises:
+        ProfileError: there is none of a name.
+    """
+    folders = surroundings.profile_folders
+    verdicts = []
+    for name in names or sorted(profile_names(folders)):
+        path = find_profile(name, folders)
+        try:
+            loaded = load_profile(name, folders)
+        except MistakesError as error:
+            verdicts.append(Verdict(name, path, error.mistakes, error.hint))
+        else:
+            verdicts.append(_verdict_on_variables(name, loaded))
+    return verdicts
+
+
+def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
+    """Judge the variables that a profile sets: a value that cannot be is a mistake, since submit refuses it."""
+    mistakes: list[Mistake] = []
+    remarks: list[Mistake] = []
+    hint = None
+    for finding, key in check_profile_env(loaded):
+        where = loaded.origins.get(key)
+        mistake = Mistake(
+            where.path if where else loaded.path, where.line if where else None, f"env.{finding.text}", key
+        )
+        (mistakes if finding.impossible else remarks).append(mistake)
+        if finding.impossible and hint is None:
+            hint = f"hpcrun profile env {finding.name} explains it"
+    return Verdict(name, loaded.path, tuple(mistakes), hint, tuple(remarks))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key that two profiles have different values for; None where one of them says nothing."""
+
+    key: Key
+    left: Any
+    right: Any
+
+
+def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Difference]:
+    """Return where two profiles differ once read: ``24h`` and ``1-00:00:00`` are one value.
+
+    Raises:
+        ProfileError: there is none of a name, or it is wrong.
+    """
+    loaded = [load_profile(name, surroundings.profile_folders).profile for name in (left, right)]
+    one, other = (flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"})) for profile in loaded)
+    keys = [*one, *(key for key in other if key not in one)]
+    return [Difference(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
+
+
+def flat_values(values: Mapping[str, Any], key: Key = ()) -> dict[Key, Any]:
+    """Return the values in nested sections by their whole key."""
+    found: dict[Key, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found.update(flat_values(value, (*key, name)))
+        else:
+            inner = (*key, name)
+            found[inner] = value
+    return found

@@ -1,0 +1,172 @@
+"""The variables of jobs: which there are, which a profile sets and why, and whether a job's are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.errors import HpcrunError, NotFoundError, ProfileError, UsageError, nearest
+from hpcrun.job.plan import planned_env
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import JobRequest
+from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.job.variables import PREFIXES, Finding, Variable, check_variables
+from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
+from hpcrun.profiles.mistakes import Key, Origin
+from hpcrun.profiles.variables import load_catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """A variable that a profile sets.
+
+    Attributes:
+        value: what it is set to; masked where the name is a secret's.
+        origin: where that is written.
+        variable: what is known of it, None where that is nothing.
+        problem: what is wrong with it, in one line.
+    """
+
+    name: str
+    value: str
+    origin: Origin | None
+    variable: Variable | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileVariables:
+    """What a job of a profile finds in its environment, before its own --env.
+
+    Attributes:
+        by_script: variables that hpcrun's script sets in every job.
+    """
+
+    profile: str
+    set_here: tuple[SetVariable, ...]
+    by_script: tuple[Variable, ...]
+
+
+def all_variables() -> list[Variable]:
+    """Return every variable that hpcrun knows, in the order of the catalogue."""
+    return list(load_catalogue().values())
+
+
+def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileVariables:
+    """Return what is known of a variable, or what a profile sets.
+
+    Args:
+        name: a variable's name in any case, a profile's name, or a path of a profile.
+
+    Raises:
+        NotFoundError: there is neither.
+        ProfileError: the profile is wrong.
+    """
+    catalogue = load_catalogue()
+    if name.upper() in catalogue:
+        return catalogue[name.upper()]
+    profiles = profile_names(surroundings.profile_folders)
+    if name in profiles or "/" in name or name.endswith((".yaml", ".yml")):
+        return _of_profile(load_profile(name, surroundings.profile_folders))
+    if name.upper() in catalogue.others:
+        raise NotFoundError(f"{name.upper()} is a variable that hpcrun does not know",
+                            hint="hpcrun profile env lists the known variables")  # fmt: skip
+    close = nearest(name, list(profiles)) or nearest(name.upper(), list(catalogue))
+    raise NotFoundError(
+        f"there is no variable and no profile {name!r}",
+        hint=f"did you mean {close!r}?" if close else "hpcrun profile env lists the variables",
+    )
+
+
+def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
+    catalogue = load_catalogue()
+    profile = loaded.profile
+    env = {**profile.fabric.env(), **profile.env}
+    found = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
+    problems = {finding.name: finding.advice for finding in found}
+    rows = [
+        SetVariable(
+            name,
+            MASK if is_secret(name, value, profile.secrets) else value,
+            _origin(name, loaded),
+            catalogue.get(name),
+            problems.get(name),
+        )
+        for name, value in env.items()
+    ]
+    rows += [
+        SetVariable(name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name))
+        for number, name in enumerate(profile.secrets)
+        if name not in env
+    ]
+    return ProfileVariables(
+        profile.name, tuple(rows), tuple(variable for variable in catalogue.values() if variable.hpcrun)
+    )
+
+
+def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | None) -> tuple[str, ...]:
+    """Return what a person should be told of the variables of a job.
+
+    Args:
+        gpu_type: the type of the job's GPUs, as the site calls it.
+
+    Raises:
+        ProfileError: the profile sets one to what it cannot be; the message says file and line.
+        UsageError: --env does.
+    """
+    profile = loaded.profile
+    env = {name: value for name, value in planned_env(request, profile) if value is not None}
+    if not _may_be_known(env):
+        return ()
+    catalogue = load_catalogue()
+    findings = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, gpu_type))
+    asked = dict(request.env)
+    for finding in findings:
+        if finding.impossible:
+            raise _refusal(finding.name, finding.text, None if finding.name in asked else _origin(finding.name, loaded))
+    return tuple(finding.text for finding in findings)
+
+
+def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
+    """Return what is wrong with the variables that a profile sets, each with the key that says so.
+
+    The values of secrets are not looked at.
+    """
+    profile = loaded.profile
+    said = {**profile.fabric.env(), **profile.env}
+    env = {name: value for name, value in said.items() if not is_secret(name, value, profile.secrets)}
+    if not _may_be_known(env):
+        return []
+    catalogue = load_catalogue()
+    found = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
+    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in found]
+
+
+def _refusal(name: str, text: str, origin: Origin | None) -> HpcrunError:
+    hint = f"hpcrun profile env {name} explains it"
+    return (
+        UsageError(f"--env {text}", hint=hint) if origin is None else ProfileError(f"{origin}: env.{text}", hint=hint)
+    )
+
+
+def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
+    """Return where a profile gives a variable its value."""
+    place = _place(name, loaded)
+    return None if place is None else loaded.origins[place]
+
+
+def _place(name: str, loaded: LoadedProfile) -> Key | None:
+    """Return the key that gives a variable its value, under ``env`` or in ``fabric``."""
+    places = (("env", name), ("fabric", "hcas" if name == "NCCL_IB_HCA" else "interface"))
+    return next((place for place in places if place in loaded.origins), None)
+
+
+def _may_be_known(env: Mapping[str, str]) -> bool:
+    return any(name.startswith((*PREFIXES, "MASTER_")) for name in env)
+
+
+def _gpu(profile: Profile, gpu_type: str | None) -> str:
+    """Return all that is known of the job's GPUs: the site's name, and the card's where the job takes the profile's."""
+    card = profile.card.model if gpu_type in (None, profile.gpu.type) else None
+    return f"{gpu_type or ''} {card or ''}"

@@ -1,0 +1,69 @@
+"""Getting into the allocation of a run: where it is, and that it is there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.runs.attempt import hosts, last_attempt
+from hpcrun.schedulers.step import Allocation, plain_job_id
+
+_WHEN = "hpcrun status shows its reason"
+
+
+def check_running(item: RunStatus) -> None:
+    """Refuse a run that has no allocation now.
+
+    Raises:
+        PlanError: it is over, waits, or runs elsewhere, or the scheduler does not list its job.
+    """
+    run, status = item.run, item.status
+    if status.final:
+        raise PlanError(
+            f"{run.run_id} is {status.state}: its allocation has ended",
+            hint=f"hpcrun logs {run.run_id} shows its output",
+        )
+    if status.state != "RUNNING":
+        why = f" ({status.reason})" if status.reason else ""
+        raise PlanError(f"{run.run_id} is {status.state}{why}: only a running job has nodes", hint=_WHEN)
+
+    if not item.live:
+        raise PlanError(f"{unlisted_words(item)}: its nodes cannot be reached", hint=_WHEN)
+
+
+def unlisted_words(item: RunStatus) -> str:
+    """Say why a run's job is not known to be there: its id alone may be that of another job."""
+    run = item.run
+    if item.elsewhere:
+        where = f"host {run.host}" if run.scheduler == "local" else f"cluster {run.cluster}"
+        return f"job {run.job_id} belongs to {where}"
+    who = "this machine" if run.scheduler == "local" else "Slurm"
+    if item.stale and item.status.missed_s is None:
+        return f"{who} did not answer about job {run.job_id}"
+    return f"{who} does not know job {run.job_id}"
+
+
+def nodes_of(item: RunStatus) -> list[str]:
+    """Return the nodes of a run's last attempt, in Slurm's order."""
+    attempt = last_attempt(item.folder, item.element or 0)
+    return hosts(attempt.folder) if attempt else []
+
+
+def check_node(item: RunStatus, node: str | None) -> None:
+    """Refuse a node that the run does not have.
+
+    Raises:
+        NotFoundError: it has others.
+    """
+    there = nodes_of(item)
+    if node is not None and there and node not in there:
+        raise NotFoundError(f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(there)}")
+
+
+def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
+    """Return the allocation of a Slurm run that runs."""
+    cpus = item.run.plan.get("cpus_per_node")
+    return Allocation(
+        plain_job_id(str(item.run.job_id), env), item.run.nodes, cpus if isinstance(cpus, int) else None, env
+    )

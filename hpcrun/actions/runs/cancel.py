@@ -1,0 +1,109 @@
+"""cancel: end runs, each with the scheduler it lives in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.actions.runs.allocation import unlisted_words
+from hpcrun.actions.status.status import RunStatus, Schedulers, element_row
+from hpcrun.errors import NotFoundError, SchedulerError
+from hpcrun.job.layout import JobFolder, RunFolder
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.protocol import JobRef
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of the runs that were to be cancelled.
+
+    Attributes:
+        told: their jobs were told to end.
+        over: over already.
+        unlisted: nothing was done, since the scheduler does not list their jobs, or cannot be asked from here.
+    """
+
+    told: tuple[RunStatus, ...] = ()
+    over: tuple[RunStatus, ...] = ()
+    unlisted: tuple[RunStatus, ...] = ()
+
+
+def cancel_runs(runs: Sequence[RunStatus], *, store: RunStore, schedulers: Schedulers) -> Cancelled:
+    """Cancel runs that are not over.
+
+    Only jobs that the scheduler has just listed as those of these runs: another job may have the id by now.
+
+    Raises:
+        SchedulerError: a scheduler refused or is away, or a run has no job id yet.
+    """
+    over = tuple(item for item in runs if item.status.final)
+    unlisted = tuple(item for item in runs if not item.status.final and not item.live)
+    told = tuple(item for item in runs if not item.status.final and item.live)
+    for item in unlisted:
+        if item.run.job_id is None:
+            raise _no_job_id(item)
+    for name in sorted({item.run.scheduler for item in told}):
+        mine = [item for item in told if item.run.scheduler == name]
+        # a note for later, when the scheduler has forgotten why the job ended
+        with _marked([JobFolder(store.folder(item.run.run_id)).cancelled for item in mine]):
+            schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
+    return Cancelled(told, over, unlisted)
+
+
+def check_listed(unlisted: Sequence[RunStatus]) -> None:
+    """Refuse runs of which nothing was cancelled.
+
+    Raises:
+        NotFoundError: there are any.
+    """
+    if unlisted:
+        lines = [f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})" for item in unlisted]
+        raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
+
+
+def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Schedulers) -> tuple[list[int], list[int]]:
+    """Cancel elements of a sweep that are not over.
+
+    Returns:
+        those that were told to end, and those that were over already.
+
+    Raises:
+        SchedulerError: the scheduler refused or is away, or the sweep has no job id yet.
+        NotFoundError: the scheduler does not list an element's job; the others were told to end.
+    """
+    known = {element.index: element for element in item.elements}
+    going = [index for index in indices if not known[index].status.final]
+    if going and item.run.job_id is None:
+        raise _no_job_id(item)
+    live = [index for index in going if known[index].live]
+    if live:
+        refs = [JobRef(RunFolder(item.folder).element(index).path, known[index].job_id) for index in live]
+        with _marked([JobFolder(ref.folder).cancelled for ref in refs]):
+            schedulers(item.run.scheduler).cancel(refs)
+    check_listed([element_row(item, known[index]) for index in going if index not in live])
+    return live, [index for index in indices if index not in going]
+
+
+def _no_job_id(item: RunStatus) -> SchedulerError:
+    return SchedulerError(
+        f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="run hpcrun status until it has a job id"
+    )
+
+
+@contextmanager
+def _marked(marks: Sequence[Path]) -> Iterator[None]:
+    """Note that jobs are cancelled before they are, and take it back where the scheduler did not do it."""
+    made = [mark for mark in marks if not mark.exists()]
+    for mark in made:
+        with suppress(OSError):
+            mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mark.touch()
+    try:
+        yield
+    except SchedulerError:
+        for mark in made:
+            with suppress(OSError):
+                mark.unlink()
+        raise

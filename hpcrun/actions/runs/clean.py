@@ -1,0 +1,173 @@
+"""clean: which run folders can go, and removing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcrun.actions.status.lost import LOST_AFTER_S, SURELY_OVER_AFTER_S, has_started, last_sign_s
+from hpcrun.actions.status.status import RunStatus, is_in
+from hpcrun.errors import HpcrunError
+from hpcrun.job import state
+from hpcrun.runs.size import DiskUsage, run_size
+from hpcrun.runs.store import Leftover, RunStore
+
+DEFAULT_AGE_S = 30 * 86400
+"""What ``clean`` takes for old where nothing else says which runs it should remove."""
+LEFT_AFTER_S = 86400.0
+"""So old is what a killed process left; what is younger may be in the hands of one that lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanChoice:
+    """Which runs to remove.
+
+    Attributes:
+        older_than_s: those that ended at least so many seconds ago; None for any age.
+        states: those in one of these states; empty for any.
+        keep: but not the newest so many of them.
+        named: they were named one by one.
+        checkpoints: those with checkpoints too.
+    """
+
+    older_than_s: int | None = None
+    states: frozenset[str] = frozenset()
+    keep: int = 0
+    named: bool = False
+    checkpoints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that could be removed.
+
+    Attributes:
+        ended_s: when it ended, in seconds since the epoch.
+        kept: why it stays all the same, None for one that goes.
+    """
+
+    item: RunStatus
+    ended_s: float
+    size: DiskUsage
+    kept: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanLeftover:
+    """A folder that a killed process left while it made or removed a run.
+
+    Attributes:
+        total: its size in bytes; 0 of one that stays, which may be anything.
+    """
+
+    leftover: Leftover
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """What would be removed, oldest first, and what was asked for and stays.
+
+    Attributes:
+        leftovers: what goes with them, and what looks like a leftover and stays.
+    """
+
+    going: tuple[Candidate, ...]
+    staying: tuple[Candidate, ...]
+    leftovers: tuple[CleanLeftover, ...] = ()
+
+    @property
+    def going_leftovers(self) -> tuple[CleanLeftover, ...]:
+        """Leftovers that would be removed."""
+        return tuple(item for item in self.leftovers if item.leftover.kept is None)
+
+    @property
+    def total(self) -> int:
+        """Bytes that would be freed."""
+        runs = sum(candidate.size.total for candidate in self.going)
+        return runs + sum(item.total for item in self.going_leftovers)
+
+    @property
+    def checkpoints(self) -> int:
+        """Bytes of checkpoints among them."""
+        return sum(candidate.size.checkpoints for candidate in self.going)
+
+
+def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float) -> CleanPlan:
+    """Decide which runs go: never one that may still live, nor one whose folder is not its own.
+
+    Args:
+        runs: all there are to choose from, oldest first, as just asked.
+    """
+    chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
+    if choice.keep:
+        chosen = chosen[: -choice.keep]
+    found = [_candidate(item, choice, store, now_s) for item in chosen]
+    leftovers = [] if choice.named else store.leftovers(now_s - LEFT_AFTER_S)
+    return CleanPlan(
+        tuple(candidate for candidate in found if candidate.kept is None),
+        tuple(candidate for candidate in found if candidate.kept is not None),
+        tuple(CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers),
+    )
+
+
+def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
+    """Remove what a plan says, and the markers of runs that are gone.
+
+    Returns:
+        what is gone, and the failures.
+    """
+    gone, errors = [], []
+    for candidate in plan.going:
+        try:
+            store.delete(candidate.item.run.run_id)
+        except HpcrunError as error:
+            errors.append(error)
+        else:
+            gone.append(candidate)
+    errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - LEFT_AFTER_S)
+    return gone, errors
+
+
+def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
+    if choice.states and not is_in(item, choice.states):
+        return False
+    if choice.older_than_s is not None and now_s - _ended_s(item) < choice.older_than_s:
+        return False
+    # one that may live is spoken of only where it was asked for by name or by its state
+    over = item.status.final or _lives(item, _ended_s(item), now_s) is None
+    return over or choice.named or bool(choice.states)
+
+
+def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: float) -> Candidate:
+    ended_s, size = _ended_s(item), run_size(item.folder)
+    kept = _lives(item, ended_s, now_s)
+    if kept is None and not store.is_own_folder(item.run.run_id):
+        link = item.folder.is_symlink()
+        kept = "its folder is a symbolic link to a folder outside this run" if link else "it belongs to another user"
+    if kept is None and size.checkpoints and not choice.checkpoints:
+        kept = "it has checkpoints"
+    return Candidate(item, ended_s, size, kept)
+
+
+def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
+    """Say why a run may still live, None where it cannot."""
+    if item.status.final:
+        return None
+    surely_over = has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
+    if item.elsewhere:
+        place = f"host {item.run.host}" if item.run.scheduler == "local" else f"cluster {item.run.cluster}"
+        words = f"it was {item.status.state} when last polled, and may still be; check on {place}"
+        return None if surely_over else words
+    if item.stale:
+        return f"it was {item.status.state} when last polled, and may still be"
+    if item.status.state != state.UNKNOWN:
+        return f"it is {item.status.state}"
+    if item.run.scheduler == "slurm" and item.run.cluster is None:
+        return None if surely_over else "its cluster is unknown"
+    return None if now_s - ended_s > LOST_AFTER_S else "it may still be running"
+
+
+def _ended_s(item: RunStatus) -> float:
+    """Return when a run ended, or last gave a sign of life, in seconds since the epoch."""
+    return last_sign_s(item.run, item.folder, item.status)

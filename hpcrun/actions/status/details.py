@@ -1,0 +1,124 @@
+"""status --verbose: what waiting runs can expect, what running ones say, what ended ones have used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.runs.gpu import GpuResult, read_gpus
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.errors import PlanError, SchedulerError
+from hpcrun.job import state
+from hpcrun.reading import parse_object
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.logs import rank_log, tail
+from hpcrun.schedulers.limits import Limit
+from hpcrun.schedulers.queue import SlurmQueue, Usage, Waiting
+
+FAR_OFF = 0.25
+"""Advice is given where less than this part was used of what was asked for ..."""
+_WORTH_MB, _WORTH_S, _WORTH_CPU_S = 8 * 1024, 3600, 600
+_SAMPLED_S = 120  # memory is looked at every 30 s (JobAcctGatherFrequency): a shorter job says little
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What Slurm knows besides the states, by job id; each from one question, whatever the number of runs.
+
+    Attributes:
+        limits: QOS → what it allows this user and all of its users, and what of that is in use; under ``ACCOUNTS`` the
+            same of the user's accounts.
+        gpus: run id → its GPUs; only of runs that were named, since each is a step on its nodes.
+    """
+
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+    limits: Mapping[str, Sequence[Limit]] = field(default_factory=dict)
+    gpus: Mapping[str, GpuResult] = field(default_factory=dict)
+
+
+def look_closer(items: Sequence[RunStatus], queue: SlurmQueue, env: Mapping[str, str], *, inside: bool) -> Insight:
+    """Ask Slurm about runs of this cluster; one that could not be asked about now (``stale``) is passed over.
+
+    Args:
+        inside: ask the nodes too what their GPUs do.
+    """
+    ours = [item for item in items if item.run.scheduler == "slurm" and item.run.job_id and not item.stale]
+    waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
+    over = [str(item.run.job_id) for item in ours if item.status.final and item.status.elapsed_s]
+    limited = any((item.status.reason or "").startswith(("QOS", "Assoc")) for item in ours if not item.status.final)
+    gpus = _gpus(items, env) if inside else {}
+    return Insight(queue.waiting(waits), queue.usage(over), queue.limits() if limited else {}, gpus)
+
+
+def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuResult]:
+    found = {}
+    for item in items:
+        if item.status.state == state.RUNNING and item.run.gpus_per_node and not (item.stale or item.elements):
+            with suppress(SchedulerError, PlanError):  # a status is of use without it
+                found[item.run.run_id] = read_gpus(item, env)
+    return found
+
+
+def last_line(folder: Path, element: int = 0) -> str | None:
+    """Return the last line that rank 0 of a run has written, None where there is none."""
+    attempt = last_attempt(folder, element)
+    if attempt is None:
+        return None
+    for name in ("out", "err"):
+        try:
+            text = tail(rank_log(attempt.folder, 0, name).path, 5)
+        except OSError:
+            continue
+        lines = [part for part in re.split(r"[\r\n]+", text) if part.strip()]
+        if lines:
+            return lines[-1].strip()
+    return None
+
+
+def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
+    """Return what rank 0 of a run noted last with ``log_metrics()``, nothing where it noted nothing."""
+    attempt = last_attempt(folder, element)
+    try:
+        lines = tail(attempt.folder.rank_metrics(0), 2).splitlines() if attempt else []
+    except OSError:
+        return {}
+    for line in reversed(lines):  # the last may be half written
+        try:
+            said = parse_object(line, finite=False)
+        except ValueError:
+            continue
+        return {name: value for name, value in said.items() if isinstance(value, float | int | str)}
+    return {}
+
+
+def advice(usage: Usage, asked_s: int | None, *, completed: bool) -> list[str]:
+    """Return what to ask for next time, where what was asked for was far more than what was used.
+
+    Args:
+        asked_s: the time limit in seconds, None where there was none.
+        completed: it ended well; one that did not says nothing of how much time or memory it needs.
+    """
+    said = []
+    had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb
+    if completed and used_mb and usage.elapsed_s >= _SAMPLED_S and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
+        enough = -(-int(used_mb * 1.3) // 1024)
+        said.append(f"--mem {enough}G would have been enough; smaller requests start sooner")
+    busy = cpu_efficiency(usage)
+    if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
+        each = usage.cpus // usage.nodes
+        said.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
+    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
+        said.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
+    return said
+
+
+def cpu_efficiency(usage: Usage) -> float | None:
+    """Return the part of the CPU time that was used, None where it was not measured."""
+    if usage.cpu_s is None or not usage.cpus or not usage.elapsed_s:
+        return None
+    return usage.cpu_s / (usage.cpus * usage.elapsed_s)

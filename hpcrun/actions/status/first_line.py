@@ -1,0 +1,124 @@
+"""The first line of an explanation, for status and --wait: worked out once for each run that failed, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hpcrun.actions.status.status import RunStatus, StatusResult
+from hpcrun.errors import HpcrunError
+from hpcrun.job import state
+from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
+from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.store import RunStore
+
+if TYPE_CHECKING:  # status imports what explain needs only where a run has failed
+    from hpcrun.actions.explain.explain import Explanation
+    from hpcrun.diagnosis.rules import Rule
+
+EXPLAINED = (state.FAILED, "OUT_OF_MEMORY")
+"""The states of which the name alone does not say what happened."""
+_WITH_RANK = (state.TIMEOUT,)
+"""The states that say something more where a rank ended before the others."""
+MOST_AT_ONCE = 20
+"""How many runs one status explains; the others come next time."""
+LONGEST = 240
+_KEPT_END = 40
+"""Characters of the end of a line that is shortened: where the exception was raised."""
+Rules = Callable[[], "Sequence[Rule]"]
+
+
+def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> StatusResult:
+    """Return the runs, those that failed with the first line of their explanation, the newest first to be explained."""
+    wanted = [item for item in result.runs if _is_wanted(item)][-MOST_AT_ONCE:]
+    if not wanted:
+        return result
+    try:
+        known = rules()
+    except HpcrunError:  # a broken file of rules: explain says so, and status is not about it
+        return result
+    lines = {item.run.run_id: first_line(item, known) for item in wanted}
+    runs = []
+    for item in result.runs:
+        if item.run.run_id in lines:
+            item = replace(item, status=replace(item.status, cause=lines[item.run.run_id]))
+            store.save_status(item.run.run_id, item.status)
+        runs.append(item)
+    return replace(result, runs=tuple(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is said of a run at once when it is over.
+
+    Attributes:
+        line: what happened, in one line; empty where nobody knows.
+        rank: the rank that is named in it, None where none is.
+        exit_status: of that rank.
+        last_lines: the end of its stderr.
+    """
+
+    line: str
+    rank: int | None = None
+    exit_status: int | None = None
+    last_lines: str = ""
+
+
+def first_line(item: RunStatus, rules: Sequence[Rule]) -> str:
+    """Return what happened, in one line; empty where nobody knows, or the logs cannot be read."""
+    explanation = _quickly(item, rules)
+    return _line(explanation) if explanation else ""
+
+
+def ending(item: RunStatus, rules: Rules, lines: int = 20) -> Ending:
+    """Return what happened in one line, and the last words of the rank that ended the run.
+
+    Args:
+        lines: how many of its last lines.
+    """
+    try:
+        known: Sequence[Rule] = rules()
+    except HpcrunError:  # a broken file of rules: the run has failed all the same
+        known = ()
+    explanation = _quickly(item, known)
+    if explanation is None:
+        return Ending("")
+    item, rank = explanation.item, explanation.rank
+    attempt = last_attempt(item.folder, item.element or 0)
+    if rank is None or attempt is None:
+        return Ending(_line(explanation))
+    status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
+    with suppress(OSError):
+        text = tail(rank_log(attempt.folder, rank, "err").path, lines)
+        before, restart, last = text.rpartition(RESTART_BEGINS)
+        text = last.partition("\n")[2] if restart and before[-1:] in ("", "\n") else text
+        return Ending(_line(explanation), rank, status, text.strip("\n"))
+    return Ending(_line(explanation), rank, status)
+
+
+def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
+    from hpcrun.actions.explain.explain import explain
+
+    try:
+        return explain(item, rules, quick=True)
+    except OSError:
+        return None
+
+
+def _line(explanation: Explanation) -> str:
+    from hpcrun.actions.explain.wording import UNKNOWN, cut_at_word
+
+    if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
+        return ""
+    text = explanation.summary.removesuffix(UNKNOWN)
+    if len(text) <= LONGEST or "…" in text:  # the exception's message is cut already, and its place is at the end
+        return text
+    end = text[-_KEPT_END:].partition(" ")[2] or text[-_KEPT_END:]
+    return f"{cut_at_word(text, LONGEST - _KEPT_END - 1)} {end}"
+
+
+def _is_wanted(item: RunStatus) -> bool:
+    status = item.status
+    return status.final and not item.stale and status.state in (*EXPLAINED, *_WITH_RANK) and status.cause is None

@@ -1,0 +1,213 @@
+"""Waiting for the end of a run, at little cost to the scheduler."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcrun.actions.status.status import RunStatus, Schedulers, one_status
+from hpcrun.job.layout import RunFolder, parse_numbers
+from hpcrun.runs.attempt import last_attempt, names_in
+from hpcrun.runs.elements import elements_of
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+
+LOOK_EVERY_S = 0.5
+"""How often the run folder is looked at, which costs the controller nothing."""
+ASK_EVERY_S = 30.0
+"""How often the scheduler is asked whether a job still lives, from the second minute on."""
+ASK_FIRST_S, FIRST_S = 1.0, 60.0
+"""After how long it is first asked, and how long the pauses grow: mistakes show soon, and a submission is young."""
+MOST_WATCHED = 10
+"""At how many runs' own records ``status --watch`` looks every second."""
+AFRESH_S = 10.0
+"""How long after a change in the run's own records no answer from before it is taken."""
+SETTLES_WITHIN_S = 60.0
+"""How long a job whose script has ended may take to leave the scheduler's hands (COMPLETING)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Waits for one run.
+
+    Attributes:
+        refresh: asks the scheduler for the run's status, at once.
+        look: the same with an answer that may be a little older, for asking again and again.
+        element: which element of a sweep is waited for, None for all of the run.
+        is_sweep: the run has elements.
+    """
+
+    folder: Path
+    refresh: Callable[[], RunStatus]
+    look: Callable[[], RunStatus]
+    element: int | None = None
+    is_sweep: bool = False
+
+    def status(self) -> LastStatus:
+        """Ask for the status of what is waited for: the run, or its element."""
+        return self._status_in(self.refresh())
+
+    def _status_in(self, item: RunStatus) -> LastStatus:
+        return next((known.status for known in item.elements if known.index == self.element), item.status)
+
+    def _left_word(self, element: int) -> bool:
+        """Whether the script of an element (0 for an ordinary run) says that it has ended by itself."""
+        attempt = last_attempt(self.folder, element)
+        exit_ = attempt.exit if attempt else None
+        return exit_ is not None and not exit_.signal and not exit_.again
+
+    def over(self) -> Callable[[], bool]:
+        """Return a question that can be asked often: is the run over?
+
+        The script's own exit record is enough; the scheduler is asked now and then, for a job that was killed
+        before it could write one.
+        """
+        running, mark = self._awaited(), None
+        pauses, changed_at = Pauses(), float("-inf")
+
+        def is_over() -> bool:
+            nonlocal mark, changed_at
+            before, mark = mark, records_mark(self.folder, running[-1]) if running else None
+            if mark != before:
+                while running and self._left_word(running[-1]):
+                    running.pop()
+                    mark = None
+                if before is not None:
+                    pauses.begin()
+                    changed_at = time.monotonic()
+                if mark is None and running:
+                    mark = records_mark(self.folder, running[-1])
+            if not running:
+                return True
+            if not pauses.are_over() and self.folder.exists():  # gone: asking says so
+                return False
+            pauses.next()
+            is_new = time.monotonic() - changed_at < AFRESH_S
+            return self._status_in(self.refresh() if is_new else self.look()).final
+
+        return is_over
+
+    def _awaited(self) -> list[int]:
+        """Return the elements whose end is looked for, the first one last: a look costs one element's folder."""
+        if self.element is not None:
+            return [self.element]
+        return [known.index for known in reversed(self.look().elements)] if self.is_sweep else [0]
+
+    def wait(self) -> RunStatus:
+        """Wait until the run is over and the scheduler says how."""
+        is_over = self.over()
+        while not is_over():
+            time.sleep(LOOK_EVERY_S)
+        # Slurm mostly needs less than a second: the first questions come quickly, and few of them
+        deadline, pause_s = time.monotonic() + SETTLES_WITHIN_S, 0.4
+        while not self._status_in(found := self.refresh()).final and time.monotonic() < deadline:
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, AFRESH_S)
+        return found
+
+
+@dataclass(slots=True)
+class Pauses:
+    """When the scheduler is asked next: soon at first, then every half minute, at times that others do not share."""
+
+    _began: float = field(default_factory=lambda: time.monotonic())
+    _next: float = field(default_factory=lambda: time.monotonic() + ASK_FIRST_S)
+
+    def begin(self) -> None:
+        """Ask at once, and soon again: something has changed."""
+        self._began = self._next = time.monotonic()
+
+    def are_over(self) -> bool:
+        """Whether it is to be asked now."""
+        return time.monotonic() >= self._next
+
+    def next(self) -> None:
+        """Begin the pause before the next question."""
+        now = time.monotonic()
+        age_s = now - self._began
+        pause_s = ASK_EVERY_S if age_s >= FIRST_S else max(ASK_FIRST_S, age_s / 2)
+        self._next = now + pause_s * random.uniform(0.75, 1.25)
+
+
+def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
+    """Return something that changes when an attempt of an element begins or ends, or when it is cancelled.
+
+    A look costs some ten system calls and no reading. The folders are opened for a network file system's sake: it
+    goes on for half a minute saying that a file is not there, unless its folder is opened.
+    """
+    own = RunFolder(folder).element(element)
+    numbers = parse_numbers(names_in(own.attempts))
+    paths = [RunFolder(folder).cancelled, own.cancelled]
+    if numbers:
+        newest = own.attempt(numbers[-1])
+        with suppress(OSError):
+            os.close(os.open(newest.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        paths.append(newest.exit)
+    return (*numbers[-1:], *map(_stamp, paths))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+@dataclass(slots=True)
+class Changes:
+    """When to look again at all runs: after some seconds, or at once where the records of one say something new.
+
+    Attributes:
+        interval_s: between two looks; after the first minute it is half a minute at least.
+        are_new: the last wait was ended by a change, or a change is so young that the scheduler may not know yet.
+    """
+
+    store: RunStore
+    interval_s: float
+    are_new: bool = False
+    _began: float = field(default_factory=lambda: time.monotonic())
+    _marks: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    _changed_at: float = float("-inf")
+
+    def wait(self) -> None:
+        """Wait until it is time to look again."""
+        now = time.monotonic()
+        pause_s = self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
+        until = now + (2 * ASK_FIRST_S if self.are_new else pause_s * random.uniform(0.9, 1.1))
+        while time.monotonic() < until and not self._have_come():
+            time.sleep(2 * LOOK_EVERY_S)
+        self.are_new = time.monotonic() - self._changed_at < AFRESH_S / 2
+
+    def _have_come(self) -> bool:
+        before = self._marks
+        # the newest are the ones that somebody waits for; of hundreds not all are looked at every second
+        ids = sorted(self.store.active_ids())[-MOST_WATCHED:]
+        self._marks = {run_id: records_mark(self.store.folder(run_id)) for run_id in ids}
+        if any(self._marks.get(run_id, mark) != mark for run_id, mark in before.items()):
+            self._changed_at = self._began = time.monotonic()
+            return True
+        return False
+
+
+def waiter_for(run_id: str, *, store: RunStore, schedulers: Schedulers, polling: Schedulers, host: str) -> Waiter:
+    """Return a waiter for one run.
+
+    Args:
+        polling: schedulers for asking again and again; see ``Waiter.look``.
+    """
+
+    def ask(whom: Schedulers) -> RunStatus:
+        return one_status(run_id, store=store, schedulers=whom, host=host, now_s=time.time()).runs[0]
+
+    return Waiter(
+        store.folder(run_id),
+        lambda: ask(schedulers),
+        lambda: ask(polling),
+        is_sweep=elements_of(store.load(run_id)) is not None,
+    )

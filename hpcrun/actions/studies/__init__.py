@@ -1,0 +1,1 @@
+"""Scaling studies: their runs, points, forecasts and reports."""

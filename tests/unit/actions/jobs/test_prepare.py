@@ -1,0 +1,282 @@
+"""From a request to a script: which profile, what SBATCH_* says, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.jobs.prepare import Prepared, choose_profile, prepare
+from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
+from hpcrun.job.resources import Machine
+from hpcrun.profiles.config import Config
+from tests.unit.given import request, surroundings, write
+
+NO_SLURM = "there is no sbatch on PATH"
+
+
+def prepared(
+    folder: Path,
+    profile: str = "site",
+    env: dict[str, str] | None = None,
+    env_: list[str] | None = None,  # --env
+    **asked: Any,
+) -> Prepared:
+    write(folder / "train.py", "")
+    own = folder / "own"
+    if not (own / "profiles/site.yaml").exists():
+        write(own / "profiles/site.yaml", "partition: theirs\ntime: {default: 1h}\ngpu: {type: a100, per_node: 4}\n")
+    around = surroundings(folder, {"PATH": "/usr/bin:/bin", **(env or {})}, own=(own,))
+    asked |= {"env": env_} if env_ else {}
+    return prepare(request(**asked), profile, around, lambda: Machine(cpus=4))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "directive", "read"),
+    [
+        ("SBATCH_PARTITION", "debug", "partition", "debug"),
+        ("SBATCH_ACCOUNT", "proj", "account", "proj"),
+        ("SBATCH_QOS", "high", "qos", "high"),
+        ("SBATCH_CONSTRAINT", "ib", "constraint", "ib"),
+        ("SBATCH_RESERVATION", "mine", "reservation", "mine"),
+        ("SBATCH_TIMELIMIT", "30", "time", "00:30:00"),
+        ("SBATCH_TIMELIMIT", "1-00:00:00", "time", "1-00:00:00"),
+    ],
+)
+def test_sbatch_s_variables_come_before_the_profile(
+    variable: str, value: str, directive: str, read: str, tmp_path: Path
+) -> None:
+    assert prepared(tmp_path, env={variable: value}).plan.directive(directive) == read
+
+
+def test_a_flag_comes_before_sbatch_s_variables(tmp_path: Path) -> None:
+    env = {"SBATCH_PARTITION": "env", "SBATCH_TIMELIMIT": "30"}
+    plan = prepared(tmp_path, env=env, partition="flag", walltime_s="2h").plan
+    assert (plan.directive("partition"), plan.directive("time")) == ("flag", "02:00:00")
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"}],
+)
+def test_empty_ones_and_those_of_an_enclosing_job_are_passed_over(env: dict[str, str], tmp_path: Path) -> None:
+    plan = prepared(tmp_path, env=env).plan
+    assert plan.directive("partition") == "theirs"
+    assert plan.notes == ()
+
+
+def test_a_time_limit_that_cannot_be_read_is_refused_by_its_variable(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="SBATCH_TIMELIMIT: 'soon' is not a time"):
+        prepared(tmp_path, env={"SBATCH_TIMELIMIT": "soon"})
+
+
+def test_a_local_job_does_not_hear_sbatch_s_variables(tmp_path: Path) -> None:
+    assert prepared(tmp_path, "local", env={"SBATCH_TIMELIMIT": "soon"}).plan.walltime_s is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "env", "config", "no_slurm", "chosen"),
+    [
+        ("flag", {"HPCRUN_PROFILE": "env"}, "config", None, "flag"),
+        (None, {"HPCRUN_PROFILE": "env"}, "config", None, "env"),
+        (None, {}, "config", None, "config"),
+        (None, {}, "config", NO_SLURM, "config"),
+        (None, {}, None, NO_SLURM, "local"),
+        (None, {"HPCRUN_PROFILE": ""}, None, NO_SLURM, "local"),
+    ],
+)
+def test_the_profile_is_the_first_that_is_named(
+    asked: str | None, env: dict[str, str], config: str | None, no_slurm: str | None, chosen: str, tmp_path: Path
+) -> None:
+    assert choose_profile(asked, surroundings(tmp_path, env, config=Config(config)), no_slurm) == chosen
+
+
+def test_where_there_is_slurm_and_nothing_names_a_profile_all_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no profile is chosen") as refused:
+        choose_profile(None, surroundings(tmp_path, {}), None)
+    assert refused.value.hint is not None
+    assert "a100, a100-40gb, a40, cpu, h100, h200, l40s, local, v100" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "exit_code"),
+    [
+        ({"gpus": "3", "nodes": 2}, 2),
+        ({"gpus": "0", "launcher": "torchrun"}, 2),
+        ({"gpus": "8", "nodes": 1}, 4),
+        ({"profile": "sit"}, 3),
+        ({"sbatch": ["output=/x"]}, 2),
+        ({"gpus": "h100:4"}, 2),
+        ({"script": "none.py"}, 2),
+        ({"sbatch": ["comment=a\nb"]}, 2),
+    ],
+)
+def test_bad_input_is_one_message_with_the_exit_code_of_its_kind(
+    asked: dict[str, Any], exit_code: int, tmp_path: Path
+) -> None:
+    with pytest.raises(HpcrunError) as refused:
+        prepared(tmp_path, **asked)
+    assert refused.value.exit_code == exit_code
+    assert refused.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["sbatch: {output: /x}\n", "sbatch: {a b: c}\n", 'sbatch: {comment: "a\\nb"}\n', 'setup: ["a\\0b"]\n']
+)
+def test_a_mistake_of_the_profile_s_own_is_a_profile_error(text: str, tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/site.yaml", text)
+    with pytest.raises(ProfileError):
+        prepared(tmp_path)
+
+
+def test_what_is_wrong_with_a_variable_is_a_note_of_the_plan(tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/site.yaml", "extends: l40s\nenv: {NCCL_P2P_LEVEL: NVL}\n")
+    notes = prepared(tmp_path, gpus="2", env_=["NCCL_TIMEOUT=7200", "MY_OWN=1"]).plan.notes
+    assert [note.partition(":")[0] for note in notes] == ["NCCL_P2P_LEVEL=NVL", "NCCL_TIMEOUT=7200"]
+    assert "turns direct transfers off" in notes[0]
+
+
+def test_the_gpus_of_the_job_decide_what_is_harmful(tmp_path: Path) -> None:
+    notes = prepared(tmp_path, "h100", gpus="2", env_=["NCCL_P2P_LEVEL=NVL"]).plan.notes
+    assert "for debugging" in notes[0]
+    assert prepared(tmp_path, "h100", gpus="2").plan.notes == ()
+
+
+def test_notes_are_no_part_of_the_script(tmp_path: Path) -> None:
+    assert "no program reads" not in prepared(tmp_path, env_=["NCCL_TIMEOUT=1"]).script.text
+
+
+def test_an_impossible_value_of_a_profile_is_refused_at_its_file_and_line(tmp_path: Path) -> None:
+    base = write(tmp_path / "own/profiles/base.yaml", "env:\n  A: x\n  NCCL_IB_RETRY_CNT: 13\n")
+    write(tmp_path / "own/profiles/site.yaml", "extends: base\n")
+    with pytest.raises(ProfileError) as refused:
+        prepared(tmp_path)
+    assert refused.value.message.startswith(f"{base}:3: env.NCCL_IB_RETRY_CNT=13: ")
+    assert "0 to 7" in refused.value.message
+    # --env lies over it, and is judged instead
+    assert prepared(tmp_path, env_=["NCCL_IB_RETRY_CNT=7"]).plan.notes == ()
+
+
+def test_an_impossible_value_of_env_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--env NCCL_IB_RETRY_CNT=13: .* 0 to 7") as refused:
+        prepared(tmp_path, env_=["NCCL_IB_RETRY_CNT=13"])
+    assert refused.value.hint == "hpcrun profile env NCCL_IB_RETRY_CNT explains it"
+
+
+def test_a_secret_is_no_matter_for_notes(tmp_path: Path) -> None:
+    notes = prepared(tmp_path, env_=["NCCL_DEBUG_KEY=s3cr3t", "NCCL_SOCKET_TOKEN=s3cr3t"]).plan.notes
+    assert notes == ()
+
+
+def test_one_s_own_template_is_used(tmp_path: Path) -> None:
+    write(tmp_path / "own/templates/job.sh.j2", "#!/bin/bash\necho {{ plan.name | q }}\n")
+    assert prepared(tmp_path).script.text == "#!/bin/bash\necho train\n"
+
+
+def test_the_same_request_makes_the_same_bytes(tmp_path: Path) -> None:
+    assert prepared(tmp_path, gpus="4").script == prepared(tmp_path, gpus="4").script
+
+
+@pytest.mark.parametrize(
+    ("asked", "noted"),
+    [
+        ({"gpus": "0"}, True),
+        ({"gpus": "0", "partition": "cpu"}, False),
+        ({"gpus": "1"}, False),
+    ],
+)
+def test_a_job_without_gpus_on_the_partition_of_the_gpus_is_noted(
+    asked: dict[str, Any], noted: bool, tmp_path: Path
+) -> None:
+    plan = prepared(tmp_path, **asked).plan
+    note = "a job without GPUs on partition theirs, whose nodes have 4 GPUs; choose another with -p PARTITION"
+    assert plan.notes == ((note,) if noted else ())
+
+
+@pytest.mark.parametrize(
+    ("env", "env_", "note"),
+    [
+        ({"OMP_NUM_THREADS": "9"}, None,
+         "OMP_NUM_THREADS=9 of your shell is ignored: the job sets 1; to keep yours: --env OMP_NUM_THREADS=9"),
+        ({}, ["OMP_NUM_THREADS=9"], "OMP_NUM_THREADS=9 is set by --env or the profile, but a rank has 1 CPUs"),
+        ({"OMP_NUM_THREADS": "1"}, None, None),
+        ({}, ["OMP_NUM_THREADS=1"], None),
+        ({"OMP_NUM_THREADS": "9", "SLURM_JOB_ID": "1"}, None, None),
+    ],
+)  # fmt: skip
+def test_a_number_of_threads_that_is_not_the_planned_one_is_noted(
+    env: dict[str, str], env_: list[str] | None, note: str | None, tmp_path: Path
+) -> None:
+    assert prepared(tmp_path, env=env, env_=env_).plan.notes == ((note,) if note else ())
+
+
+def test_the_plan_shows_the_threads_that_a_rank_will_have(tmp_path: Path) -> None:
+    from hpcrun.views.plan import plan_lines
+
+    (line,) = [
+        line for line in plan_lines(prepared(tmp_path, env_=["OMP_NUM_THREADS=9"]).plan) if line.startswith("CPUs")
+    ]
+    assert line.split(maxsplit=1)[1] == "1 per node, OMP_NUM_THREADS=9"
+
+
+def test_sbatch_s_variables_that_do_not_count_are_in_the_plan(tmp_path: Path) -> None:
+    (note,) = prepared(tmp_path, env={"SBATCH_EXPORT": "NONE"}).plan.notes
+    assert note.startswith("SBATCH_EXPORT=NONE of your shell is ignored")
+
+
+def test_a_sweep_s_file_is_looked_for_from_where_hpcrun_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "rows.yaml", "- {lr: 0.1}\n- {lr: 0.01}\n")
+    write(tmp_path / "home/rows.yaml", "- {lr: 5}\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def rows(path: str) -> list[dict[str, str]]:
+        found = prepared(tmp_path, sweep_file=path)
+        assert found.request.sweep_file is None  # a resubmission takes the rows, whatever the file says by then
+        assert found.plan.sweep is not None
+        return [dict(row) for row in found.plan.sweep.elements]
+
+    assert rows("rows.yaml") == [{"lr": "0.1"}, {"lr": "0.01"}]
+    assert rows(str(tmp_path / "rows.yaml")) == [{"lr": "0.1"}, {"lr": "0.01"}]
+    assert rows("~/rows.yaml") == [{"lr": "5"}]
+
+
+def test_a_sweep_is_written_in_one_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--sweep and --sweep-file cannot be combined"):
+        prepared(tmp_path, sweep=["lr=1,2"], sweep_file="rows.yaml")
+
+
+def test_the_image_of_a_container_is_found_from_here(tmp_path: Path) -> None:
+    write(tmp_path / "torch.sif", "")
+    decided = prepared(tmp_path, gpus="4", container="torch.sif")
+    assert decided.request.container == str(tmp_path / "torch.sif")
+    assert decided.plan.container is not None
+    assert decided.plan.container.image == str(tmp_path / "torch.sif")
+    assert " -- apptainer exec --nv " in decided.script.text
+
+
+def test_an_image_that_is_not_there_is_refused_before_the_job_waits(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"there is no container image {tmp_path}/torch.sif\n") as refused:
+        prepared(tmp_path, gpus="4", container="torch.sif")
+    assert (
+        refused.value.hint == "pull it: apptainer pull torch.sif docker://...; or use another image: --container IMAGE"
+    )
+    write(tmp_path / "own/profiles/boxed.yaml", "extends: site\ncontainer: {image: /no/such.sif}\n")
+    with pytest.raises(UsageError, match=r"there is no container image /no/such.sif, which profile 'boxed' names"):
+        prepared(tmp_path, "boxed", gpus="4")
+    assert prepared(tmp_path, "boxed", gpus="4", container="none").plan.container is None
+
+
+def test_a_program_may_be_in_the_image_alone(tmp_path: Path) -> None:
+    write(tmp_path / "torch.sif", "")
+    said: dict[str, Any] = {"gpus": "4", "container": "torch.sif", "launcher": "srun"}
+    assert prepared(tmp_path, script="/opt/app/bin/train", **said).plan.command == ("/opt/app/bin/train",)
+    assert prepared(tmp_path, script="train-model", **said).plan.command == ("train-model",)
+
+
+def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/here.yaml", "scheduler: local\ncontainer: {runtime: podman, image: docker.io/x}\n")
+    with pytest.raises(PlanError, match="podman is not on PATH here"):
+        prepared(tmp_path, "here", {"PATH": str(tmp_path)}, gpus="0")

@@ -1,0 +1,153 @@
+"""The program of a job: whether it is there, and with which Python it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.jobs.program import check_program, find_python
+from hpcrun.errors import UsageError
+from hpcrun.job.plan import PythonEnvironment
+from tests.unit.given import cluster, request, surroundings, write
+
+
+def check(folder: Path, script: str, *, path_may_change: bool = False, module: bool = False) -> str:
+    """The script as the job will call it."""
+    asked = request(script, module=module)
+    return check_program(asked, surroundings(folder), path_may_change=path_may_change).script
+
+
+def program(path: Path, text: str, mode: int = 0o755) -> Path:
+    write(path, text).chmod(mode)
+    return path
+
+
+def test_a_python_script_is_run_as_it_was_named(tmp_path: Path) -> None:
+    write(tmp_path / "sub/train.py", "")
+    assert check(tmp_path, "sub/train.py") == "sub/train.py"
+    assert check(tmp_path, str(tmp_path / "sub/train.py")) == str(tmp_path / "sub/train.py")
+
+
+def test_a_program_in_this_folder_needs_no_dot_and_slash(tmp_path: Path) -> None:
+    program(tmp_path / "run.sh", "#!/bin/sh\n")
+    assert check(tmp_path, "run.sh") == "./run.sh"
+    assert check(tmp_path, "./run.sh") == "./run.sh"
+
+
+def test_a_program_on_path_is_run_by_its_name(tmp_path: Path) -> None:
+    assert check(tmp_path, "env") == "env"
+
+
+def test_a_module_is_left_to_the_job_s_python(tmp_path: Path) -> None:
+    assert check(tmp_path, "pkg.train", module=True) == "pkg.train"
+
+
+def test_a_script_is_looked_for_where_the_job_starts(tmp_path: Path) -> None:
+    write(tmp_path / "work/train.py", "")
+    asked = request("train.py", workdir=str(tmp_path / "work"))
+    assert check_program(asked, surroundings(tmp_path), path_may_change=False).script == "train.py"
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "hint"),
+    [
+        ("trian.py", "there is no script trian.py", "did you mean train.py?"),
+        ("none/train.py", "there is no script none/train.py", None),
+        ("./runn.sh", "there is no script ./runn.sh", "did you mean run.sh?"),
+        ("no-such-program", "no-such-program is neither a file here nor a program on PATH", None),
+        ("9" * 300, f"{'9' * 300} is neither a file here nor a program on PATH", None),
+        ("9" * 300 + ".py", f"there is no script {'9' * 300}.py", None),
+        ("sub", "sub is a folder", "hpcrun submit ... sub/train.py"),
+        ("sub/", "sub/ is a folder", "hpcrun submit ... sub/train.py"),
+        ("notes.txt", "notes.txt is not executable", "chmod +x notes.txt"),
+        ("batch.sh", "batch.sh has #SBATCH lines, which hpcrun does not read", "sbatch batch.sh"),
+        ("late.sh", "late.sh has #SBATCH lines, which hpcrun does not read", "sbatch late.sh"),
+    ],
+)
+def test_a_program_that_cannot_run_is_refused_with_what_to_do(
+    script: str, message: str, hint: str | None, tmp_path: Path
+) -> None:
+    write(tmp_path / "train.py", "")
+    write(tmp_path / "sub/train.py", "")
+    write(tmp_path / "notes.txt", "")
+    program(tmp_path / "run.sh", "#!/bin/sh\n")
+    program(tmp_path / "batch.sh", "#!/bin/bash\n#SBATCH --nodes=2\nsrun hostname\n")
+    program(tmp_path / "late.sh", "#!/bin/bash -l\n# ours\n\n#SBATCH\t-N 2\n")
+    with pytest.raises(UsageError) as refused:
+        check(tmp_path, script)
+    assert refused.value.message.startswith(message)
+    assert hint is None or (refused.value.hint is not None and hint in refused.value.hint)
+
+
+def test_a_batch_script_that_is_not_executable_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    program(tmp_path / "batch.sh", "#!/bin/bash\n#SBATCH --nodes=2\n", 0o644)
+    with pytest.raises(UsageError, match="#SBATCH lines"):
+        check(tmp_path, "batch.sh")
+
+
+@pytest.mark.parametrize(
+    "text", ["#!/bin/sh\n##SBATCH --nodes=2\n", "#!/bin/sh\necho '#SBATCH'\n", "#!/bin/sh\n #SBATCH x\n"]
+)
+def test_a_script_that_only_speaks_of_sbatch_is_taken(text: str, tmp_path: Path) -> None:
+    program(tmp_path / "run.sh", text)
+    assert check(tmp_path, "run.sh") == "./run.sh"
+
+
+def test_a_program_that_modules_may_bring_need_not_be_here(tmp_path: Path) -> None:
+    assert check(tmp_path, "gmx", path_may_change=True) == "gmx"
+    with pytest.raises(UsageError):
+        check(tmp_path, "train.py", path_may_change=True)
+
+
+def environment(folder: Path, name: str) -> str:
+    program(folder / name / "bin/python", "#!/bin/sh\n")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind"), [("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")]
+)
+def test_the_active_environment_s_python_is_the_job_s(variable: str, kind: str, tmp_path: Path) -> None:
+    prefix = environment(tmp_path, "env")
+    found = find_python(request(), cluster(python="/site/python"), surroundings(tmp_path, {variable: prefix}))
+    assert (found.executable, found.kind, found.prefix, found.variable) == (
+        f"{prefix}/bin/python",
+        kind,
+        prefix,
+        variable,
+    )
+
+
+def test_a_virtual_environment_inside_a_conda_environment_is_the_one_meant(tmp_path: Path) -> None:
+    env = {"VIRTUAL_ENV": environment(tmp_path, "venv"), "CONDA_PREFIX": environment(tmp_path, "conda")}
+    assert find_python(request(), cluster(), surroundings(tmp_path, env)).prefix == env["VIRTUAL_ENV"]
+
+
+def test_an_environment_that_is_gone_is_passed_over(tmp_path: Path) -> None:
+    found = find_python(request(), cluster(), surroundings(tmp_path, {"VIRTUAL_ENV": str(tmp_path / "gone")}))
+    assert found == PythonEnvironment("python3", "the first on the job's PATH")
+
+
+@pytest.mark.parametrize(
+    ("choose", "executable", "kind"),
+    [
+        (lambda folder: find_python(request(python="/my/python"), cluster(python="/site/python"),
+                                    surroundings(folder, {"VIRTUAL_ENV": environment(folder, "env")})),
+         "/my/python", "--python"),
+        (lambda folder: find_python(request(), cluster(python="/site/python"),
+                                    surroundings(folder, {}, own_python="/own")),
+         "/site/python", "profile big"),
+        (lambda folder: find_python(request(), cluster(), surroundings(folder, {}, own_python="/own")),
+         "/own", "hpcrun's Python, which has torch"),
+        (lambda folder: find_python(request(), cluster(), surroundings(folder, {})),
+         "python3", "the first on the job's PATH"),
+    ],
+    ids=["option", "profile", "own", "path"],
+)  # fmt: skip
+def test_without_an_active_environment_the_next_best_is_taken_and_said(
+    choose: Callable[[Path], PythonEnvironment], executable: str, kind: str, tmp_path: Path
+) -> None:
+    found = choose(tmp_path)
+    assert (found.executable, found.kind, found.prefix) == (executable, kind, None)

@@ -1,0 +1,203 @@
+"""Where a job could start: what is asked, what is refused beforehand, what comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.jobs.where import Misfit, Offer, Placement, over_partition, ranked, where
+from hpcrun.errors import ProfileError, SchedulerError, UsageError
+from hpcrun.job.gpu_types import naming_gpu_type, types_to_choose_from
+from hpcrun.schedulers.detect_text import Partition
+from hpcrun.schedulers.estimate import SlurmForecast, Start
+from tests.unit import given
+from tests.unit.given import cluster, plan, request, surroundings, write
+
+TYPES = {"type": None, "per_node": 4, "types": {"h100": {"per_node": 8}, "l40s": {}}}
+PARTITIONS = [
+    Partition("gpu", default=True, max_s=7200, max_nodes=2),
+    Partition("long", max_s=None),
+    Partition("off", up=False),
+]
+NOW = 1000.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"walltime_s": "2h"}, None),
+        ({"walltime_s": "121"}, "--time 02:01:00 is longer than the 02:00:00 of partition gpu"),
+        ({"walltime_s": "121", "partition": "long"}, None),
+        ({"walltime_s": "121", "partition": "gpu,long"}, None),
+        ({"gpus": "12"}, "3 nodes are more than the 2 per job of partition gpu"),
+        ({"gpus": "12", "partition": "long"}, None),
+        ({"partition": "off"}, "partition off is not up"),
+        ({"partition": "long,nope"}, "there is no partition nope on this cluster"),
+        ({"partition": "elsewhere", "sbatch": ["clusters=other"]}, None),
+        ({"walltime_s": "1"}, None),
+        ({}, None),
+    ],
+)
+def test_a_partition_s_limits_are_looked_at_before_sbatch_is_asked(asked: dict[str, Any], says: str | None) -> None:
+    assert over_partition(plan(**{"gpus": "4", **asked}), PARTITIONS) == says
+
+
+def test_without_a_default_partition_sbatch_judges() -> None:
+    assert over_partition(plan(gpus="4", walltime_s="30-0"), PARTITIONS[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "asked", "types"),
+    [
+        (TYPES, {"gpus": "4"}, ("h100", "l40s")),
+        (TYPES, {"gpus_per_node": "4"}, ("h100", "l40s")),
+        ({**TYPES, "type": "a100"}, {"gpus": "4"}, ("a100", "h100", "l40s")),
+        ({**TYPES, "type": "l40s"}, {"gpus": "4"}, ("l40s", "h100")),
+        (TYPES, {"gpus": "h100:4"}, ()),
+        (TYPES, {"gpus": "0"}, ()),
+        ({"type": "a100", "per_node": 4}, {"gpus": "4"}, ()),
+    ],
+)
+def test_each_type_of_a_profile_is_a_candidate_where_none_is_named(
+    gpu: dict[str, Any], asked: dict[str, str], types: tuple[str, ...]
+) -> None:
+    assert types_to_choose_from(cluster(gpu=gpu), request(**asked)) == types
+
+
+def test_a_type_is_named_in_every_count_of_gpus() -> None:
+    named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")
+    assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
+
+
+def offer(name: str, start_s: float, preempts: tuple[str, ...] = (), *, idles_gpus: bool = False) -> Offer:
+    candidate = Placement(name, None, request(), plan(), idles_gpus)
+    return Offer(candidate, Start(start_s, "n1", "gpu", preempts), 1.0)
+
+
+def test_the_first_start_comes_first_and_who_disturbs_nobody_among_equals() -> None:
+    offers = [
+        offer("later", NOW + 600),
+        offer("displaces", NOW, ("7",)),
+        offer("idles", NOW, idles_gpus=True),
+        offer("now", NOW + 2),
+        offer("past", NOW - 30),
+    ]
+    names = [each.candidate.profile for each in ranked(offers, NOW)]
+    assert names == ["now", "past", "idles", "displaces", "later"]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Path:
+    """A folder with Slurm's two commands: a cluster with one partition, whose sbatch writes down what it is asked."""
+    programs = {
+        "scontrol": "echo PartitionName=gpu Default=YES MaxTime=2-00:00:00 MaxNodes=UNLIMITED State=UP",
+        "sbatch": f'echo "$*" >> {tmp_path}/asked\n'
+        'echo "sbatch: Job 1 to start at 2026-11-21T03:30:00 using 1 processors on nodes n1 in partition gpu" >&2',
+    }
+    for name, text in programs.items():
+        write(tmp_path / "bin" / name, f"#!/bin/sh\n{text}\n").chmod(0o755)
+    return tmp_path / "bin"
+
+
+def asked(folder: Path) -> list[str]:
+    return (folder / "asked").read_text().splitlines()
+
+
+def ask(folder: Path, profiles: dict[str, str], *names: str, **said: Any) -> Any:
+    for name, text in profiles.items():
+        write(folder / f"own/profiles/{name}.yaml", text)
+    around = surroundings(folder, own=(folder / "own",))
+    forecast = SlurmForecast({"PATH": f"{folder}/bin"})
+    return where(request("true", **said), names, forecast, around, NOW)
+
+
+def test_profiles_that_make_one_request_are_asked_for_once(slurm: Path, tmp_path: Path) -> None:
+    same = "partition: gpu\ngpu: {type: a100, per_node: 4}\n"
+    result = ask(tmp_path, {"one": same, "two": same + "description: the same\n"}, "one", "two", gpus="4")
+    assert [offer.candidate.profile for offer in result.offers] == ["one", "two"]
+    assert len(asked(tmp_path)) == 1
+
+
+def test_one_that_gets_no_answer_is_told_so_beside_those_that_do(slurm: Path, tmp_path: Path) -> None:
+    sbatch = slurm / "sbatch"
+    away = 'case "$*" in *:other:*) echo "Unable to contact slurm controller" >&2; exit 1;; esac'
+    sbatch.write_text(sbatch.read_text().replace("#!/bin/sh", f"#!/bin/sh\n{away}"))
+    profiles = {name: f"gpu: {{type: {name}, per_node: 4}}\n" for name in ("one", "other")}
+    result = ask(tmp_path, profiles, *profiles, gpus="4")
+    assert [offer.candidate.profile for offer in result.offers] == ["one"]
+    assert result.misfits == (Misfit("other", None, "sbatch did not respond: Unable to contact slurm controller"),)
+    with pytest.raises(SchedulerError, match="sbatch did not respond: Unable to contact"):
+        ask(tmp_path, profiles, "other", gpus="4")
+
+
+def test_no_more_than_twelve_requests_are_asked(slurm: Path, tmp_path: Path) -> None:
+    many = {f"p{number:02d}": f"gpu: {{type: t{number:02d}, per_node: 4}}\n" for number in range(15)}
+    result = ask(tmp_path, many, *many, gpus="4", walltime_s="1h")
+    assert [offer.candidate.profile for offer in result.offers] == list(many)[:12]
+    assert [misfit.profile for misfit in result.misfits] == list(many)[12:]
+    assert "at most 12 requests; choose profiles with -P" in result.misfits[0].reason
+    assert len(asked(tmp_path)) == 12
+
+
+def test_what_sbatch_is_asked_is_what_submit_sends(slurm: Path, tmp_path: Path) -> None:
+    profile = "partition: gpu\ngpu: {type: a100, per_node: 4}\nsbatch: {comment: two words}\n"
+    ask(tmp_path, {"one": profile}, "one", gpus="8", walltime_s="4h", memory_mb="10G")
+    wanted = given.plan(
+        cluster(partition="gpu", sbatch={"comment": "two words"}), gpus="8", walltime_s="4h", memory_mb="10G"
+    )
+    (line,) = asked(tmp_path)
+    for key, value in wanted.directives:
+        if key != "job-name":
+            assert f"--{key}" + (f"={value}" if value else "") in line
+
+
+def test_a_contradiction_is_the_request_s_own_and_nobody_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="3 GPUs do not divide by 2 nodes"):
+        ask(tmp_path, {}, gpus="3", nodes=2)
+    with pytest.raises(UsageError, match="the size of the job is missing"):
+        ask(tmp_path, {}, nodes=2)
+
+
+def test_what_does_not_fit_says_why_and_nobody_is_asked(tmp_path: Path) -> None:
+    own = {"broken": "partitoin: x\n", "desk": "scheduler: local\n"}
+    result = ask(tmp_path, own, gpus="8", walltime_s="30-0")
+    reasons = {misfit.profile: misfit.reason for misfit in result.misfits}
+    assert "unknown key 'partitoin'" in reasons["broken"]
+    assert reasons["cpu"] == "8 GPUs per node, but a node of profile 'cpu' has 0"
+    assert "longer than the 2-00:00:00 that profile 'a100' allows" in reasons["a100"]
+    assert not {"local", "desk"} & set(reasons)
+    assert result.offers == ()
+
+
+def test_a_profile_that_was_named_must_be_right(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="partitoin"):
+        ask(tmp_path, {"broken": "partitoin: x\n"}, "broken", gpus="1")
+    assert ask(tmp_path, {}, "local", gpus="1").misfits == (
+        Misfit("local", None, "runs on this machine, without Slurm"),
+    )
+
+
+def test_without_slurm_it_is_slurm_that_is_away(tmp_path: Path) -> None:
+    with pytest.raises(SchedulerError, match="scontrol: No such file"):
+        ask(tmp_path, {}, "a100", gpus="1")
+
+
+def test_the_default_profile_is_asked_first_then_one_s_own(slurm: Path, tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/mine.yaml", "gpu: {type: mine, per_node: 4}\n")
+    path = write(tmp_path / "by-path.yaml", "gpu: {type: other, per_node: 4}\n")
+    forecast = SlurmForecast({"PATH": f"{tmp_path}/bin"})
+    for default in ("h100", str(path)):
+        around = surroundings(tmp_path, {"HPCRUN_PROFILE": default}, own=(tmp_path / "own",))
+        result = where(request("true", gpus="4"), (), forecast, around, NOW)
+        names = [offer.candidate.profile for offer in result.offers]
+        assert names[:3] == [default, "mine", "a100"]
+        assert names.count(default) == 1
+
+
+def test_gpu_hours_are_gpus_times_the_limit(slurm: Path, tmp_path: Path) -> None:
+    bare = {"bare": "gpu: {type: a100, per_node: 4}\n"}
+    assert ask(tmp_path, bare, "bare", gpus="8", walltime_s="4h").offers[0].gpu_hours == 32
+    # without a time limit Slurm gives the partition's
+    assert ask(tmp_path, bare, "bare", gpus="8").offers[0].gpu_hours == 8 * 48

@@ -1,0 +1,174 @@
+"""Which run a person means."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.runs.find import find_run, run_name
+from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from tests.unit.given import run, write
+
+OLD = "20260101-000000-train-aaaa"
+NEW = "20260102-000000-train-bbbb"
+OTHER = "20260102-000001-eval-my-model-cccc"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    """Three runs: two of one name, one of another."""
+    made = RunStore(tmp_path)
+    for run_id, job_id in ((OLD, "100"), (NEW, "101"), (OTHER, "102")):
+        made.create(run(run_id, job_id=job_id), "")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("word", "run_id"),
+    [
+        ("last", OTHER),
+        (OLD, OLD),
+        ("100", OLD),
+        ("102", OTHER),
+        ("eval-my-model", OTHER),
+        ("20260101", OLD),
+        ("20260102-000000", NEW),
+        ("bbbb", NEW),
+        ("20260102-000001-eval", OTHER),
+    ],
+)
+def test_a_run_is_meant_by_its_id_or_job_id_or_name_or_a_part(word: str, run_id: str, store: RunStore) -> None:
+    found = find_run(word, store)
+    assert found.run.run_id == run_id
+    assert found.note is None
+
+
+def test_of_several_runs_of_a_name_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
+    found = find_run("train", store)
+    assert found.run.run_id == NEW
+    assert found.note == f"train: the newest of 2 runs of that name, {NEW}"
+
+
+def test_an_ambiguous_word_lists_its_candidates(store: RunStore) -> None:
+    with pytest.raises(UsageError, match="matches 2 runs") as refused:
+        find_run("20260102-", store)
+    assert NEW in refused.value.message
+    assert OTHER in refused.value.message
+    assert OLD not in refused.value.message
+
+
+def test_a_job_id_of_two_clusters_lists_both(store: RunStore) -> None:
+    store.create(run("20260103-000000-far-dddd", job_id="100", cluster="beta"), "")
+    with pytest.raises(UsageError, match="job id 100 belongs to 2 runs") as refused:
+        find_run("100", store)
+    assert "(alpha)" in refused.value.message
+    assert "(beta)" in refused.value.message
+
+
+def test_the_choice_shows_name_state_and_age(store: RunStore) -> None:
+    far = run("20260103-000000-far-dddd", job_id="100", cluster="beta", created_s=time.time() - 7300)
+    store.create(replace(far, name="far"), "")
+    store.save_status(far.run_id, LastStatus("RUNNING", time.time()))
+    with pytest.raises(UsageError) as refused:
+        find_run("100", store)
+    assert "20260103-000000-far-dddd  far  RUNNING, 2 h ago (beta)" in refused.value.message
+    assert f"{OLD}  train  not polled yet, " in refused.value.message
+
+
+def test_of_several_runs_of_a_job_id_of_one_cluster_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
+    again = run("20260103-000000-again-dddd", job_id="100", created_s=time.time())
+    store.create(again, "")
+    found = find_run("100", store)
+    assert found.run.run_id == again.run_id
+    assert found.note == f"100: the newest of 2 runs of that job id, {again.run_id}"
+
+
+def entries(store: RunStore) -> set[str]:
+    return {path.name for path in (store.root / "jobs").iterdir()}
+
+
+def test_a_job_id_that_was_looked_for_once_is_noted(store: RunStore) -> None:
+    assert store.noted_jobs() == {}
+    assert find_run("101", store).run.run_id == NEW
+    assert entries(store) == {f"100.{OLD}", f"101.{NEW}", f"102.{OTHER}"}
+    write(store.folder(OLD) / "run.json", "{")  # not read: it has another job id
+    assert find_run("101", store).run.run_id == NEW
+
+
+def test_an_entry_is_never_trusted(store: RunStore) -> None:
+    wrong = (f"101.{OLD}", f"999.{OLD}", f"100.{NEW}", "100.20260105-000000-gone-eeee", "100.", "100.../x",
+             f"100.{OLD}.more", f"..{OLD}", ".hidden", "100")  # fmt: skip
+    for name in wrong:
+        write(store.root / "jobs" / name.replace("/", "∕"), "")
+    (store.root / "jobs" / "102.20260106-000000-link-ffff").symlink_to("/etc/passwd")
+    os.mkfifo(store.root / "jobs" / f"102.{OLD}")
+    assert find_run("100", store).run.run_id == OLD
+    assert find_run("101", store).run.run_id == NEW
+    assert find_run("102", store).run.run_id == OTHER
+    with pytest.raises(NotFoundError):
+        find_run("999", store)
+
+
+def test_of_two_runs_with_a_job_id_both_are_found_when_one_alone_is_noted(store: RunStore) -> None:
+    store.note_job(store.load(OLD))
+    store.create(run("20260103-000000-far-dddd", job_id="100", cluster="beta"), "")
+    with pytest.raises(UsageError, match="job id 100 belongs to 2 runs"):
+        find_run("100", store)
+
+
+def test_a_runs_folder_that_cannot_be_written_to_is_searched_all_the_same(store: RunStore) -> None:
+    write(store.root / "jobs", "a file")
+    assert find_run("101", store).run.run_id == NEW
+
+
+def test_other_files_in_the_runs_folder_do_not_hide_a_job(store: RunStore) -> None:
+    (store.root / "notes").mkdir()
+    write(store.root / "README.md", "")
+    assert find_run("101", store).run.run_id == NEW
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("trian", "did you mean 'train'?"), ("zzz", "hpcrun status --all"), ("999", "hpcrun status --all")],
+)
+def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(word: str, hint: str, store: RunStore) -> None:
+    with pytest.raises(NotFoundError) as refused:
+        find_run(word, store)
+    assert word in refused.value.message
+    assert refused.value.hint is not None
+    assert hint in refused.value.hint
+    assert refused.value.exit_code == 6
+
+
+def test_without_runs_none_is_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="there are no runs in"):
+        find_run("last", RunStore(tmp_path / "none"))
+
+
+def test_a_local_job_id_is_a_job_id(store: RunStore) -> None:
+    store.create(run("20260103-000000-here-dddd", job_id="L77", scheduler="local"), "")
+    assert find_run("L77", store).run.name == "here"
+
+
+def test_a_name_made_of_digits_is_found_where_no_job_has_that_id(store: RunStore) -> None:
+    store.create(run("20260103-000000-2024-1234"), "")
+    assert find_run("2024", store).run.run_id == "20260103-000000-2024-1234"
+    assert find_run("1234", store).run.run_id == "20260103-000000-2024-1234"
+
+
+def test_a_damaged_run_does_not_hide_the_others(store: RunStore) -> None:
+    write(store.folder(NEW) / "run.json", "{")
+    assert find_run("100", store).run.run_id == OLD
+
+
+@pytest.mark.parametrize(
+    ("run_id", "name"), [(OTHER, "eval-my-model"), (OLD, "train"), ("20260101-000000-a-b-0-0a1b", "a-b-0"), ("x", "x")]
+)
+def test_a_run_s_name_is_read_from_its_id(run_id: str, name: str) -> None:
+    assert run_name(run_id) == name

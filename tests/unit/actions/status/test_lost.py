@@ -1,0 +1,158 @@
+"""When a run is lost: nobody knows its end, and nothing was heard of it for a day."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.runs.clean import CleanChoice, plan_clean
+from hpcrun.actions.status.lost import is_lost, keep_since, last_sign_s
+from hpcrun.actions.status.status import RunStatus, StatusResult, get_status, is_in, last_known, without_lost
+from hpcrun.actions.status.sweep_status import fold
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.local import LocalScheduler
+from tests.unit.given import run, write
+
+DAY = 86400.0
+NOW = 1_800_000_000.0
+RUN_ID = "20260102-030405-train-0a1b"
+
+
+def a_run(folder: Path, *, age_d: float, last: LastStatus | None, alive_d: float | None = None) -> RunStore:
+    """A run that was made so many days ago, and whose script gave its last sign of life then."""
+    store = RunStore(folder)
+    store.create(run(RUN_ID, scheduler="local", cluster=None, host="here", created_s=NOW - age_d * DAY), "")
+    if last:
+        store.save_status(RUN_ID, last)
+    if alive_d is not None:
+        attempt = store.folder(RUN_ID) / "elements/0/attempts/0"
+        record = {"job_id": "4711", "host": "node1", "started": NOW - age_d * DAY}
+        write(attempt / "start", json.dumps(record))
+        write(attempt / "heartbeat", str(NOW - alive_d * DAY))
+    return store
+
+
+def result_on(host: str, store: RunStore, now_s: float = NOW) -> StatusResult:
+    return get_status([RUN_ID], store=store, schedulers=lambda _: LocalScheduler(), host=host, now_s=now_s)
+
+
+def status(store: RunStore, now_s: float = NOW, host: str = "here") -> RunStatus:
+    (item,) = result_on(host, store, now_s).runs
+    return item
+
+
+def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_from_then_on(tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 5 * DAY, missed_s=NOW - 5 * DAY), alive_d=5)
+    for days, lost in ((0.0, False), (0.5, False), (0.99, False), (1.01, True), (30.0, True)):
+        item = status(store, NOW + days * DAY)
+        assert (item.status.state, item.lost, item.stale) == ("UNKNOWN", lost, False)
+        assert item.status.asked_s == NOW  # since then
+
+
+def test_a_run_that_is_heard_of_again_is_not_lost(tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=9, last=LastStatus("UNKNOWN", NOW - 5 * DAY), alive_d=5)
+    assert status(store).lost
+    write(store.folder(RUN_ID) / "elements/0/attempts/0/heartbeat", str(NOW))
+    found = status(store)
+    assert (found.status.state, found.lost) == ("RUNNING", False)
+
+
+@pytest.mark.parametrize(
+    ("last", "alive_d", "lost"),
+    [
+        (LastStatus("RUNNING", NOW - 2 * DAY), 2.0, True),
+        (LastStatus("RUNNING", NOW - 2 * DAY), 0.5, False),
+        (LastStatus("RUNNING", NOW - 0.5 * DAY), 2.0, False),
+        (LastStatus("PENDING", NOW - 2 * DAY), None, True),
+        (None, None, True),
+        (LastStatus("COMPLETED", NOW - 9 * DAY, final=True), 9.0, False),
+    ],
+)
+def test_a_run_of_another_cluster_is_lost_when_nothing_was_heard_of_it(
+    last: LastStatus | None, alive_d: float | None, lost: bool, tmp_path: Path
+) -> None:
+    store = a_run(tmp_path, age_d=9, last=last, alive_d=alive_d)
+    item = status(store, host="there")
+    assert (item.lost, item.elsewhere) == (lost, not (last and last.final))
+    assert item.status.state == (last.state if last else "UNKNOWN")
+
+
+def test_where_nobody_answers_a_run_that_ran_is_not_lost(tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 3 * DAY), alive_d=3)
+    (known,) = last_known([RUN_ID], store=store, now_s=NOW).runs
+    assert (known.status.state, known.lost) == ("RUNNING", False)
+    store.save_status(RUN_ID, LastStatus("UNKNOWN", NOW - 3 * DAY))
+    (known,) = last_known([RUN_ID], store=store, now_s=NOW).runs
+    assert known.lost
+
+
+def test_lost_runs_count_as_unknown_and_can_be_left_out(tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 2 * DAY), alive_d=2)
+    result = result_on("there", store)
+    (item,) = result.runs
+    assert (is_in(item, {"UNKNOWN"}), is_in(item, {"RUNNING"}), is_in(item, {"FAILED"})) == (True, True, False)
+    assert without_lost(result)[1] == 1
+    assert without_lost(result)[0].runs == ()
+
+
+def test_a_sweep_of_which_the_rest_is_unknown_is_unknown() -> None:
+    done, gone = LastStatus("COMPLETED", 1.0, final=True), LastStatus("UNKNOWN", 1.0)
+    assert fold([done, gone], run(), NOW).state == "UNKNOWN"
+    assert fold([done, gone, LastStatus("PENDING", 1.0)], run(), NOW).state == "RUNNING"
+    assert not fold([done, gone], run(), NOW).final
+
+
+def test_the_last_sign_of_a_sweep_is_that_of_any_element(tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=9, last=None, alive_d=8)
+    folder, unknown = store.folder(RUN_ID), LastStatus("UNKNOWN", NOW - 8 * DAY)
+    assert is_lost(run(), folder, unknown, elsewhere=False, now_s=NOW)
+    record = {"job_id": "4711_7", "host": "node1", "started": NOW - 0.5 * DAY}
+    write(folder / "elements/7/attempts/0/start", json.dumps(record))
+    assert last_sign_s(run(), folder, unknown) == NOW - 0.5 * DAY
+    assert not is_lost(run(), folder, unknown, elsewhere=False, now_s=NOW)
+
+
+def test_unknown_since_is_kept_and_nothing_else_is() -> None:
+    since = LastStatus("UNKNOWN", 5.0)
+    assert keep_since(LastStatus("UNKNOWN", 9.0), since).asked_s == 5.0
+    assert keep_since(LastStatus("UNKNOWN", 9.0, final=True), since).asked_s == 9.0
+    assert keep_since(LastStatus("RUNNING", 9.0), since).asked_s == 9.0
+    assert keep_since(LastStatus("UNKNOWN", 9.0), LastStatus("RUNNING", 5.0)).asked_s == 9.0
+
+
+@pytest.mark.parametrize(
+    ("host", "last", "alive_d", "choice", "goes"),
+    [
+        ("here", "UNKNOWN", 2.0, CleanChoice(states=frozenset({"UNKNOWN"})), True),
+        ("here", "UNKNOWN", 0.5, CleanChoice(states=frozenset({"UNKNOWN"})), False),
+        ("here", "UNKNOWN", 31.0, CleanChoice(older_than_s=30 * 86400), True),  # what clean does by itself
+        ("here", "UNKNOWN", 29.0, CleanChoice(older_than_s=30 * 86400), False),
+        ("there", "RUNNING", 31.0, CleanChoice(older_than_s=30 * 86400), True),
+        ("there", "RUNNING", 29.0, CleanChoice(states=frozenset({"UNKNOWN"})), False),
+        ("there", "PENDING", None, CleanChoice(states=frozenset({"UNKNOWN"})), False),  # it may wait that long
+        ("there", "PENDING", None, CleanChoice(older_than_s=30 * 86400), False),
+    ],
+)
+def test_clean_offers_a_lost_run_unless_it_may_live(
+    host: str, last: str, alive_d: float | None, choice: CleanChoice, goes: bool, tmp_path: Path
+) -> None:
+    heard = NOW - (40.0 if alive_d is None else alive_d) * DAY
+    store = a_run(tmp_path, age_d=40, last=LastStatus(last, heard), alive_d=alive_d)
+    plan = plan_clean([status(store, host=host)], choice, store=store, now_s=NOW)
+    assert len(plan.going) == goes
+    if choice.states and not goes:
+        (stays,) = plan.staying
+        assert stays.kept
+
+
+@pytest.mark.parametrize(("heard_d", "goes"), [(29.0, False), (31.0, True)])
+def test_a_run_of_a_cluster_without_a_name_may_live_on_another_one(heard_d: float, goes: bool, tmp_path: Path) -> None:
+    store = a_run(tmp_path, age_d=40, last=LastStatus("UNKNOWN", NOW - heard_d * DAY), alive_d=heard_d)
+    item = status(store)
+    item = replace(item, run=replace(item.run, scheduler="slurm", cluster=None))
+    plan = plan_clean([item], CleanChoice(states=frozenset({"UNKNOWN"})), store=store, now_s=NOW)
+    assert len(plan.going) == goes

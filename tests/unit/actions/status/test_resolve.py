@@ -1,0 +1,351 @@
+"""What is said of a run, from what is known: never a guess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.status.resolve import ALIVE_WITHIN_S, MISSED_FOR_S, judge, with_attempts
+from hpcrun.job.layout import AttemptFolder
+from hpcrun.job.state import JobInfo
+from hpcrun.runs.attempt import Attempt, ExitRecord
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_sacct
+from hpcrun.schedulers.submitter import Sending
+from tests.harness import REPO
+from tests.unit.given import run, write
+
+NOW = 10_000.0
+STARTED = 9_000.0
+
+
+def attempt(folder: Path, exit_: ExitRecord | None = None) -> Attempt:
+    write(folder / "hosts", "node1\nnode2\n")
+    return Attempt(AttemptFolder(folder), 0, "4711", "node1", STARTED, exit_, STARTED)
+
+
+def decide(
+    info: JobInfo | None = None,
+    attempt: Attempt | None = None,
+    last: LastStatus | None = None,
+    *,
+    of: Run | None = None,
+    answered: bool = True,
+    cancelled: bool = False,
+    sending: Sending | None = None,
+    now_s: float = NOW,
+) -> LastStatus:
+    return judge(of or run(), info, attempt, last, answered=answered, cancelled=cancelled, now_s=now_s, sending=sending)
+
+
+@pytest.mark.parametrize(
+    ("state", "final"),
+    [
+        ("PENDING", False),
+        ("RUNNING", False),
+        ("COMPLETING", False),
+        ("SUSPENDED", False),
+        ("REQUEUED", False),
+        ("SPECIAL_EXIT", False),
+        ("TELEPORTING", False),
+        ("COMPLETED", True),
+        ("FAILED", True),
+        ("CANCELLED", True),
+        ("TIMEOUT", True),
+        ("NODE_FAIL", True),
+        ("OUT_OF_MEMORY", True),
+    ],
+)
+def test_the_scheduler_s_word_comes_first(state: str, final: bool, tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
+    status = decide(JobInfo("4711", state, "Resources", 5, 60, "node1"), ended)
+    assert (status.state, status.final, status.asked_s) == (state, final, NOW)
+    reason = None if state == "COMPLETED" else "Resources"  # squeue keeps the last one for which it waited
+    assert (status.reason, status.elapsed_s, status.limit_s, status.hosts) == (reason, 5, 60, "node1")
+
+
+@pytest.mark.parametrize(
+    ("record", "state", "exit_status"),
+    [
+        (ExitRecord(0, "", 9_500.0), "COMPLETED", 0),
+        (ExitRecord(3, "", 9_500.0, reason="failure"), "FAILED", 3),
+        (ExitRecord(143, "TERM", 9_500.0), "PREEMPTED", 143),
+        (ExitRecord(124, "", 9_500.0, reason="preemption"), "PREEMPTED", 124),
+        (ExitRecord(124, "", 9_500.0, reason="preemption", again=True), "PREEMPTED", 124),
+        (ExitRecord(3, "", 9_500.0, reason="failure", again=True), "PREEMPTED", 3),
+    ],
+)
+def test_an_attempt_that_ended_by_itself_was_not_preempted(
+    record: ExitRecord, state: str, exit_status: int, tmp_path: Path
+) -> None:
+    """Slurm 24.11 says PREEMPTED|0:0 of a job that was preempted once and whose last attempt ended well."""
+    status = decide(JobInfo("4711", "PREEMPTED", elapsed_s=77, limit_s=3600, hosts="node1"), attempt(tmp_path, record))
+    assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
+    assert status.elapsed_s == 77
+    assert decide(JobInfo("4711", "PREEMPTED"), None).state == "PREEMPTED"
+
+
+def test_what_24_11_says_of_a_job_that_was_preempted_before_it_ended_well(tmp_path: Path) -> None:
+    recorded = (REPO / "tests/data/24.11/sacct-preempted-then-well.txt").read_text().rstrip("\n")
+    (info,) = parse_sacct(SEPARATOR.join((recorded, "", "")))  # recorded without Submit and SubmitLine
+    assert (info.state, info.exit_status, info.signal) == ("PREEMPTED", 0, None)
+    status = decide(info, attempt(tmp_path, ExitRecord(0, "", 9_500.0)), of=run(job_id="23"))
+    assert (status.state, status.reason, status.elapsed_s) == ("COMPLETED", None, 6)
+
+
+def test_a_local_job_that_had_ended_is_not_lost_with_its_supervisor(tmp_path: Path) -> None:
+    killed = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed")
+    ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
+    assert decide(killed, ended, of=run(scheduler="local")).state == "COMPLETED"
+    assert decide(killed, attempt(tmp_path), of=run(scheduler="local")).state == "NODE_FAIL"
+    assert decide(replace(killed, job_id="7"), ended).state == "NODE_FAIL"
+
+
+def test_what_the_script_found_wrong_is_the_reason_of_a_job_that_is_over(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(1, "", 9_500.0, "this node has no module command"))
+    status = decide(JobInfo("4711", "FAILED", "NonZeroExitCode"), ended)
+    assert status.reason == "this node has no module command"
+    assert status.exit_status == 1
+
+
+def test_the_scheduler_s_exit_status_is_kept() -> None:
+    status = decide(JobInfo("4711", "FAILED", exit_status=3, signal=9))
+    assert (status.exit_status, status.signal) == (3, 9)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize(("exit_status", "state"), [(0, "COMPLETED"), (1, "FAILED"), (137, "FAILED")])
+def test_a_job_the_scheduler_has_forgotten_is_judged_by_its_own_exit_record(
+    exit_status: int, state: str, answered: bool, tmp_path: Path
+) -> None:
+    status = decide(None, attempt(tmp_path, ExitRecord(exit_status, "", 9_500.0)), answered=answered)
+    assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
+    assert (status.elapsed_s, status.hosts, status.limit_s) == (500, "node1,node2", 3600)
+
+
+def test_a_forgotten_job_that_was_told_to_end_was_cancelled_where_hpcrun_did_it(tmp_path: Path) -> None:
+    told = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0))
+    assert decide(None, told, cancelled=True).state == "CANCELLED"
+
+
+def test_a_forgotten_job_that_was_told_to_end_at_its_limit_was_out_of_time(tmp_path: Path) -> None:
+    told = attempt(tmp_path, ExitRecord(143, "TERM", STARTED + 3600))
+    assert decide(None, told).state == "TIMEOUT"
+    assert decide(None, told, of=run(walltime_s=None)).state == "UNKNOWN"
+
+
+def test_a_forgotten_job_that_was_told_to_end_early_is_not_guessed_at(tmp_path: Path) -> None:
+    status = decide(None, attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0)))
+    assert status.state == "UNKNOWN"
+    assert status.reason is not None
+    assert "cancelled, preempted or time limit" in status.reason
+
+
+def test_with_the_scheduler_away_a_job_that_was_told_to_end_is_not_said_to_be_forgotten(tmp_path: Path) -> None:
+    status = decide(None, attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0)), answered=False)
+    assert not status.final
+    assert "forgotten" not in (status.reason or "")
+
+
+def test_with_the_scheduler_away_the_last_that_was_known_is_shown() -> None:
+    last = LastStatus("PENDING", 500.0, reason="Resources")
+    assert decide(None, None, last, answered=False) == last
+
+
+def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: Path) -> None:
+    status = decide(None, attempt(tmp_path), answered=False)
+    assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node1,node2")
+    status = decide(None, None, answered=False)
+    assert (status.state, status.final, status.asked_s) == ("PENDING", False, 1000.0)
+    assert decide(None, None, of=run(job_id=None), answered=False).state == "SUBMITTING"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize(
+    ("sending", "state", "final"),
+    [
+        (Sending.UNDER_WAY, "SUBMITTING", False),
+        (Sending.ENDED, "NOT_SUBMITTED", True),
+        (Sending.NEVER, "NOT_SUBMITTED", True),
+    ],
+)
+def test_a_run_without_a_job_is_declared_so_only_where_nobody_can_submit_it(
+    sending: Sending, state: str, final: bool, answered: bool
+) -> None:
+    status = decide(of=run(job_id=None), sending=sending, answered=answered)
+    if not answered and sending is Sending.ENDED:  # the scheduler may know a job, and has to say that it does not
+        state, final = "SUBMITTING", False
+    assert (status.state, status.final) == (state, final)
+
+
+def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
+    lost = run(job_id=None, created_s=NOW - 5)
+    first = decide(of=lost, sending=Sending.ENDED)
+    assert (first.state, first.missed_s) == ("SUBMITTING", NOW)
+    soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + MISSED_FOR_S - 1)
+    assert (soon.state, soon.missed_s) == ("SUBMITTING", NOW)
+    for later_s in (MISSED_FOR_S, MISSED_FOR_S + 1):
+        later = decide(last=soon, of=lost, sending=Sending.ENDED, now_s=NOW + later_s)
+        assert (later.state, later.final) == ("NOT_SUBMITTED", True)
+    found = decide(JobInfo("4711", "PENDING"), last=soon, of=lost, sending=Sending.ENDED)
+    assert (found.state, found.missed_s) == ("PENDING", None)
+
+
+def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tmp_path: Path) -> None:
+    last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
+    status = decide(None, attempt(tmp_path), last)
+    assert (status.state, status.final) == ("UNKNOWN", False)
+    assert status.reason is not None
+    assert "last seen RUNNING" in status.reason
+    assert decide(None, attempt(tmp_path), status) == status
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does(cancelled: bool) -> None:
+    last = LastStatus("RUNNING", 500.0, elapsed_s=5)
+    first = decide(None, None, last, cancelled=cancelled)
+    assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
+    assert first.reason == "Slurm does not list this job"
+    soon = decide(None, None, first, cancelled=cancelled, now_s=NOW + MISSED_FOR_S - 1)
+    assert soon == first
+    later = decide(None, None, soon, cancelled=cancelled, now_s=NOW + MISSED_FOR_S)
+    assert later.state == ("CANCELLED" if cancelled else "UNKNOWN")
+
+
+def test_a_job_that_waited_and_was_cancelled_is_gone_at_once() -> None:
+    assert decide(None, None, LastStatus("PENDING", 500.0), cancelled=True).state == "CANCELLED"
+    assert decide(None, None, LastStatus("PENDING", 500.0), cancelled=True, answered=False).state == "PENDING"
+
+
+def test_a_job_that_was_just_submitted_and_is_left_out_waits() -> None:
+    status = decide(of=run(created_s=NOW - 1))
+    assert (status.state, status.final, status.missed_s) == ("PENDING", False, NOW)
+
+
+def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(tmp_path: Path) -> None:
+    alive = Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, None, NOW - 40)
+    last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
+    assert decide(None, alive, last).state == "RUNNING"
+
+
+def test_who_ended_a_job_is_not_given_up_at_the_first_answer_that_leaves_it_out(tmp_path: Path) -> None:
+    told = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0))
+    assert decide(None, told, LastStatus("RUNNING", 500.0)).state == "RUNNING"
+    assert decide(None, told, LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)).state == "UNKNOWN"
+
+
+def test_a_job_that_is_known_again_after_an_empty_answer_is_shown_again() -> None:
+    lost = decide(None, None, LastStatus("RUNNING", 500.0))
+    known = decide(JobInfo("4711", "RUNNING"), None, lost)
+    assert (known.state, known.missed_s, known.reason) == ("RUNNING", None, None)
+
+
+def test_a_waiting_job_that_hpcrun_cancelled_and_nobody_knows_was_cancelled() -> None:
+    status = decide(cancelled=True)
+    assert (status.state, status.final) == ("CANCELLED", True)
+
+
+def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    status = decide(
+        None, Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, ExitRecord(0, "", 9_500.0), STARTED)
+    )
+    assert (status.state, status.hosts) == ("COMPLETED", None)
+
+
+# --- being started again --------------------------------------------------------------------------------------
+
+
+def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -> ExitRecord:
+    return ExitRecord(status, "", 9_500.0, message, reason, again)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "says"),
+    [
+        ("time_limit", "TIMEOUT", "time limit, not started again"),
+        ("preemption", "PREEMPTED", "preempted, not started again"),
+        ("node_failure", "NODE_FAIL", "a node failed, not started again"),
+        ("failure", "FAILED", "failed, not started again"),
+    ],
+)
+def test_at_the_last_attempt_the_scripts_reason_is_the_state(
+    reason: str, state: str, says: str, tmp_path: Path
+) -> None:
+    ended = attempt(tmp_path, stopped(reason, again=False, message="not started again"))
+    status = decide(JobInfo("4711", "FAILED", "NonZeroExitCode", exit_status=124), ended)
+    assert (status.state, status.final, status.reason) == (state, True, says)
+
+
+@pytest.mark.parametrize("word", ["CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"])
+def test_a_state_that_says_more_than_failed_is_slurms_to_say(word: str, tmp_path: Path) -> None:
+    ended = attempt(tmp_path, stopped("preemption", again=False))
+    assert decide(JobInfo("4711", word), ended).state == word
+
+
+def test_a_forgotten_job_that_was_stopped_at_its_last_attempt_is_known_by_the_record(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, stopped("time_limit", again=False, message="not started again"))
+    status = decide(None, ended)
+    assert (status.state, status.final) == ("TIMEOUT", True)
+    assert status.reason == "time limit, not started again"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_between_two_attempts_a_job_is_not_over(answered: bool, tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
+    status = decide(None, ended, answered=answered)
+    assert (status.state, status.final, status.reason) == ("PENDING", False, "to be requeued")
+
+
+def test_one_that_was_to_start_again_and_is_gone_is_unknown(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(124, "", NOW - ALIVE_WITHIN_S - 1, "", "time_limit", True))
+    status = decide(None, ended)
+    assert (status.state, status.final) == ("UNKNOWN", False)
+
+
+def test_one_that_was_cancelled_between_two_attempts_was_cancelled(tmp_path: Path) -> None:
+    ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
+    status = decide(None, ended, cancelled=True)
+    assert (status.state, status.final) == ("CANCELLED", True)
+
+
+def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
+    return Attempt(AttemptFolder(Path("/nowhere")), number, "4711", "node1", STARTED, exit_, STARTED)
+
+
+RUNNING = LastStatus("RUNNING", NOW)
+PENDING = LastStatus("PENDING", NOW)
+
+
+def test_before_the_first_start_there_is_no_attempt_to_speak_of() -> None:
+    assert with_attempts(PENDING, []) == PENDING
+
+
+@pytest.mark.parametrize(
+    ("ended", "before"),
+    [
+        (stopped("time_limit", again=True), "time limit"),
+        (stopped("preemption", again=True), "preempted"),
+        (stopped("node_failure", again=True), "a node failed"),
+        (stopped("requeued", again=True), "requeued by Slurm or an administrator"),
+        (stopped("failure", again=True, status=3), "exit status 3"),
+        (stopped("", again=False, status=9), "exit status 9"),
+        (stopped("a_word_of_a_later_hpcrun", again=True, status=4), "exit status 4"),
+        (None, "no heartbeat from node1: a node failed"),
+    ],
+)
+def test_the_attempt_before_is_said_to_have_ended_by(ended: ExitRecord | None, before: str) -> None:
+    status = with_attempts(RUNNING, [numbered(1), numbered(0, ended)])
+    assert (status.attempt, status.before) == (1, before)
+
+
+def test_a_job_that_waits_to_be_started_again_is_at_its_next_attempt() -> None:
+    status = with_attempts(PENDING, [numbered(1, stopped("preemption", again=True)), numbered(0)])
+    assert (status.attempt, status.before) == (2, "preempted")
+
+
+def test_a_job_that_is_over_is_at_its_last_attempt() -> None:
+    over = LastStatus("TIMEOUT", NOW, final=True)
+    status = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0, None)])
+    assert (status.attempt, status.before) == (1, "no heartbeat from node1: a node failed")

@@ -1,0 +1,126 @@
+"""What to say of a sweep as a whole, and which of its elements were meant."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.runs.find_element import find_element
+from hpcrun.actions.status.sweep_status import ElementStatus, failed_elements, fold, interesting_element
+from hpcrun.errors import NotFoundError
+from hpcrun.job.parameters import parse_assignments
+from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
+from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.array_text import by_job_id
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_array_limits, parse_squeue
+from tests.unit import given
+
+
+def statuses(*words: str) -> list[LastStatus]:
+    return [LastStatus(word, 1.0, final=word not in ("PENDING", "RUNNING", "UNKNOWN")) for word in words]
+
+
+def sweep_run(indices: str = "0-3", first: int = 0, **said: Any) -> Run:
+    request = {"sweep": [list(map(list, row)) for row in parse_assignments(["n=a,b,c,d"])]}
+    return given.run(request=request, plan={"sweep": {"indices": indices, "first": first}}, **said)
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "final"),
+    [
+        (("COMPLETED", "COMPLETED"), "COMPLETED", True),
+        (("COMPLETED", "FAILED", "CANCELLED"), "FAILED", True),
+        (("COMPLETED", "CANCELLED"), "CANCELLED", True),
+        (("PENDING", "PENDING"), "PENDING", False),
+        (("COMPLETED", "PENDING"), "RUNNING", False),
+        (("FAILED", "RUNNING"), "RUNNING", False),
+        (("UNKNOWN", "UNKNOWN"), "UNKNOWN", False),
+    ],
+)
+def test_one_state_for_many(words: tuple[str, ...], state: str, final: bool) -> None:
+    folded = fold(statuses(*words), given.run(), 1.0)
+    assert (folded.state, folded.final) == (state, final)
+
+
+def test_the_counts_add_up() -> None:
+    words = ["RUNNING"] * 12 + ["COMPLETED"] * 30 + ["FAILED"] + ["PENDING"] * 957
+    assert (
+        fold(statuses(*words), given.run(), 1.0).reason
+        == "1000 elements: 12 running, 957 pending, 30 completed, 1 failed"
+    )
+
+
+def test_failed_elements_can_be_submitted_again() -> None:
+    words = ("COMPLETED", "FAILED", "RUNNING", "TIMEOUT", "CANCELLED")
+    elements = [ElementStatus(number, None, (), status) for number, status in enumerate(statuses(*words))]
+    assert failed_elements(elements) == [1, 3, 4]
+    assert interesting_element(elements) == 1
+    assert interesting_element(elements[2:3]) == 2
+    assert interesting_element([ElementStatus(4, None, (), statuses("PENDING")[0])]) == 4
+
+
+def test_elements_survive_being_written_and_read(tmp_path: Path) -> None:
+    known = {0: LastStatus("COMPLETED", 2.0, True, elapsed_s=0, exit_status=0), 7: LastStatus("PENDING", 2.0)}
+    save_statuses(tmp_path, known)
+    assert load_statuses(tmp_path) == known
+    (tmp_path / "elements.json").write_text("{")
+    assert load_statuses(tmp_path) == {}
+
+
+def test_what_another_version_has_noted_of_elements_stays(tmp_path: Path) -> None:
+    record = tmp_path / "elements.json"
+    noted = {"schema": 7, "0": {"state": "RUNNING", "asked_s": 1.0, "power": 3}, "1": {"state": "PENDING"}}
+    record.write_text(json.dumps(noted))
+    save_statuses(tmp_path, {0: LastStatus("COMPLETED", 2.0, True)})
+    said = json.loads(record.read_text())
+    assert (said["schema"], said["0"]["state"], said["0"]["power"]) == (7, "COMPLETED", 3)
+    assert set(said) == {"schema", "0"}  # of the elements, what is known now
+
+
+def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    run = sweep_run("2-3", first=2, job_id="4711")
+    store.create(run, "")
+    assert run_from_json(run_to_json(run)) == run
+    for word, element in (("train/3", 3), ("last/2", 2), ("4711_1", 3), ("4711/3", 3), ("4711", None), ("train", None)):
+        assert find_element(word, store).element == element
+    elements = elements_of(run)
+    assert elements is not None
+    assert elements.job_id(run, 3) == "4711_1"
+    for word in ("train/1", "4711_2"):
+        with pytest.raises(NotFoundError, match="has no element"):
+            find_element(word, store)
+
+
+def test_an_ordinary_run_has_no_elements(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.create(given.run(), "")
+    with pytest.raises(NotFoundError, match="is no sweep"):
+        find_element("train/0", store)
+    assert elements_of(given.run()) is None
+
+
+def test_the_limits_of_a_cluster_are_read() -> None:
+    text = "MaxArraySize            = 1001\nMaxDBDMsgs = 1\nMaxJobCount             = 10000\n"
+    limits = parse_array_limits(text)
+    assert limits is not None
+    assert (limits.array, limits.jobs) == (1001, 10000)
+    assert parse_array_limits("") is None
+    assert parse_array_limits(text.replace("1001", "0")) is None
+
+
+def test_a_hundred_thousand_lines_are_read_in_time() -> None:
+    def lines(number: int) -> str:
+        rest = ["RUNNING", "None", "0:01", "1:00", "n1", "/runs/a/script.sh"]
+        return "\n".join(SEPARATOR.join([f"{7 + index % 100}_{index}", *rest]) for index in range(number))
+
+    text = lines(100_000) + "\n" + SEPARATOR.join(["1_[5-9,20%4]", "PENDING", "Priority", "0:00", "1:00", "", "/x/y"])
+    start = time.process_time()
+    known = by_job_id(parse_squeue(text))
+    assert time.process_time() - start < 10  # about one second; a quadratic way would take hours
+    assert [index for index in range(30) if f"1_{index}" in known] == [5, 6, 7, 8, 9, 20]

@@ -1,0 +1,160 @@
+"""When a run that is waited for is over: by its script's own word first."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.status import wait
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.wait import Waiter
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from tests.unit.given import run, write
+
+ATTEMPTS = "elements/0/attempts"
+
+
+def ended(folder: Path, attempt: int = 0, *, signal: str = "", again: bool = False) -> None:
+    """An attempt that has ended."""
+    start = {"job_id": "4711", "host": "node1", "started": 1000.0}
+    write(folder / ATTEMPTS / str(attempt) / "start", json.dumps(start))
+    record = {"status": 0, "signal": signal, "ended": 1500.0, "message": "", "reason": "", "again": again}
+    write(folder / ATTEMPTS / str(attempt) / "exit", json.dumps(record))
+
+
+def waiter(folder: Path, state: str = "RUNNING", asked: list[str] | None = None) -> Waiter:
+    """A waiter whose scheduler says the same at any time."""
+
+    def ask() -> RunStatus:
+        if asked is not None:
+            asked.append(state)
+        return RunStatus(run(), folder, LastStatus(state, time.time(), final=state != "RUNNING"))
+
+    return Waiter(folder, ask, ask)
+
+
+def test_a_script_that_says_that_it_has_ended_is_enough(tmp_path: Path) -> None:
+    asked: list[str] = []
+    is_over = waiter(tmp_path, asked=asked).over()
+    assert not is_over()
+    ended(tmp_path)
+    assert is_over()
+    assert asked == []  # the controller had nothing to do with it
+
+
+@pytest.mark.parametrize(("signal", "again"), [("", True), ("TERM", False), ("TERM", True)])
+def test_an_attempt_that_is_started_again_or_was_signalled_is_not_the_end(
+    tmp_path: Path, signal: str, again: bool
+) -> None:
+    is_over = waiter(tmp_path).over()
+    ended(tmp_path, signal=signal, again=again)
+    assert not is_over()
+    ended(tmp_path, 1)  # the next attempt goes to its end
+    assert is_over()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in the list's only place; nothing is left to chance."""
+    now = [1000.0]
+    monkeypatch.setattr("hpcrun.actions.status.wait.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("hpcrun.actions.status.wait.random.uniform", lambda low, high: (low + high) / 2)
+    return now
+
+
+def test_the_scheduler_is_asked_about_a_job_that_left_no_word(tmp_path: Path, clock: list[float]) -> None:
+    asked: list[str] = []
+    is_over = waiter(tmp_path, "CANCELLED", asked).over()
+    clock[0] += wait.ASK_FIRST_S - 0.1
+    assert not is_over()
+    assert asked == []
+    clock[0] += 0.2
+    assert is_over()
+    assert asked == ["CANCELLED"]
+
+
+def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(tmp_path: Path, clock: list[float]) -> None:
+    asked: list[str] = []
+    is_over = waiter(tmp_path, asked=asked).over()
+    counts = []
+    for _ in range(10):
+        for _ in range(120):
+            clock[0] += 0.5
+            assert not is_over()
+        counts.append(len(asked))
+    assert 8 <= counts[0] <= 12
+    assert counts[-1] - counts[0] == 18
+
+
+def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, clock: list[float]) -> None:
+    states = {"state": "RUNNING"}
+    afresh: list[str] = []
+
+    def answer() -> RunStatus:
+        state = states["state"]
+        return RunStatus(run(), tmp_path, LastStatus(state, time.time(), final=state != "RUNNING"))
+
+    def refresh() -> RunStatus:
+        afresh.append(states["state"])
+        return answer()
+
+    is_over = Waiter(tmp_path, refresh, answer).over()
+    clock[0] += 600
+    assert not is_over()
+    clock[0] += 1
+    assert not is_over()
+    ended(tmp_path, signal="TERM")  # it does not know by whom
+    assert not is_over()
+    assert afresh == ["RUNNING"]
+    states["state"] = "CANCELLED"
+    clock[0] += 1.5
+    assert is_over()
+    assert afresh == ["RUNNING", "CANCELLED"]
+
+
+def test_the_questions_of_many_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("hpcrun.actions.status.wait.time.monotonic", lambda: now_s)
+    times: list[float] = []
+    for _ in range(100):
+        now_s = 1000.0
+        pauses = wait.Pauses()
+        now_s += wait.FIRST_S
+        pauses.next()
+        while not pauses.are_over():
+            now_s += 0.1
+        times.append(now_s)
+    assert max(times) - min(times) > wait.ASK_EVERY_S / 4
+
+
+def test_status_watch_looks_again_where_a_run_s_records_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, slept = 1000.0, 0
+    monkeypatch.setattr("hpcrun.actions.status.wait.time.monotonic", lambda: now_s)
+    store = RunStore(tmp_path)
+    known = run()
+    folder = store.create(known, "#!/bin/bash\n")
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s, slept
+        now_s, slept = now_s + seconds, slept + 1
+        if slept == 3:
+            ended(folder)
+
+    monkeypatch.setattr("hpcrun.actions.status.wait.time.sleep", sleep)
+    changes = wait.Changes(store, 15)
+    changes.wait()
+    assert (now_s, changes.are_new) == (1003.0, True)
+    changes.wait()  # Slurm may need a moment more than the script
+    assert now_s == 1005.0
+    for _ in range(20):
+        changes.wait()
+    assert not changes.are_new
+    before = now_s
+    changes.wait()
+    assert 27 <= now_s - before <= 34  # it has become quiet

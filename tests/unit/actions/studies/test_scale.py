@@ -1,0 +1,158 @@
+"""What a study is made of, and what becomes of it when runs are refused, uncertain, or made already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.jobs.lineage import Lineage
+from hpcrun.actions.jobs.prepare import Prepared, prepare
+from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.studies.scale import StudyJob, StudySubmission, Submitted, new_study, prepare_points, submit_points
+from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
+from hpcrun.job.resources import Machine
+from hpcrun.runs.studies import Study, StudyStore
+from hpcrun.scaling.sizes import Design, Size, Workload
+from tests.unit.given import cluster, cpu_cluster, request, run, surroundings, write
+
+GPUS = Design("GPUs", None, (Size(1), Size(8)), Workload())
+
+
+def begun(design: Design = GPUS, *, profile: Any = None, script: str = "train.py", **said: Any) -> Study:
+    """A study of which nothing is submitted."""
+    asked = {name: said.pop(name) for name in ("args", "launcher", "env", "name") if name in said}
+    return new_study(request(script, **asked), design, profile or cluster(), new_id=an_id, created_s=1.0,
+                     profile="a100", cwd="/", **said)[0]  # fmt: skip
+
+
+def an_id(name: str) -> str:
+    return f"20260101-000000-{name}-aaaa"
+
+
+def test_sizes_have_the_nodes_that_the_profile_gives_them() -> None:
+    study = begun()
+    assert [(point.run_id[16:-5], point.gpus, point.nodes) for point in study.points] == [
+        ("train-g1-r1", 1, 1),
+        ("train-g8-r1", 8, 2),
+    ]
+    assert study.study_id == an_id("train")
+
+
+def test_a_size_on_several_numbers_of_nodes_has_names_that_say_so() -> None:
+    study = begun(Design("GPUs", None, (Size(4, 1), Size(4, 2)), Workload()))
+    assert [point.run_id[16:-5] for point in study.points] == ["train-g4-n1-r1", "train-g4-n2-r1"]
+    with pytest.raises(UsageError, match="4 GPUs are given twice"):
+        begun(Design("GPUs", None, (Size(4), Size(4, 1)), Workload()))
+
+
+def test_ranks_are_on_one_node_and_with_one_process_per_node_on_as_many() -> None:
+    ranks = Design("ranks", None, (Size(1), Size(4)), Workload())
+    study = begun(ranks, profile=cpu_cluster())
+    assert ([point.nodes for point in study.points], study.request["launcher"]) == ([1, 1], "torchrun")
+    assert [point.nodes for point in begun(ranks, profile=cpu_cluster(), launcher="python").points] == [1, 4]
+    with pytest.raises(PlanError, match="have no GPUs"):
+        begun(profile=cpu_cluster())
+
+
+def test_secrets_stand_in_no_record() -> None:
+    assert begun(env=["API_TOKEN=x", "A=1"]).request["env"] == [["API_TOKEN", "***"], ["A", "1"]]
+
+
+# --- submitting -----------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Takes the runs of a study, or does with some of them what it is told."""
+
+    def __init__(self, folder: Path, study: Study, profile: str = "a100", **ends: HpcrunError) -> None:
+        self.study, self.ends, self.taken = study, ends, dict[str, Lineage]()
+        self.waited: list[str] = []
+        self.result: StudySubmission | None = None
+        self.studies = StudyStore(folder / "runs")
+        self.studies.save(study)
+        write(folder / "train.py", "")
+        around = surroundings(folder)
+        template = request(args=["{gpus}"])
+        self.jobs: list[StudyJob] = prepare_points(
+            study, template, study.points, lambda asked: prepare(asked, profile, around, lambda: Machine(cpus=1))
+        )
+
+    def submit(self, prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
+        if error := self.ends.get(run_id[16:-5].replace("-", "_")):
+            raise error
+        self.taken[run_id] = lineage
+        job_id = str(len(self.taken))
+        return SubmitResult(run(run_id, job_id=job_id), self.studies.runs / run_id)
+
+    def submit_all(self) -> list[Submitted]:
+        folder: Callable[[str], Path] = self.studies.runs.joinpath
+        submissions = submit_points(
+            self.study,
+            self.jobs,
+            studies=self.studies,
+            folder=folder,
+            submit_one=self.submit,
+            wait=self.waited.append,
+        )
+        found = []
+        while True:
+            try:
+                found.append(next(submissions))
+            except StopIteration as end:
+                self.result = end.value
+                return found
+
+    def noted(self) -> list[tuple[bool, str]]:
+        return [(point.submitted, point.problem) for point in self.studies.load(self.study.study_id).points]
+
+
+def test_a_run_that_is_refused_does_not_keep_the_next_from_its_turn(tmp_path: Path) -> None:
+    sizes = Design("GPUs", None, (Size(1), Size(2), Size(4)), Workload())
+    refuses = Cluster(tmp_path, begun(sizes, one_by_one=True), train_g2_r1=PlanError("no\nroom"))
+    outcomes = refuses.submit_all()
+    assert [outcome.result is None for outcome in outcomes] == [False, True, False]
+    assert refuses.noted() == [(True, ""), (False, "no room"), (True, "")]
+    assert refuses.result is not None
+    assert (refuses.result.jobs, [str(error) for error in refuses.result.errors]) == (("1", "2"), ["no\nroom"])
+    waits = [[(item.job_id, item.condition) for item in lineage.after] for lineage in refuses.taken.values()]
+    assert waits == [[], [("1", "any")]]
+    assert [job.prepared.plan.command[-1] for job in refuses.jobs] == ["1", "2", "4"]
+
+
+def test_runs_at_the_same_time_wait_for_none(tmp_path: Path) -> None:
+    free = Cluster(tmp_path, begun())
+    free.submit_all()
+    assert [lineage.after for lineage in free.taken.values()] == [(), ()]
+    assert free.waited == []
+
+
+def test_where_there_is_no_slurm_each_run_is_waited_for_before_the_next(tmp_path: Path) -> None:
+    local = Cluster(tmp_path, begun(one_by_one=True), profile="local")
+    local.submit_all()
+    assert local.waited == [an_id("train-g1-r1"), an_id("train-g8-r1")]
+    assert local.result is not None
+    assert local.result.waited
+
+
+def test_a_submission_that_nobody_answered_is_noted_as_made(tmp_path: Path) -> None:
+    silent = Cluster(tmp_path, begun(), train_g1_r1=SubmissionUncertainError("no answer"))
+    assert [outcome.point.submitted for outcome in silent.submit_all()] == [True, True]
+    assert silent.noted() == [(True, ""), (True, "")]
+
+
+def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> None:
+    killed = Cluster(tmp_path, begun())
+    (killed.studies.runs / an_id("train-g1-r1")).mkdir()
+    assert [outcome.point.gpus for outcome in killed.submit_all()] == [8]
+    assert killed.noted() == [(True, ""), (True, "")]
+    assert list(killed.taken) == [an_id("train-g8-r1")]
+
+
+def test_an_interruption_is_no_refusal(tmp_path: Path) -> None:
+    interrupted = Cluster(tmp_path, begun(), train_g8_r1=InterruptedByUser("stop"))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.submit_all()
+    assert interrupted.noted() == [(True, ""), (False, "")]
