@@ -393,15 +393,6 @@ class Job:
     def _write_exit(
         self, status: int, *, why: str = "", message: str = "", how: str = OVER, nodes: list[str] | None = None
     ) -> None:
-        told, now = "TERM" if self._signalled else "", time.time()
-        fields = {
-            "status": status,
-            "signal": told,
-            "ended": now,
-            "message": message,
-            "reason": why,
-            "again": how != OVER,
-            "how": how,
-            "nodes": nodes or [],
-        }
-        records.write("exit", fields)
+        told = "TERM" if self._signalled else ""
+        fields = {"status": status, "signal": told, "ended": time.time(), "message": message}
+        records.write("exit", {**fields, "reason": why, "again": how != OVER, "how": how, "nodes": nodes or []})
