@@ -76,6 +76,11 @@ class Ended:
         return str(self.status["state"])
 
     @property
+    def account(self) -> str:
+        """What is known of it, for a test that fails."""
+        return f"{self.table}\n{(self.folder / 'batch.log').read_text()[-3000:]}"
+
+    @property
     def starts(self) -> int:
         return len(list(self.folder.glob("elements/0/attempts/*/start")))
 

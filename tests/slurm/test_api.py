@@ -119,7 +119,7 @@ show(states=states, failures=failures, after=after, took_s=took_s, id=jobs[0].jo
     assert f"job {found['id']} (task 0" in found["failures"][0]
     assert "left no result: CANCELLED" in found["failures"][0]
     assert "left no result: CANCELLED" in found["failures"][1]
-    assert found["failures"][1].endswith("it has not started")
+    assert found["failures"][1].endswith("the job has not started")
     assert found["after"] in ("PENDING", "RUNNING")
     assert found["took_s"] < 30
     assert calls.read_text().split().count("squeue") <= 2 + found["took_s"] // 10 + 2

@@ -299,7 +299,7 @@ def test_at_preemption_the_ranks_of_all_nodes_save_however_long_each_takes(scena
     assert [run.log(0, rank) for rank in range(4)] == ["ready\ntold\nsaved\n"] * 4
     assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
     assert (run.exit(0)["reason"], run.exit(0)["again"]) == ("preemption", True)
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert [run.log(1, rank) for rank in range(4)] == ["again\n"] * 4
 
 
@@ -312,7 +312,7 @@ def test_a_preempted_job_that_may_not_come_back_saves_too(scenarios: Scenarios) 
 
 def test_a_preempted_job_that_hears_nothing_and_may_not_come_back_says_so(scenarios: Scenarios) -> None:
     run: Ended = scenarios["preempted"].result()["plain"]
-    assert (run.state, run.starts) == ("PREEMPTED", 1)
+    assert (run.state, run.starts) == ("PREEMPTED", 1), run.account
     assert (run.rank_exit(0)["status"], run.rank_exit(0)["told"]) == (143, "TERM")
     assert (run.exit(0)["status"], run.exit(0)["reason"], run.exit(0)["again"]) == (143, "preemption", False)
 
@@ -340,4 +340,4 @@ def test_the_ranks_of_a_node_whose_first_has_left_hear_the_warning(scenarios: Sc
     run: Ended = scenarios[f"asks {launcher}"].result()
     assert run.log(0, 1) == "ready\nstopped\n"
     assert (run.exit(0)["reason"], run.exit(0)["status"]) == ("time_limit", 124)  # 143 where it was given up
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account

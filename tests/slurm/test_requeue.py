@@ -247,7 +247,7 @@ def scenarios(
 @pytest.mark.versions
 def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None:
     run: Ended = scenarios["time limit"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert (attempt(run.folder, 0) / "stop/time_limit").exists()
     assert run.rank_exit(0)["heard"]
     assert (run.exit(0)["reason"], run.exit(0)["again"]) == ("time_limit", True)
@@ -279,7 +279,7 @@ def test_a_plain_script_is_not_killed_by_the_warning_and_given_up_before_the_lim
 
 def test_at_the_last_attempt_the_time_limit_is_the_end(scenarios: Scenarios) -> None:
     run: Ended = scenarios["plain"].result()
-    assert (run.state, run.starts) == ("TIMEOUT", 2)
+    assert (run.state, run.starts) == ("TIMEOUT", 2), run.account
     assert "attempt 2/2 (before: time limit)" in run.table
     assert "time limit, not started again: --requeue 1 is used up" in run.table
 
@@ -287,7 +287,7 @@ def test_at_the_last_attempt_the_time_limit_is_the_end(scenarios: Scenarios) -> 
 @pytest.mark.parametrize("launcher", ["torchrun", "srun"])
 def test_a_rank_that_ends_well_by_its_own_handler_was_stopped(scenarios: Scenarios, launcher: str) -> None:
     run: Ended = scenarios[launcher].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert run.log(0) == "ready\ntold\n"
     assert run.exit(0)["reason"] == "time_limit"
     assert run.rank_exit(0)["heard"]
@@ -297,14 +297,14 @@ def test_a_rank_that_ends_well_by_its_own_handler_was_stopped(scenarios: Scenari
 
 def test_one_that_was_done_anyway_is_not_started_again(scenarios: Scenarios) -> None:
     run: Ended = scenarios["nearly done"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 1)
+    assert (run.state, run.starts) == ("COMPLETED", 1), run.account
     assert (run.exit(0)["status"], run.exit(0)["reason"]) == (0, "")
 
 
 @pytest.mark.versions
 def test_a_preempted_job_saves_and_goes_on(scenarios: Scenarios) -> None:
     run: Ended = scenarios["preempted"].result()[0]
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert (attempt(run.folder, 0) / "stop/terminated").exists()
     assert run.exit(0)["reason"] == "preemption"
     for rank in (0, 1):  # torchrun's agent stayed, and let them save
@@ -315,13 +315,13 @@ def test_a_preempted_job_saves_and_goes_on(scenarios: Scenarios) -> None:
 
 def test_a_preempted_job_that_hears_nothing_is_started_again_and_known_for_it(scenarios: Scenarios) -> None:
     run: Ended = scenarios["preempted"].result()[1]
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert run.status["before"] == "preempted"
 
 
 def test_a_job_that_loses_a_node_goes_on_elsewhere(scenarios: Scenarios) -> None:
     run: Ended = scenarios["unplugged"].result()[1]
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert "a node failed" in run.status["before"]
     lost = (attempt(run.folder, 0) / "hosts").read_text().split()[1]
     assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
@@ -343,7 +343,7 @@ def test_the_rest_of_a_lost_attempt_does_not_end_the_next(scenarios: Scenarios) 
 @pytest.mark.parametrize("by", [0, 1], ids=["hpcrun cancel", "scancel"])
 def test_a_cancelled_job_is_not_started_again(scenarios: Scenarios, by: int) -> None:
     run: Ended = scenarios["cancelled"].result()[by]
-    assert (run.state, run.starts) == ("CANCELLED", 1)
+    assert (run.state, run.starts) == ("CANCELLED", 1), run.account
     assert run.exit(0)["again"] is False
 
 
@@ -371,12 +371,12 @@ def test_slurms_own_requeues_count_as_well(scenarios: Scenarios) -> None:
     run: Ended = scenarios["by hand"].result()
     assert "attempt 2/2 (before: requeued by Slurm or an administrator)" in " ".join(run.while_running.split())
     assert not run.said.startswith("0 ")  # the last attempt has Requeue=0
-    assert (run.state, run.starts) == ("FAILED", 3)
+    assert (run.state, run.starts) == ("FAILED", 3), run.account
     assert "started once more than --requeue 1 allows" in run.status["reason"]
 
 
 def test_a_job_that_was_ended_at_its_limit_with_no_time_to_stop(scenarios: Scenarios) -> None:
     run: Ended = scenarios["unwarned"].result()
     assert run.exit(0)["reason"] == "time_limit"
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert run.status["before"] == "time limit"

@@ -106,7 +106,7 @@ def scenarios(
 
 def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -> None:
     run: Ended = scenarios["trains"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     before, after = ((attempt(run.folder, number) / "hosts").read_text().split() for number in (0, 1))
     assert len(before) == len(after) == 2
     assert before[1] not in after
@@ -135,18 +135,18 @@ def test_status_says_how_it_went_on(scenarios: Scenarios) -> None:
 
 def test_without_spares_it_is_requeued(scenarios: Scenarios) -> None:
     run: Ended = scenarios["requeued"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
 
 
 def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenarios) -> None:
     run: Ended = scenarios["head"].result()
     lost = (attempt(run.folder, 0) / "hosts").read_text().split()[0]
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert run.exit(0)["nodes"] in ([lost], [])  # the guard's word, or that of the script itself once its node is back
     assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
 
 
 def test_a_program_that_fails_once_is_restarted_with_srun(scenarios: Scenarios) -> None:
     run: Ended = scenarios["fails once"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert (run.exit(0)["status"], run.exit(0)["how"]) == (3, "restart")

@@ -92,7 +92,7 @@ def losses(run: Ended) -> dict[int, set[float]]:
 
 def test_an_uninterrupted_training_has_a_loss_for_every_step(scenarios: Scenarios) -> None:
     run: Ended = scenarios["whole"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 1)
+    assert (run.state, run.starts) == ("COMPLETED", 1), run.account
     assert list(losses(run)) == list(range(1, EPOCHS * STEPS_OF_AN_EPOCH + 1))
     assert len(set.union(*losses(run).values())) > STEPS_OF_AN_EPOCH  # they do change
 
@@ -100,7 +100,7 @@ def test_an_uninterrupted_training_has_a_loss_for_every_step(scenarios: Scenario
 @pytest.mark.parametrize("how", INTERRUPTED)
 def test_an_interrupted_training_has_the_very_same_losses(scenarios: Scenarios, how: str) -> None:
     run: Ended = scenarios[how].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2)
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert losses(run) == losses(scenarios["whole"].result())
 
 

@@ -41,7 +41,7 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> N
     assert "PENDING (JobHeldUser)" in logs.stderr
     as_researcher("cancel", "held", check=True)
     assert wait_for_state(as_researcher, "held", "CANCELLED")["final"]
-    assert "over already" in as_researcher("cancel", "held", check=True).stderr
+    assert "has already ended" in as_researcher("cancel", "held", check=True).stderr
 
 
 @pytest.mark.versions

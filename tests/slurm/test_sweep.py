@@ -106,7 +106,7 @@ def test_each_element_has_a_row_and_the_sweep_one_line(sweeps: Sweeps) -> None:
 
 def test_logs_of_a_sweep_are_those_of_the_first_element_that_failed(sweeps: Sweeps) -> None:
     sweeps.ended("grid")
-    assert "this is grid/1, FAILED" in sweeps.person("logs", "grid", check=True).stderr
+    assert "showing grid/1, FAILED" in sweeps.person("logs", "grid", check=True).stderr
 
 
 def test_only_the_chosen_elements_run(sweeps: Sweeps) -> None:
