@@ -49,16 +49,21 @@ class Lab:
         return dict(run)
 
     def ended(self, folder: Path, timeout: float = 120) -> Ended:
-        """Wait for its end."""
-        name = folder.name[16:-5]
-
+        """Wait for its end. Where there is none, the test's failure says all that is known of the run."""
         def final() -> dict[str, Any] | None:
             time.sleep(1)
             found = self.status(folder)
             return found if found["final"] else None
 
-        status = wait_for(final, timeout, f"{name} to be over")
+        try:
+            status = wait_for(final, timeout, f"{folder.name} to be over")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{account(folder)}\n{self.slurms_word(folder)}") from None
         return Ended(folder, status, self.person("status", folder.name, check=True).stdout)
+
+    def slurms_word(self, folder: Path) -> str:
+        """What Slurm says of its job now."""
+        return self.person.run("scontrol", "show", "job", self.job(folder), check=False).stdout
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Ended:
     @property
     def account(self) -> str:
         """What is known of it, for a test that fails."""
-        return f"{self.table}\n{(self.folder / 'batch.log').read_text()[-3000:]}"
+        return f"{self.table}\n{account(self.folder)}"
 
     @property
     def starts(self) -> int:
@@ -94,6 +99,15 @@ class Ended:
 
     def log(self, number: int, rank: int = 0) -> str:
         return (attempt(self.folder, number) / f"rank-{rank}.out").read_text()
+
+
+def account(folder: Path) -> str:
+    """The end of its batch log, and every record of its attempts."""
+    records = [path for path in sorted(folder.glob("elements/*/attempts/*/**/*")) if path.is_file()]
+    small = [path for path in records if path.stat().st_size < 2000]
+    said = [f"{path.relative_to(folder)}: {path.read_text(errors='replace').strip()}" for path in small]
+    log = folder / "batch.log"
+    return "\n".join([log.read_text()[-3000:] if log.exists() else "no batch.log", *said])
 
 
 def attempt(folder: Path, number: int) -> Path:
