@@ -95,7 +95,7 @@ def controller_killed(site: Site) -> list[Tally]:
 
     def submit(number: int) -> subprocess.CompletedProcess[str]:
         time.sleep(number * 0.35)
-        return site.run(HPCRUN, "submit", "-P", "cpu", "--cpus", "1", "-t", "5m", "sleep", "20")
+        return site.run(HPCRUN, "submit", "-P", "cpu", "--cpus", "1", "-t", "5m", "sleep", "40")
 
     with ThreadPoolExecutor(12) as pool:
         waiting = [pool.submit(submit, number) for number in range(12)]

@@ -296,6 +296,8 @@ JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=1
 # A node that answers again is used again, whatever took it down.
 ReturnToService=2
+# A busy machine may take longer than ten seconds from a job's start to its script; Slurm would take it for lost.
+BatchStartTimeout=60
 
 JobRequeue=1
 MaxArraySize=10001

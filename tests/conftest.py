@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -199,6 +200,28 @@ def install_slurm() -> None:
     """Install Slurm's packages while there is a network to fetch them by; one worker does it for all."""
     with only_session_on_cluster():
         cluster_sh("install")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a slurm test that fails what Slurm's daemons complained of: its cluster is gone afterwards."""
+    report = yield
+    if report.failed and is_slurm_test(item):
+        report.sections.append(("Slurm's daemons", complaints_of_slurm()))
+    return report
+
+
+def complaints_of_slurm(most: int = 40) -> str:
+    """The last lines of the daemons' logs that speak of something unusual."""
+    folder = Path(os.environ.get("HPCRUN_CLUSTER_DIR", "/tmp/hpcrun-cluster"), "log")
+    unusual = re.compile(r"missing from|not responding|DOWN|drain|expired|revoked|unexpected|requeue", re.IGNORECASE)
+    lines = [
+        f"{line} ({log.name})"
+        for log in folder.glob("slurm*.log")
+        for line in log.read_text(errors="replace").splitlines()
+        if unusual.search(line)
+    ]
+    return "\n".join(sorted(lines)[-most:])
 
 
 # Not makereport: with xdist that is called in the workers only.

@@ -18,6 +18,8 @@ CONTAINER = "HPCRUN_CONTAINER"
 """Set in a container, to the runtime that made it."""
 FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
 """The variables that this job's torchrun alone is to find: a program may start one of its own."""
+SRUN_FAILED = 69
+"""How srun ends where it is Slurm that failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -29,6 +31,8 @@ def be_node() -> None:
     if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
         env["HPCRUN_NODE"] = env["HPCRUN_NODE_ADDR"] = env["SLURMD_NODENAME"]
         env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
+    if env.get("SLURM_EXIT_ERROR") == str(SRUN_FAILED):
+        del env["SLURM_EXIT_ERROR"]  # was for this job's srun, not for one that the program calls
 
 
 def prepare(came: int | None, *, managed: bool) -> None:

@@ -39,9 +39,10 @@ from .decide import (
     what_next,
     why_it_ended,
 )
-from .processes import hear, reap, send, try_start, wait
+from .processes import hear
 from .rendezvous import free_port
 from .silence import Silence
+from .step import JobStep
 
 HEARTBEAT_S = 30.0
 REQUEUE_TRIES = 5
@@ -91,10 +92,11 @@ class Job:
         self._hosts: list[str] = []  # those of the step
         self._allotted: list[str] = []
         self._left_out: list[str] = []
-        self._children: list[int] = []
+        gpus = options.gpus.split(";") if options.gpus else []
+        self._step = JobStep(options.nodes, gpus, self._on_signal, self._tick)
         self._signalled = self._given_up = self._wrote_why = False
         self._give_up_at: float | None = None
-        self._kill_at = float("inf")
+        self._kill_at = self._limit_s = float("inf")
         self._beat_at = time.monotonic() + HEARTBEAT_S
         self._silence = Silence([])
         self._found_dead: list[str] | None = None
@@ -124,7 +126,7 @@ class Job:
         """Run the step until its job does not go on in this allocation; returns the last status."""
         self._set_guard()
         while True:
-            status, again = self._end(self._wait(self._start(command)))
+            status, again = self._end(self._step.run(self._placed(command), self._hosts))
             if not again:
                 return status
             if not self._begin():
@@ -156,10 +158,9 @@ class Job:
                 "without --preflight",
             )
         log = os.path.join(folder, "nodes.log" if self._local else "srun.log")
-        limit_s = int(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
-        self._kill_at = time.monotonic() + limit_s
-        self._wait(self._start(check, log), one_fails_all=False)
-        self._kill_at = float("inf")
+        self._limit_s = float(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
+        self._step.run(check, self._hosts, log, one_fails_all=False)
+        self._limit_s = float("inf")
         if self._signalled:
             return step, ""
         done = subprocess.run(judge, stdout=subprocess.PIPE, check=False)
@@ -224,39 +225,6 @@ class Job:
 
     # --- while they run -------------------------------------------------------------------------------------------
 
-    def _start(self, command: list[str], log: str | None = None) -> int:
-        """Start srun, or the nodes of this machine; returns 0, or the status of one that could not be started."""
-        status = 0
-        gpus = self._options.gpus.split(";") if self._options.gpus else []
-        for number in range(self._options.nodes or 1):
-            env = dict(os.environ)
-            if self._local:
-                env.update(HPCRUN_NODE=self._hosts[number], HPCRUN_NODE_RANK=str(number))
-                env.update({"CUDA_VISIBLE_DEVICES": gpus[number]} if gpus else {})
-            pid, failed = try_start(self._placed(command), env, out=log, err=log)
-            self._children += [pid] if pid else []
-            status = status or failed
-        return status
-
-    def _wait(self, status: int, *, one_fails_all: bool = True) -> int:
-        """Wait for what was started; returns its status, 143 where it is waited for no longer.
-
-        Args:
-            one_fails_all: the first failure ends the other nodes, as srun --kill-on-bad-exit does.
-        """
-        while self._children:
-            found = wait(self._children, self._on_signal, self._tick)
-            if found is None:
-                return records.TERM_STATUS
-            pid, ended = found
-            reap(pid)
-            self._children.remove(pid)
-            if ended and not status:
-                status = ended
-                if one_fails_all:
-                    self._tell(signal.SIGTERM)
-        return status
-
     def _on_signal(self, info: Any) -> None:
         if info.si_signo == signal.SIGUSR1:
             if self._managed and self._give_up_at is None:
@@ -265,12 +233,7 @@ class Job:
         elif info.si_signo in (signal.SIGTERM, signal.SIGINT) and not self._signalled:
             self._signalled = True
             self._write_exit(records.TERM_STATUS)  # SIGKILL may come before more is known
-            self._tell(signal.SIGTERM)
-
-    def _tell(self, number: int, *, to_srun: bool = False) -> None:
-        """Pass a signal to the nodes of this machine; on a cluster Slurm does that."""
-        for pid in self._children if self._local or to_srun else ():
-            send(pid, number)
+            self._step.tell(signal.SIGTERM)
 
     def _tick(self) -> bool:
         """Give a sign of life, for hpcrun status where nobody else knows of this job; True ends the waiting."""
@@ -278,14 +241,15 @@ class Job:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
             records.write("heartbeat", int(time.time()))
-        if now > self._kill_at:  # srun waits without end for a node that does not answer
-            self._tell(signal.SIGTERM if now < self._kill_at + KILL_S else signal.SIGKILL, to_srun=True)
+        kill_at = min(self._kill_at, self._step.started_at + self._limit_s)
+        if now > kill_at:  # srun waits without end for a node that does not answer
+            self._step.tell(signal.SIGTERM if now < kill_at + KILL_S else signal.SIGKILL, to_srun=True)
         elif not self._signalled and self._silence.look():
             records.say(f"no sign of life from {','.join(self._silence.dead)}: the step is ended")
             self._kill_at = now
         self._given_up = self._give_up_at is not None and now > self._give_up_at
         if self._given_up:
-            self._tell(signal.SIGTERM)
+            self._step.tell(signal.SIGTERM)
         if not self._signalled or self._local or self._managed:
             # Slurm is about to end this process: what is to be asked and done has to be done now
             return self._given_up or (self._signalled and not self._local)

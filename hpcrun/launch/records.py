@@ -88,6 +88,11 @@ def attempts_cut_off() -> int:
     return sum(os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before)
 
 
+def has_begun() -> bool:
+    """Whether any node or rank of this attempt has left a record."""
+    return any(name.startswith(("node-", "rank-")) for name in os.listdir(attempt_dir()))
+
+
 def rank_exits(folder: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the exit records of the ranks that have ended."""
     folder = folder or attempt_dir()

@@ -50,6 +50,7 @@ class Lab:
 
     def ended(self, folder: Path, timeout: float = 120) -> Ended:
         """Wait for its end. Where there is none, the test's failure says all that is known of the run."""
+
         def final() -> dict[str, Any] | None:
             time.sleep(1)
             found = self.status(folder)
@@ -123,6 +124,26 @@ def begun(folder: Path, number: int = 0, *, ranks: int = 1, timeout: float = 120
 
     wait_for(all_spoke, timeout, f"attempt {number} of {folder.name} to begin")
     return attempt(folder, number)
+
+
+def processes(folder: Path, *, of: str = "") -> dict[int, str]:
+    """Return the processes of a run on all nodes, which are this machine's: process id → name.
+
+    Not by the job's id: on the cluster of another worker of the tests a job has the same.
+
+    Args:
+        of: only those with this in their environment.
+    """
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (process / "environ").read_text(errors="replace").split("\0")
+            name = (process / "comm").read_text().strip()
+        except OSError:
+            continue
+        if f"HPCRUN_RUN_DIR={folder}" in environ and name != "slurmstepd" and (not of or of in environ):
+            found[int(process.name)] = name
+    return found
 
 
 def let_end(lab: Lab, name: str) -> str:

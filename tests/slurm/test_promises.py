@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Cluster, wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, run_all, without
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, run_all, without
 
 pytestmark = pytest.mark.slurm
 
@@ -94,26 +94,6 @@ time.sleep(600)
 
 
 # --- the processes of a job -------------------------------------------------------------------------------------
-
-
-def processes(folder: Path, *, of: str = "") -> dict[int, str]:
-    """Return the processes of a run on all nodes, which are this machine's: process id → name.
-
-    Not by the job's id: on the cluster of another worker of the tests a job has the same.
-
-    Args:
-        of: only those with this in their environment.
-    """
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            environ = (process / "environ").read_text(errors="replace").split("\0")
-            name = (process / "comm").read_text().strip()
-        except OSError:
-            continue
-        if f"HPCRUN_RUN_DIR={folder}" in environ and name != "slurmstepd" and (not of or of in environ):
-            found[int(process.name)] = name
-    return found
 
 
 def tasks(folder: Path) -> list[int]:

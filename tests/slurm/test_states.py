@@ -180,7 +180,7 @@ def test_any_number_of_runs_costs_one_squeue_and_one_sacct(cluster: Cluster, as_
 
 def test_with_the_controller_away_the_last_known_states_are_shown(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "long", "bash", "-c", "echo begun; sleep 300", check=True)
-    # srun needs the controller to create its step, and fails without one: not before the rank runs
+    # the job needs the controller for its step, and would wait: not before the rank runs
     wait_for(lambda: as_researcher("logs", "long").stdout == "begun\n", 30, "its first line")
     wait_for_state(as_researcher, "long", "RUNNING")
     cluster.stop("ctld")

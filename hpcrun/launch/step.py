@@ -1,0 +1,118 @@
+"""The step of a job: srun, or the "nodes" of this machine; started, waited for, and asked for again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import environment, records, slurm
+from .processes import reap, send, try_start, wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .processes import OnSignal
+
+CONTROLLER_S, ASK_AGAIN_S = 3600.0, 10.0
+"""How long Slurm's controller is waited for, and how often it is asked."""
+PROMPT_S = 1.0
+"""A controller that answers within this was not away a moment ago: Slurm's commands try again after a second."""
+
+
+class JobStep:
+    """What runs on the nodes of one allocation: one command after another.
+
+    Args:
+        nodes: how many nodes this machine is; None where there is Slurm.
+        gpus: of each of these nodes; nothing where they have none.
+        on_signal: called for each signal that is heard while something runs.
+        tick: called about every second; it ends the waiting by returning True.
+
+    Attributes:
+        started_at: when the command was started, by the monotonic clock.
+    """
+
+    def __init__(self, nodes: int | None, gpus: list[str], on_signal: OnSignal, tick: Callable[[], bool]) -> None:
+        self.started_at = 0.0
+        self._local, self._nodes, self._gpus = nodes is not None, nodes or 1, gpus
+        self._on_signal, self._tick = on_signal, tick
+        self._children: list[int] = []
+
+    def run(self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True) -> int:
+        """Run a command to its end; returns its status, 143 where it is waited for no longer.
+
+        Args:
+            hosts: the names of the nodes of this machine.
+            log: a file that the output is added to.
+            one_fails_all: the first failure ends the other nodes, as srun --kill-on-bad-exit does.
+        """
+        while True:
+            status = self._wait(self._start(command, hosts, log), one_fails_all)
+            if self._local or status != environment.SRUN_FAILED or records.has_begun():
+                return status
+            if not self._controller_was_away():
+                return 1  # as srun itself ends
+
+    def tell(self, number: int, *, to_srun: bool = False) -> None:
+        """Pass a signal to the nodes of this machine; on a cluster Slurm does that."""
+        for pid in self._children if self._local or to_srun else ():
+            send(pid, number)
+
+    def _start(self, command: list[str], hosts: list[str], log: str | None) -> int:
+        """Start it; returns 0, or the status of what could not be started."""
+        self.started_at = time.monotonic()
+        status = 0
+        for number in range(self._nodes):
+            env = dict(os.environ)
+            if self._local:
+                env.update(HPCRUN_NODE=hosts[number], HPCRUN_NODE_RANK=str(number))
+                env.update({"CUDA_VISIBLE_DEVICES": self._gpus[number]} if self._gpus else {})
+            else:
+                env.setdefault("SLURM_EXIT_ERROR", str(environment.SRUN_FAILED))
+            pid, failed = try_start(command, env, out=log, err=log)
+            self._children += [pid] if pid else []
+            status = status or failed
+        return status
+
+    def _wait(self, status: int, one_fails_all: bool) -> int:
+        while self._children:
+            found = wait(self._children, self._on_signal, self._tick)
+            if found is None:
+                return records.TERM_STATUS
+            pid, ended = found
+            reap(pid)
+            self._children.remove(pid)
+            if ended and not status:
+                status = ended
+                if one_fails_all:
+                    self.tell(signal.SIGTERM)
+        return status
+
+    def _controller_was_away(self) -> bool:
+        """Wait until Slurm says that the job runs; returns whether it does, and said nothing before.
+
+        srun gives up after MessageTimeout, or at once where the controller ends in the middle of its question.
+        """
+        asked_at = time.monotonic()
+        state, told = slurm.job().state, False
+        if state and time.monotonic() - asked_at < PROMPT_S:
+            return False  # it refuses the step, and would again
+        records.say("Slurm's controller was away, and the step has not begun: asking again")
+        ask_at = time.monotonic() + ASK_AGAIN_S
+
+        def on_signal(info: Any) -> None:
+            nonlocal told
+            self._on_signal(info)
+            told = told or info.si_signo != signal.SIGUSR1
+
+        def is_over() -> bool:
+            nonlocal ask_at, state
+            if not state and time.monotonic() >= ask_at:
+                state = slurm.job().state
+                ask_at = time.monotonic() + ASK_AGAIN_S
+            return self._tick() or told or bool(state) or time.monotonic() - asked_at > CONTROLLER_S
+
+        wait([], on_signal, is_over)
+        return state == "RUNNING" and not told
