@@ -8,6 +8,7 @@ import os
 import pwd
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pexpect
+
+from tests.preloaded import AT_START, Server
 
 REPO = Path(__file__).resolve().parents[1]
 CLUSTER_SH = REPO / "dev" / "cluster.sh"
@@ -91,7 +94,12 @@ class Hpcrun:
         timeout: float = 120,
         stdin: str | None = None,
     ) -> Completed:
-        return self.run(*self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin)
+        """Run a command of hpcrun, in a process that has imported it already: see tests/preloaded.py."""
+        changed = self._changed(env)
+        if any(name.startswith(AT_START) for name in env or ()):
+            return self.run(*self.argv(*args), env=env, cwd=cwd, check=check, timeout=timeout, stdin=stdin)
+        done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
+        return self._checked(done, check)
 
     def run(
         self,
@@ -103,10 +111,9 @@ class Hpcrun:
         stdin: str | None = None,
     ) -> Completed:
         """Run a program as this person. ``env`` adds variables, or takes them away with None."""
-        changed: dict[str, str | None] = {**self.environ, **(env or {})}
         done = subprocess.run(
             [*self.become, *argv],
-            env={key: value for key, value in changed.items() if value is not None},
+            env=self._changed(env),
             cwd=cwd or self.folder,
             input=stdin or "",
             capture_output=True,
@@ -114,9 +121,31 @@ class Hpcrun:
             errors="surrogateescape",  # a test may well print a file name that is no text
             timeout=timeout,
         )
+        return self._checked(done, check)
+
+    def _changed(self, env: Mapping[str, str | None] | None) -> dict[str, str]:
+        changed: dict[str, str | None] = {**self.environ, **(env or {})}
+        return {key: value for key, value in changed.items() if value is not None}
+
+    def _server(self) -> Server:
+        """The server of this person, in the namespaces of this thread."""
+        spaces = (os.stat(f"/proc/thread-self/ns/{kind}").st_ino for kind in ("mnt", "net", "uts"))
+        at_start = {name: value for name, value in self.environ.items() if name.startswith((*AT_START, "PATH"))}
+        key = (*self.become, str(self.venv), *sorted(at_start.items()), *spaces)
+        with SERVERS_LOCK:
+            if key not in SERVERS:
+                SERVERS[key] = Server([*self.become, f"{self.venv}/bin/python"], at_start)
+            return SERVERS[key]
+
+    @staticmethod
+    def _checked(done: Completed, check: bool) -> Completed:
         if check and done.returncode != 0:
-            raise AssertionError(f"{argv} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(f"{done.args} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+
+SERVERS: dict[tuple[object, ...], Server] = {}
+SERVERS_LOCK = threading.Lock()
 
 
 def trust(person: Hpcrun, project: Path, **more: Any) -> None:

@@ -1,0 +1,172 @@
+"""The hpcrun commands of tests, in processes that have imported hpcrun already: that is half of what they cost.
+
+A server imports what the commands import, and forks for each: the child gets the command's arguments, environment,
+folder and files, and goes on as ``python -m hpcrun`` does once that is imported. It runs no other code than a new
+process does, and shares nothing with the command before it. Tests of how hpcrun itself starts start it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+AT_START = ("PYTHON", "LC_", "LANG", "MALLOC_", "LD_")
+"""Variables that Python, or its C library, reads once as it starts."""
+
+SERVER = r"""
+import array, gc, json, os, selectors, socket, sys
+sys.path.pop(0)  # -c: the folder in which it was started
+from hpcrun.cli.main import build_app
+import jinja2, ruamel.yaml, submitit, hpcrun.job.profile, hpcrun.job.request, hpcrun.schedulers.slurm
+build_app(None)
+
+def serve(requests):
+    selector, running = selectors.DefaultSelector(), {}
+    selector.register(requests, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fd in running:
+                pid, answers = running.pop(key.fd)
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                selector.unregister(key.fd)
+                os.write(answers, b"%d\n" % status)
+                os.close(key.fd), os.close(answers)
+                continue
+            text, files = receive(requests)
+            if not text:
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                selector.close()
+                requests.close()
+                for watched, (_, answers) in running.items():
+                    os.close(watched), os.close(answers)
+                return json.loads(text), files
+            os.write(files[3], b"%d\n" % pid)
+            for file in files[:3]:
+                os.close(file)
+            watched = os.pidfd_open(pid)
+            running[watched] = pid, files[3]
+            selector.register(watched, selectors.EVENT_READ)
+
+def receive(requests):
+    size, files = int.from_bytes(requests.recv(4, socket.MSG_WAITALL), "little"), array.array("i")
+    if not size:
+        return b"", []
+    text, extra, _, _ = requests.recvmsg(1, socket.CMSG_SPACE(4 * files.itemsize))
+    for _, _, data in extra:
+        files.frombytes(data)
+    while len(text) < size:
+        text += requests.recv(size - len(text))
+    return text, list(files)
+
+gc.collect()
+gc.freeze()
+request, files = serve(socket.socket(fileno=int(sys.argv[1])))
+for number in range(3):
+    os.dup2(files[number], number)
+for file in files:
+    os.close(file)
+os.chdir(request["folder"])
+os.umask(request["umask"])
+os.environ.clear()
+os.environ.update(request["environ"])
+sys.argv = [sys.modules["hpcrun"].__path__[0] + "/__main__.py", *request["args"]]
+sys.orig_argv = [sys.executable, "-m", "hpcrun", *request["args"]]
+from hpcrun.__main__ import main
+main()
+"""
+
+
+class Server:
+    """A server that lives as long as this process. Several threads may use it.
+
+    Args:
+        python: the command that starts Python as the person whose commands these are.
+        environ: the environment that Python starts in.
+    """
+
+    def __init__(self, python: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._requests, theirs = socket.socketpair()
+        self._one_at_a_time = threading.Lock()
+        with theirs:
+            self._process = subprocess.Popen(  # kept: one that nobody holds is warned of
+                [*python, "-c", SERVER, str(theirs.fileno())],
+                env=dict(environ),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def run(
+        self, args: Sequence[str], environ: Mapping[str, str], folder: Path, stdin: str, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end, as subprocess.run does.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than ``timeout`` seconds, and was killed.
+        """
+        fields = {"args": args, "environ": dict(environ), "folder": str(folder), "umask": umask()}
+        ours, answers = os.pipe()
+        with tempfile.TemporaryFile() as in_, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            in_.write(encoded(stdin))
+            in_.seek(0)
+            with os.fdopen(ours, "rb") as told:
+                try:
+                    self._ask(json.dumps(fields).encode(), [in_.fileno(), out.fileno(), err.fileno(), answers])
+                finally:
+                    os.close(answers)
+                pid, status = _numbers(told, timeout)
+            if pid is None:
+                raise AssertionError("the server of preloaded commands has ended: its traceback is above")
+            if status is None:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(["hpcrun", *args], timeout)
+            return subprocess.CompletedProcess(["hpcrun", *args], status, text_of(out), text_of(err))
+
+    def _ask(self, text: bytes, files: list[int]) -> None:
+        with self._one_at_a_time:
+            self._requests.sendall(len(text).to_bytes(4, "little"))
+            socket.send_fds(self._requests, [text[:1]], files)
+            self._requests.sendall(text[1:])
+
+
+def _numbers(told: IO[bytes], timeout: float) -> tuple[int | None, int | None]:
+    """Return the child's process id and its exit status, as far as they are told in time."""
+    poll, deadline, text = select.poll(), time.monotonic() + timeout, b""
+    poll.register(told, select.POLLIN)
+    while text.count(b"\n") < 2 and poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        part = os.read(told.fileno(), 100)
+        text += part
+        if not part:
+            break
+    pid, status, *_ = [*map(int, text.splitlines()), None, None]
+    return pid, status
+
+
+def umask() -> int:
+    """Return this process's mask; os.umask can only set one."""
+    found = re.search(r"^Umask:\s+(\d+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1], 8)
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def text_of(file: IO[bytes]) -> str:
+    """Return what was written, with ends of lines as subprocess gives them."""
+    file.seek(0)
+    return re.sub("\r\n?", "\n", file.read().decode("utf-8", "surrogateescape"))
