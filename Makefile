@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # cannot run a Python that lies in somebody's home folder, as pyenv's and conda's do.
 PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo python3)
 
-# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. Three workers, each with a Slurm cluster of its own:
+# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. Four workers, each with a Slurm cluster of its own:
 # the slurm tests mostly wait.
 ARGS ?=
 
@@ -37,7 +37,7 @@ demo: $(VENV)/installed-demo ## train a small model on this machine, on two "nod
 	hpcrun status
 
 test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu with a real Slurm
-	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 $(ARGS)
 
 fresh: ## demo and test in a new Debian with what README names and nothing else (root); SUITE=trixie another one
 	dev/debian.sh make $(SUITE)

@@ -70,7 +70,7 @@ def interruptions(site: Site) -> list[Tally]:
     cluster("unplug", "l40s-2")
     cluster("unplug", first)
     cluster("stop", "h100-2")
-    time.sleep(30)  # Slurm misses them after 15 s here
+    time.sleep(45)  # Slurm misses them after 30 s here
     cluster("plug", "l40s-2")
     cluster("start", "h100-2")
     # as long as the job may still run there: a node that comes back with it is drained ("Duplicate jobid")

@@ -287,8 +287,10 @@ MpiDefault=none
 
 # Tests wait for these, so they are short.
 SlurmctldTimeout=10
-SlurmdTimeout=15
 MessageTimeout=10
+# Not less than three times that: slurmctld asks all nodes in rounds, and waits so long for one that does not answer. With
+# 15 s, one cable that was pulled took other nodes, and their jobs, down.
+SlurmdTimeout=30
 KillWait=5
 MinJobAge=60
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1

@@ -154,6 +154,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByModule(config, log)
 
 
+# A module runs in one worker: the longest are begun first, so that at the end no worker is alone with one.
+LONGEST = ("test_states", "test_resume", "test_guides", "test_preflight", "test_restart", "test_submit_once")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mix the tests that wait for Slurm with those that compute, so that side by side they use the machine evenly."""
     modules: dict[str, list[pytest.Item]] = {}
@@ -161,6 +165,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
     waiting = [name for name in modules if name.startswith("tests/slurm/")]
     computing = [name for name in modules if name not in waiting]
+    for group in (waiting, computing):
+        group.sort(key=lambda name: Path(name).stem not in LONGEST)
     places = [
         ((number + 0.5) / len(group), name) for group in (waiting, computing) for number, name in enumerate(group)
     ]
@@ -214,7 +220,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def complaints_of_slurm(most: int = 40) -> str:
     """The last lines of the daemons' logs that speak of something unusual."""
     folder = Path(os.environ.get("HPCRUN_CLUSTER_DIR", "/tmp/hpcrun-cluster"), "log")
-    unusual = re.compile(r"missing from|not responding|DOWN|drain|expired|revoked|unexpected|requeue", re.IGNORECASE)
+    unusual = re.compile(r"missing from|not responding|due to failure|drain|expired|revoked|unexpected", re.IGNORECASE)
     lines = [
         f"{line} ({log.name})"
         for log in folder.glob("slurm*.log")
