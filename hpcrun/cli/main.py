@@ -17,6 +17,7 @@ from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
 from hpcrun.cli.output import finish, show, want_json
 from hpcrun.errors import HpcrunError, UsageError, nearest
+from hpcrun.journal import tell_on_stderr
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
 _SCRIPT_LAST = {"allow_interspersed_args": False}
@@ -67,7 +68,7 @@ def build_app(asked: str | None) -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback()(_hpcrun)
-    known = asked in _COMMANDS or asked in _GROUPS
+    known = asked in _COMMANDS or asked in _GROUPS or asked == "--version"
     for name, (module, settings) in _COMMANDS.items():
         if not known or name == asked:
             function = getattr(import_module(module), _FUNCTIONS.get(name, name))
@@ -85,17 +86,21 @@ def _version(wanted: bool) -> None:
 
 
 def _hpcrun(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback has done it
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print each command that hpcrun runs and its time, on stderr.")
+    ] = False,
 ) -> None:
-    pass
+    if verbose or "HPCRUN_DEBUG" in os.environ:
+        tell_on_stderr()
 
 
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
     gc.set_threshold(50_000)  # imports make no garbage; the default looks for it sixty times while starting
-    app = build_app(sys.argv[1] if len(sys.argv) > 1 else None)
+    app = build_app(next((word for word in sys.argv[1:] if word not in ("-v", "--verbose")), None))
     exit_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0

@@ -177,6 +177,11 @@ class RunFolder(JobFolder):
         return self.batch_logs / f"{task}.log"
 
     @property
+    def journal(self) -> Path:
+        """What hpcrun did to the run: each command, and how it ended."""
+        return self.path / "hpcrun.log"
+
+    @property
     def status(self) -> Path:
         """The last known status."""
         return self.path / "status.json"

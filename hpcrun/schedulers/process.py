@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcrun.journal import timed
+
 _LONGEST_WORD, _MOST_WORDS = 60, 12
 
 
@@ -42,21 +44,25 @@ class Completed:
 def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None) -> Completed:
     """Run a command to its end, or give it up after ``timeout_s`` seconds. Never raises for its failure."""
     command = command_text(argv)
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            env=None if env is None else dict(env),
-            encoding="utf-8",
-            errors="surrogateescape",
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Completed(command, None, "", f"timed out after {timeout_s:g} s")
-    except OSError as error:
-        return Completed(command, None, "", f"{argv[0]}: {error.strerror}")
+    with timed(command) as how:
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                env=None if env is None else dict(env),
+                encoding="utf-8",
+                errors="surrogateescape",
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            how.append(f"timed out after {timeout_s:g} s")
+            return Completed(command, None, "", how[-1])
+        except OSError as error:
+            how.append(f"{argv[0]}: {error.strerror}")
+            return Completed(command, None, "", how[-1])
+        how.append(f"exit status {done.returncode}")
     return Completed(command, done.returncode, done.stdout, done.stderr)
 
 
@@ -93,8 +99,8 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], lo
     Raises:
         OSError: it cannot be started.
     """
-    with log.open("ab") as output:
-        subprocess.run(
+    with log.open("ab") as output, timed(command_text(argv)) as how:
+        done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -104,3 +110,4 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], lo
             start_new_session=True,
             check=False,
         )
+        how.append(f"exit status {done.returncode}")

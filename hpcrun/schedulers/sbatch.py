@@ -16,7 +16,9 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
+from hpcrun.journal import timed
 from hpcrun.reading import read_text
+from hpcrun.schedulers.process import command_text
 from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 
@@ -50,10 +52,7 @@ class ScriptExecutor(submitit.SlurmExecutor):
             str(folder.sbatch_stderr),
             str(self._submission.workdir),
             *([str(folder.permit), str(folder.permit_taken)] if take_permit else []),
-            "sbatch",
-            f"--output={_output(self._submission)}",
-            f"--chdir={self._submission.workdir}",
-            *_wait_for(self._submission.dependency),
+            *_sbatch(self._submission),
             # the path that squeue shows as the job's command, by which a lost job is found again
             str(submission_file_path),
         ]
@@ -77,8 +76,13 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
     stderr_file = RunFolder(submission.folder).sbatch_stderr
     executor = ScriptExecutor(submission)
     try:
-        with _environment(env), contextlib.redirect_stderr(io.StringIO()):
+        with (
+            timed(command_text(_sbatch(submission))) as how,
+            _environment(env),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             job = executor._submit_command("")
+            how.append(f"job {job.job_id}")
     except FailedJobError as error:
         raise _refusal(_read(stderr_file) or str(error), getattr(error.__cause__, "returncode", None)) from None
     except FailedSubmissionError as error:
@@ -107,6 +111,16 @@ def _refusal(said: str, status: int | None) -> SchedulerError:
             hint="check with hpcrun status when the controller is back",
         )
     return SchedulerError(f"sbatch refused the job (exit status {status}):\n{said}", hint=refusal_hint(said))
+
+
+def _sbatch(submission: Submission) -> list[str]:
+    """Return the command, without the path of the script."""
+    return [
+        "sbatch",
+        f"--output={_output(submission)}",
+        f"--chdir={submission.workdir}",
+        *_wait_for(submission.dependency),
+    ]
 
 
 def _wait_for(dependency: str) -> list[str]:

@@ -102,3 +102,8 @@ def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(cluster: Cluster, a
     assert not list(as_researcher.runs.glob("*/cancelled"))
     as_researcher("cancel", "last", check=True)
     assert list(as_researcher.runs.glob("*/cancelled"))
+    (log,) = as_researcher.runs.glob("*/hpcrun.log")
+    lines = log.read_text().splitlines()
+    did = [["submit:", "hpcrun"], ["submit:", "sbatch"], ["cancel:", "scancel"], ["cancel:", "scancel"]]
+    assert [line.split()[1:3] for line in lines] == did
+    assert [": job " in lines[1], ": exit status 1, " in lines[2], ": exit status 0, " in lines[3]] == [True] * 3

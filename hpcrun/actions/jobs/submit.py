@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun import __version__, journal
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.new_run import new_run
@@ -21,6 +23,7 @@ from hpcrun.errors import (
 )
 from hpcrun.job.after import dependency_option
 from hpcrun.job.directives import unknown_note
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
@@ -91,7 +94,9 @@ def submit(
     )
     run, folder, notes = made.run, made.folder, made.notes
     try:
-        submitted = scheduler.submit(_submission(prepared, folder, surroundings, lineage, array))
+        with journal.kept_in(RunFolder(folder).journal, "submit"):
+            journal.note(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
+            submitted = scheduler.submit(_submission(prepared, folder, surroundings, lineage, array))
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:

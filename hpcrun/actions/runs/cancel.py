@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from hpcrun.actions.runs.allocation import unlisted_words
 from hpcrun.actions.status.status import RunStatus, Schedulers, element_row
 from hpcrun.errors import NotFoundError, SchedulerError
 from hpcrun.job.layout import JobFolder, RunFolder
+from hpcrun.journal import kept_in
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 
@@ -47,7 +48,7 @@ def cancel_runs(runs: Sequence[RunStatus], *, store: RunStore, schedulers: Sched
     for name in sorted({item.run.scheduler for item in told}):
         mine = [item for item in told if item.run.scheduler == name]
         # a note for later, when the scheduler has forgotten why the job ended
-        with _marked([JobFolder(store.folder(item.run.run_id)).cancelled for item in mine]):
+        with _marked([JobFolder(store.folder(item.run.run_id)).cancelled for item in mine]), _kept(mine):
             schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
     return Cancelled(told, over, unlisted)
 
@@ -80,7 +81,7 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
     live = [index for index in going if known[index].live]
     if live:
         refs = [JobRef(RunFolder(item.folder).element(index).path, known[index].job_id) for index in live]
-        with _marked([JobFolder(ref.folder).cancelled for ref in refs]):
+        with _marked([JobFolder(ref.folder).cancelled for ref in refs]), _kept([item]):
             schedulers(item.run.scheduler).cancel(refs)
     check_listed([element_row(item, known[index]) for index in going if index not in live])
     return live, [index for index in indices if index not in going]
@@ -90,6 +91,14 @@ def _no_job_id(item: RunStatus) -> SchedulerError:
     return SchedulerError(
         f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="run hpcrun status until it has a job id"
     )
+
+
+@contextmanager
+def _kept(runs: Sequence[RunStatus]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for item in runs:
+            stack.enter_context(kept_in(RunFolder(item.folder).journal, "cancel"))
+        yield
 
 
 @contextmanager
