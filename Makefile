@@ -26,7 +26,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 INSTALLED_FROM := $(VENV)/torch pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fresh matrix check fuzz mutants golden pictures bench faults cluster cluster-down clean
+.PHONY: help demo test quick slow fresh matrix check fuzz mutants golden pictures bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,13 @@ demo: $(VENV)/installed-demo ## train a small model on this machine, on two "nod
 	hpcrun status
 
 test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu with a real Slurm
-	$(BIN)/python -m pytest --numprocesses 4 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 --junitxml=.pytest_cache/last.xml $(ARGS)
+
+quick: check ## for the minutes before a commit: what CI checks, and the tests that need neither Slurm nor a terminal
+	$(BIN)/python -m pytest --numprocesses 4 tests/unit tests/golden tests/launch $(ARGS)
+
+slow: $(VENV)/installed-dev ## where the time of the last make test went
+	@$(BIN)/python -m dev.slow
 
 fresh: ## demo and test in a new Debian with what README names and nothing else (root); SUITE=trixie another one
 	dev/debian.sh make $(SUITE)

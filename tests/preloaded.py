@@ -28,7 +28,7 @@ SERVER = r"""
 import array, gc, json, os, selectors, socket, sys
 sys.path.pop(0)  # -c: the folder in which it was started
 from hpcrun.cli.main import build_app
-import jinja2, ruamel.yaml, submitit, hpcrun.job.profile, hpcrun.job.request, hpcrun.schedulers.slurm
+import jinja2, ruamel.yaml, submitit, hpcrun.job.profile, hpcrun.job.request, hpcrun.schedulers.sbatch
 build_app(None)
 
 def serve(requests):
