@@ -14,6 +14,7 @@ from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
 from hpcrun.actions.jobs.callables import function_files, function_request, prepare_functions
+from hpcrun.actions.jobs.new_run import new_run_id
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile
 from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
 from hpcrun.api import parameters
@@ -107,7 +108,7 @@ class Executor(core.Executor):
             store=context.store,
             scheduler=context.scheduler(prepared.plan.scheduler),
             surroundings=context.surroundings,
-            run_id=context.new_run_id(prepared.plan.name),
+            run_id=new_run_id(prepared.plan.name),
             now_s=context.now_s(),
             files=function_files(calls),
             array=self._local_array(prepared, len(calls)),

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -180,10 +179,6 @@ class Context:
         return waiter_for(
             run_id, store=self.store, schedulers=self.scheduler, polling=self.polling_scheduler, host=self.host
         )
-
-    def new_run_id(self, name: str) -> str:
-        """Return an id for a run that begins now: sorted by name is sorted by time."""
-        return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{os.urandom(2).hex()}"
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""

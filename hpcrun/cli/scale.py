@@ -212,7 +212,7 @@ def _plan(
     Raises:
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
-    from hpcrun.actions.jobs.new_run import profile_file
+    from hpcrun.actions.jobs.new_run import new_run_id, profile_file
     from hpcrun.actions.jobs.program import with_launcher
     from hpcrun.actions.studies.scale import new_study, prepare_points
     from hpcrun.cli.submit import prepare_request, read_job
@@ -227,7 +227,7 @@ def _plan(
         request,
         design,
         loaded.profile,
-        new_id=context.new_run_id,
+        new_id=new_run_id,
         created_s=context.now_s(),
         profile=profile_file(loaded, context.surroundings) or name,
         cwd=str(context.cwd),

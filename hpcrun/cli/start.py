@@ -100,6 +100,7 @@ def submit_one(
     prepared: Prepared, context: Context, lineage: Lineage, output_dir: Path | None, run_id: str | None = None
 ) -> SubmitResult:
     """Submit one job, under a new id where it has none."""
+    from hpcrun.actions.jobs.new_run import new_run_id
     from hpcrun.actions.jobs.submit import submit
 
     return submit(
@@ -107,7 +108,7 @@ def submit_one(
         store=context.store,
         scheduler=context.scheduler(prepared.plan.scheduler),
         surroundings=context.surroundings,
-        run_id=run_id or context.new_run_id(prepared.plan.name),
+        run_id=run_id or new_run_id(prepared.plan.name),
         now_s=context.now_s(),
         output_dir=None if output_dir is None else context.cwd / output_dir.expanduser(),
         lineage=lineage,

@@ -127,7 +127,7 @@ def _layout(
     Raises:
         UsageError: that cannot be, or there is no such column.
     """
-    from hpcrun.views.columns import check_columns
+    from hpcrun.views.status import check_columns
 
     if watch and (as_json or as_csv):
         raise UsageError(f"--watch and {'--json' if as_json else '--csv'} cannot be combined")

@@ -66,6 +66,7 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
         HpcrunError: as ``submit_study``, or the scheduler is away and does not say what is missing.
         PlanError: another process is submitting them.
     """
+    from hpcrun.actions.jobs.new_run import new_run_id
     from hpcrun.actions.studies.scale import must_wait_between
     from hpcrun.actions.studies.study import brought_up, last_open
 
@@ -74,7 +75,7 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
         status = _look(context.studies.load(found.study_id), context)
         if status.away:
             raise status.away
-        study = brought_up(status, context.new_run_id)
+        study = brought_up(status, new_run_id)
         jobs, there = _jobs_again(study, context)
         if dry_run:
             yield study_plan(study, jobs)

@@ -16,7 +16,7 @@ from typing import Any
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
 from .processes import HEARD, Canary, hear, reap, send, try_start, wait
-from .watch import Watch
+from .stop_requests import StopRequests
 
 
 def main(arguments: list[str]) -> int:
@@ -77,7 +77,7 @@ class Node:
         os.environ[FOLDER] = self._folder.path
         hear()
         self._canary = Canary()
-        self._watch = Watch(self._folder, self._canary)
+        self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
         self._ended_early = False
 

@@ -17,7 +17,7 @@ from itertools import count
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
 from .processes import Canary, hear, reap, send, signal, try_start, wait
-from .watch import CLEARED, INSIST_S, Watch
+from .stop_requests import CLEARED, INSIST_S, StopRequests
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Rank:
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
         self._canary = Canary()
-        self._watch = Watch(self._folder, self._canary)
+        self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
 
     def run(self, program: list[str]) -> int:

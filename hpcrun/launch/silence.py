@@ -1,9 +1,10 @@
 """Nodes that give no sign of life any more, found before Slurm finds them: it may wait for five minutes.
 
-Every node touches its start record about every ten seconds (watch.py). What counts is when this process has seen a
-record change, by its own clock: not what a clock of another host says. A file system that is slow is no node that is
-dead: others must be heard meanwhile, and Slurm must say that the node is down, or the node itself must not answer,
-though it did before. To an address that lives a connection is made or refused at once, whatever listens there.
+Every node touches its start record about every ten seconds (stop_requests.py). What counts is when this process has
+seen a record change, by its own clock: not what a clock of another host says. A file system that is slow is no node
+that is dead: others must be heard meanwhile, and Slurm must say that the node is down, or the node itself must not
+answer, though it did before. To an address that lives a connection is made or refused at once, whatever listens
+there.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import open_regular
+from hpcrun.runs.log_times import Stamps
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines
-from hpcrun.runs.stamps import Stamps
 
 _PROBED = 200
 _MERGE_BYTES = 8 * 1024 * 1024

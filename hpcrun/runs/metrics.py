@@ -12,8 +12,8 @@ from hpcrun.job.metrics import STEP, found_number
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import Kind, number, parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
+from hpcrun.runs.log_times import Stamps
 from hpcrun.runs.logs import fold, log_lines, rank_log
-from hpcrun.runs.stamps import Stamps
 
 Value = float | int | str
 

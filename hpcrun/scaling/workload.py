@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from hpcrun.errors import UsageError
-from hpcrun.job.quantity import COUNT_FORMS, parse_count, parse_duration, parse_positive
 from hpcrun.job.shape import multiples_around
+from hpcrun.job.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
 
 Optimizer = Literal["sgd", "adam"]
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.studies.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import Case, Concern, Forecast
-from hpcrun.views.columns import fitting, rows_csv
-from hpcrun.views.text import clock_text, count, one_line
+from hpcrun.views.text import clock_text, count, fitting, one_line, rows_csv
 
 if TYPE_CHECKING:
     from rich.table import Table

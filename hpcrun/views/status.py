@@ -10,17 +10,29 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.jobs.dependencies import NEVER
 from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
 from hpcrun.actions.status.sweep_status import ElementStatus
+from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.record import LastStatus, status_record
-from hpcrun.views.columns import FIELDS, TABLE, fitting, rows_csv
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
-from hpcrun.views.text import age_text, clock_text, count, one_line
+from hpcrun.views.text import age_text, clock_text, count, fitting, one_line, rows_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from hpcrun.actions.status.details import Insight
+
+TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
+"""What the table shows where nothing else was asked for; also names for --columns."""
+FIELDS = (
+    "run_id", "name", "job_id", "state", "final", "reason", "exit_status", "signal", "attempt", "elapsed_s", "limit_s",
+    "hosts", "scheduler", "cluster", "host", "profile", "nodes", "gpus_per_node", "world_size", "walltime_s",
+    "created_s", "asked_s", "stale", "folder",
+)  # fmt: skip
+"""Fields of the JSON that are one value each, and the columns of --csv: names are only ever added, at the end."""
+
+# On a narrow terminal the first of these goes first.
+_DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
 
 _COLOURS = {
     state.COMPLETED: "green",
@@ -38,6 +50,22 @@ _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
 _GAP = 2
 _WHY_MOST_LINES = 3
 """What is longer can be read whole with ``hpcrun explain``, and in ``--json``."""
+
+
+def check_columns(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that were asked for, each once; nothing for none.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
+    wanted = tuple(dict.fromkeys(word.strip() for item in given for word in item.split(",") if word.strip()))
+    for word in wanted:
+        if word not in known:
+            close = nearest(word, list(known))
+            hint = f"did you mean {close}?" if close else ", ".join(known)
+            raise UsageError(f"--columns {word}: no such column", hint=hint)
+    return wanted
 
 
 def status_table(result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()) -> Table:
@@ -78,8 +106,8 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
 
 def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
     """Return the columns there is room for: for the sake of readable reasons, fewer others."""
-    roomy = fitting({name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _GAP)
-    return roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _GAP)
+    roomy = fitting({name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _GAP, _DROPPED)
+    return roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _GAP, _DROPPED)
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:

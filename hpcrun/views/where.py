@@ -11,8 +11,7 @@ from hpcrun.actions.jobs.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import GpuCount, JobRequest, option_of
 from hpcrun.job.units import format_memory, format_time
-from hpcrun.views.columns import fitting
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, fitting, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table

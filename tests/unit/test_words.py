@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 import hpcrun
 from hpcrun.preflight.checks import CHECKS, LABELS
 from hpcrun.views import doctor, gpu, preflight, where
-from hpcrun.views.columns import TABLE
+from hpcrun.views.status import TABLE
 
 HOUSE = Path(hpcrun.__file__).parent
 # what runs inside a job imports nothing of hpcrun and is edited apart

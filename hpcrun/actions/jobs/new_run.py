@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,11 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError, RunStore
 from hpcrun.schedulers.protocol import Scheduler
 from hpcrun.schedulers.submitter import permit_text
+
+
+def new_run_id(name: str) -> str:
+    """Return an id for a run that begins now: sorted by name is sorted by time."""
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{os.urandom(2).hex()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.errors import UsageError
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
-from hpcrun.job.quantity import parse_count, parse_positive
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
+from hpcrun.job.units import parse_count, parse_positive
 from hpcrun.profiles.load import load_profile
 from hpcrun.scaling.communication import Network, link_between, link_inside
 from hpcrun.scaling.forecast import (

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from hpcrun.runs.stamps import Stamps
+from hpcrun.runs.log_times import Stamps
 
 STARTED = datetime(2026, 11, 21, 23, 0, 0).timestamp()
 

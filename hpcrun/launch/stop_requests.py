@@ -16,7 +16,7 @@ CLEARED = "cleared"
 """The file that says to the wrappers of this node that the ranks are cleared away behind one that failed."""
 
 
-class Watch:
+class StopRequests:
     """The requests to stop as one node hears them, and its signs of life."""
 
     def __init__(self, folder: NodeFolder, canary: Canary) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.job.quantity import parse_count, parse_duration, parse_positive
+from hpcrun.job.units import parse_count, parse_duration, parse_positive
 
 
 @pytest.mark.parametrize(
