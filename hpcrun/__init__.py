@@ -5,16 +5,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from hpcrun.api import Executor as Executor
+    from hpcrun.api.executor import Executor as Executor
+    from hpcrun.api.tables import read_metrics as read_metrics
+    from hpcrun.api.tables import read_status as read_status
 
 __version__ = "0.1.0"
-__all__ = ["Executor", "__version__"]
+__all__ = ["Executor", "__version__", "read_metrics", "read_status"]
+_MODULES = {"Executor": "executor", "read_metrics": "tables", "read_status": "tables"}
 
 
 def __getattr__(name: str) -> "Any":
-    if name != "Executor":
+    if name not in _MODULES:
         raise AttributeError(f"module 'hpcrun' has no attribute {name!r}")
     import importlib
 
-    # the command line imports this package as well, and has no time for submitit
-    return importlib.import_module("hpcrun.api").Executor
+    # the command line imports this package as well, and has no time for submitit and pandas
+    return getattr(importlib.import_module(f"hpcrun.api.{_MODULES[name]}"), name)

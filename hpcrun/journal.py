@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-_NAME = "hpcrun"
+_NAME = "hpcrun.commands"
 
 
 def note(message: str) -> None:

@@ -1,0 +1,81 @@
+"""``hpcrun.read_status`` and ``hpcrun.read_metrics``: runs and their numbers as pandas' tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas
+
+from hpcrun.actions.runs.find_element import find_element
+from hpcrun.actions.runs.metrics import Metrics, profile_patterns, read_elements
+from hpcrun.actions.runs.metrics import read_metrics as metrics_of
+from hpcrun.actions.status.status import chosen_ids, get_status
+from hpcrun.cli.context import make_context
+from hpcrun.runs.elements import elements_of
+from hpcrun.views.status import FIELDS, only_elements, status_json, with_element_rows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_status(*runs: str) -> DataFrame:
+    """Return the state of runs as a table, the newest last.
+
+    Args:
+        runs: job ids, run ids, names, or ``last``; ``RUN/3`` is element 3 of a sweep. All runs where there are none.
+
+    Returns:
+        a row for each run and each element that was named; the columns of ``hpcrun status --csv``, times in seconds.
+
+    Raises:
+        HpcrunError: there is no such run, or its scheduler is away: what was last known may be old.
+    """
+    context = make_context(announce=None)
+    found = [find_element(word, context.store) for word in runs]
+    ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=True)
+    result = get_status(
+        ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
+    )
+    if result.away:
+        raise result.away
+    named = [(item.run.run_id, item.element) for item in found]
+    rows = status_json(with_element_rows(only_elements(result, named)) if named else result)["runs"]
+    return pandas.DataFrame([{name: row.get(name) for name in FIELDS} for row in rows], columns=list(FIELDS))
+
+
+def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | None = None) -> DataFrame:
+    """Return the numbers of a run, of all its attempts, as a table.
+
+    Args:
+        run: a job id, run id, name, or ``last``; ``RUN/3`` is element 3 of a sweep.
+        ranks: the first that noted something where it is not said.
+
+    Returns:
+        a row for each step of each rank: ``rank``, ``attempt``, ``step``, ``time`` (seconds since the epoch) and a
+        column for each metric, NaN where it was not noted. A sweep's has ``element`` and its parameters in front.
+
+    Raises:
+        HpcrunError: there is no such run.
+    """
+    context = make_context(announce=None)
+    found = find_element(run, context.store)
+    of_profile, _ = profile_patterns(found.run.profile, tuple(context.profile_layers.values()))
+    patterns = {**of_profile, **context.config.metrics}
+    folder = context.store.folder(found.run.run_id)
+    wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
+    elements = elements_of(found.run)
+    if elements is None or found.element is not None:
+        one = metrics_of(folder, patterns, wanted=wanted, all_ranks=ranks == "all", element=found.element or 0)
+        return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])
+    each = read_elements(folder, elements.parameters, patterns, wanted=wanted, all_ranks=ranks == "all")
+    said = {index: {"element": index, **dict(elements.parameters[index])} for index in each}
+    rows = [{**said[index], **row} for index, metrics in each.items() for row in _rows(metrics)]
+    columns = [name for front in said.values() for name in front]
+    columns += ["rank", "attempt", "step", "time", *(name for metrics in each.values() for name in metrics.names)]
+    return pandas.DataFrame(rows, columns=list(dict.fromkeys(columns)))
+
+
+def _rows(metrics: Metrics) -> Iterator[dict[str, Any]]:
+    for row in metrics.rows:
+        yield {"rank": row.rank, "attempt": row.attempt, "step": row.step, "time": row.time_s, **row.values}

@@ -1,0 +1,63 @@
+"""hpcrun.read_status and hpcrun.read_metrics, in a program of somebody else's."""
+
+from __future__ import annotations
+
+import json
+
+from tests.harness import Hpcrun
+
+TRAIN = """
+from hpcrun_runtime import log_metrics
+import sys
+for step in range(3):
+    log_metrics(step=step, loss=float(sys.argv[1]) / (step + 1))
+log_metrics(step=3, note="=SUM(1)")
+"""
+
+
+def told(hpcrun: Hpcrun, code: str) -> str:
+    program = f"import hpcrun, pandas\npandas.set_option('display.width', 200)\n{code}"
+    return hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", program).stdout
+
+
+def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", "6", check=True)
+    found = told(hpcrun, "print(hpcrun.read_metrics('train').drop(columns='time').to_json(orient='records'))")
+    assert json.loads(found) == [
+        *({"rank": 0, "attempt": 0, "step": step, "loss": 6 / (step + 1), "note": None} for step in range(3)),
+        {"rank": 0, "attempt": 0, "step": 3, "loss": None, "note": "=SUM(1)"},
+    ]
+    assert told(hpcrun, "print(hpcrun.read_metrics(ranks='all')['loss'].min())") == "2.0\n"
+    assert told(hpcrun, "print(len(hpcrun.read_metrics(ranks=[7])))") == "0\n"
+
+
+def test_a_sweep_has_its_parameters_in_front(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=2,4", "--wait", "train.py", "{lr}", check=True)
+    code = "table = hpcrun.read_metrics('last'); print(*table.columns); print(*table.groupby('lr')['loss'].min())"
+    columns, least = told(hpcrun, code).splitlines()
+    assert columns == "element lr rank attempt step time loss note"
+    assert least == f"{2 / 3} {4 / 3}"
+    assert told(hpcrun, "print(*hpcrun.read_metrics('last/1')['loss'].dropna())") == f"4.0 2.0 {4 / 3}\n"
+    rows = json.loads(told(hpcrun, "print(hpcrun.read_status('last/0', 'last/1').to_json(orient='records'))"))
+    assert [(row["state"], row["exit_status"]) for row in rows] == [("COMPLETED", 0)] * 2
+
+
+def test_all_runs_are_a_table_with_the_columns_of_the_csv(hpcrun: Hpcrun) -> None:
+    for status in ("0", "3"):
+        hpcrun("submit", "-P", "local", "--wait", "-J", f"job{status}", "sh", "-c", f"exit {status}")
+    show = "print(*table.columns, sep=','); print(table[['name', 'state']].to_csv(index=False))"
+    code = f"table = hpcrun.read_status(); {show}"
+    columns, *rows = told(hpcrun, code).splitlines()
+    assert columns == hpcrun("status", "--csv", check=True).stdout.splitlines()[0]
+    assert rows[1:3] == ["job0,COMPLETED", "job3,FAILED"]
+
+
+def test_no_such_run_is_an_error_with_a_word_and_submitit_is_not_imported(hpcrun: Hpcrun) -> None:
+    code = (
+        "import sys\ntry: hpcrun.read_metrics('nope')\n"
+        "except Exception as error: print(type(error).__name__, error, 'submitit' in sys.modules)"
+    )
+    assert told(hpcrun, code).startswith("NotFoundError there are no runs in ")
+    assert told(hpcrun, code).endswith(" False\n")
