@@ -65,6 +65,12 @@ def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
     hpcrun("cancel", "last", check=True)
 
 
+def test_a_sweep_that_is_named_twice_is_shown_once(hpcrun: Hpcrun) -> None:
+    hpcrun("submit", "-P", "local", "--sweep", "lr=1,2,3", "--wait", "true", check=True)
+    rows = hpcrun("status", "last/2", "last/0", "last/2", "--csv", "--columns", "name", check=True).stdout.split()
+    assert rows == ["name", "true/0", "true/2"]
+
+
 def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:
     hpcrun(*LOCAL, "--sweep", "n=300,301,302", "sleep", "{n}", check=True)
     wait_for(lambda: states(hpcrun)[0] == "RUNNING", 20, "the first to run")

@@ -195,7 +195,7 @@ def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> Stat
 
 def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]]:
     runs, damaged = [], []
-    for run_id in run_ids:
+    for run_id in dict.fromkeys(run_ids):
         try:
             runs.append(store.load(run_id))
         except DamagedRunError as error:
