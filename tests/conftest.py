@@ -26,6 +26,7 @@ from tests.harness import (
     as_researcher_command,
     cluster_error,
     cluster_sh,
+    end_servers,
     only_session_on_cluster,
     shown_to_researcher,
 )
@@ -103,6 +104,7 @@ def hpcrun(request: pytest.FixtureRequest, tmp_path: Path) -> Hpcrun:
 def _shown_checkout(slurm_cluster: Cluster) -> Iterator[tuple[Path, Path]]:
     with shown_to_researcher(slurm_cluster) as shown:
         yield shown
+        end_servers()
 
 
 @pytest.fixture(scope="session")
@@ -155,7 +157,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 # A module runs in one worker: the longest are begun first, so that at the end no worker is alone with one.
-LONGEST = ("test_states", "test_resume", "test_guides", "test_preflight", "test_restart", "test_submit_once")
+LONGEST = (
+    "test_states",
+    "test_controller",
+    "test_main_job",
+    "test_resume",
+    "test_guides",
+    "test_preflight",
+    "test_restart",
+    "test_submit_once",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -148,6 +148,12 @@ SERVERS: dict[tuple[object, ...], Server] = {}
 SERVERS_LOCK = threading.Lock()
 
 
+def end_servers() -> None:
+    with SERVERS_LOCK:
+        while SERVERS:
+            SERVERS.popitem()[1].end()
+
+
 def trust(person: Hpcrun, project: Path, **more: Any) -> None:
     """Let a person trust what a project brings, as they do it: at a terminal."""
     argv = [*person.become, *person.argv("trust", str(project))]

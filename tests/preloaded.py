@@ -135,6 +135,11 @@ class Server:
                 raise subprocess.TimeoutExpired(["hpcrun", *args], timeout)
             return subprocess.CompletedProcess(["hpcrun", *args], status, text_of(out), text_of(err))
 
+    def end(self) -> None:
+        """Let it go: what it has imported is mounted where others may want to unmount."""
+        self._requests.close()
+        self._process.wait(10)
+
     def _ask(self, text: bytes, files: list[int]) -> None:
         with self._one_at_a_time:
             self._requests.sendall(len(text).to_bytes(4, "little"))

@@ -8,6 +8,7 @@ hpcrun_runtime.should_stop() looks here.
 
 from __future__ import annotations
 
+import binascii
 import os
 import stat
 
@@ -104,5 +105,6 @@ class NodeFolder:
 
 def _path() -> str:
     env = os.environ
-    parts = (str(os.getuid()), env["HPCRUN_JOB_ID"], env.get("SLURM_STEP_ID", "0"), env["HPCRUN_ATTEMPT"])
+    attempt = f"{binascii.crc32(os.fsencode(env['HPCRUN_ATTEMPT_DIR'])):08x}"  # two clusters may have a job of this id
+    parts = (str(os.getuid()), env["HPCRUN_JOB_ID"], env.get("SLURM_STEP_ID", "0"), attempt)
     return os.path.join(env.get("TMPDIR") or "/tmp", "-".join(("hpcrun", *parts, env["HPCRUN_NODE"])))

@@ -65,6 +65,24 @@ def test_the_status_is_that_of_the_rank_that_failed_first(
         assert running.record["status"] == status
 
 
+def test_jobs_of_two_clusters_that_have_the_same_id_do_not_meet(tmp_path: Path) -> None:
+    """On one machine, as the clusters of the tests are: what the ranks of a node share is below its /tmp."""
+    listens = "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('told'))\nprint('ready')\n"
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    programs = [python(folder, f"{listens}while True:\n    time.sleep(0.1)") for folder in folders]
+    shared, options = {"TMPDIR": str(tmp_path)}, ("--warn", "60", "--requeue", "1")
+    with job(folders[0], programs[0], env=shared, options=options) as one:
+        one.until("ready")
+        with job(folders[1], programs[1], env=shared, options=options) as two:
+            two.until("ready")
+            one.process.send_signal(signal.SIGUSR1)
+            one.until("told")
+            time.sleep(2)  # a node looks for requests about every second
+            assert two.out() == "ready\n"
+
+
 def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
     save = "(time.sleep(2), print('saved', flush=True), os._exit(3))"
     others = f"signal.signal(signal.SIGTERM, lambda *_: {save})\ntime.sleep(900)"
@@ -184,19 +202,19 @@ def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
 MEETING = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from launch import node_folder, processes, rank, watch
+from launch import node_folder, processes, rank, stop_requests
 wrapper = rank.Rank(0, is_task=False, contained=False)
 program = processes.start(sys.argv[2:], os.environ, own_group=True)
 wrapper._pid = program
 wrapper._folder.put("rank-0", str(program))
 time.sleep(1)
 if os.environ["FIRST"] == "node":
-    watch.Watch(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
+    stop_requests.StopRequests(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
     wrapper._catch_up()
 else:
     wrapper._folder.put("stop-terminated")
     wrapper._catch_up()
-    watch.Watch(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
+    stop_requests.StopRequests(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
 time.sleep(1)
 os.kill(program, signal.SIGKILL)
 wrapper._canary.end()

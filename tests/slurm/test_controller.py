@@ -42,13 +42,14 @@ def test_jobs_that_cannot_have_their_steps_ask_again_when_the_controller_is_back
         wait_for(lambda: all(asks_again(folder) for folder in (goes_on, is_told)), 60, "srun to give up")
         (job,) = processes(is_told)
         os.kill(job, signal.SIGTERM)  # what slurmd sends, which knows the time limit
-        wait_for(lambda: not processes(is_told), 40, "its end")  # scontrol gives up after ten seconds, twice
+        wait_for((attempt(is_told, 0) / "exit").exists, 20, "its record")
     finally:
         cluster.start("ctld")
     ended = lab.ended(goes_on)
     assert (ended.state, ended.starts) == ("COMPLETED", 1), ended.account
     assert ended.log(0) == "None\n"  # the program's own srun ends as Slurm's manual says
     assert lab.ended(is_told).exit(0)["status"] == 143
+    assert not (attempt(is_told, 0) / "rank-0.out").exists()
 
 
 def test_a_step_that_slurm_refuses_is_asked_for_once(cluster: Cluster, as_researcher: Hpcrun) -> None:

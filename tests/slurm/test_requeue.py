@@ -272,7 +272,7 @@ def test_a_plain_script_is_not_killed_by_the_warning_and_given_up_before_the_lim
     run: Ended = scenarios["plain"].result()
     warned = float((attempt(run.folder, 0) / "stop/time_limit").read_text().split()[1])
     last_word = float(run.log(0).split()[-1])
-    assert 2 < last_word - warned < 20  # a grace time of 4 s, and what Slurm takes to end a job
+    assert 2 < last_word - warned < 20, run.account  # a grace time of 4 s, and what Slurm takes to end a job
     assert run.exit(0)["reason"] == "time_limit"
     assert run.exit(0)["again"] is True
 
