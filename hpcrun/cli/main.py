@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -15,8 +16,8 @@ from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
-from hpcrun.cli.output import finish, show, want_json
-from hpcrun.errors import HpcrunError, UsageError, nearest
+from hpcrun.cli.output import finish, give_up_stdout, show, want_json
+from hpcrun.errors import HpcrunError, PlanError, UsageError, nearest
 from hpcrun.journal import tell_on_stderr
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
@@ -42,6 +43,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "clean": ("hpcrun.cli.clean", {}),
     "trust": ("hpcrun.cli.trust", {}),
 }
+_CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _FUNCTIONS = {"plan": "forecast"}
 """Of commands whose function has another name: a plan is what is decided about one job."""
 _GROUPS = {"profile": "hpcrun.cli.profile"}
@@ -113,15 +115,20 @@ def main() -> NoReturn:
         _fail(_usage_error(error))
     except HpcrunError as error:
         _fail(error)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _CANNOT_PRINT:
+            _fail_for_a_bug(error)
+        give_up_stdout()
+        _fail(PlanError(f"cannot print the result: {error.strerror}", hint="`hpcrun status` shows what was submitted"))
     except Exception as error:  # whatever else: a person gets one message, and we the traceback if they want to help
-        if "HPCRUN_DEBUG" in os.environ:
-            raise
-        words = f"{type(error).__name__}: {error}"
-        _fail(
-            HpcrunError(
-                f"this is a bug in hpcrun: {words}", hint="run it again with HPCRUN_DEBUG=1, and report the traceback"
-            )
-        )
+        _fail_for_a_bug(error)
+
+
+def _fail_for_a_bug(error: Exception) -> NoReturn:
+    if "HPCRUN_DEBUG" in os.environ:
+        raise error
+    words = f"this is a bug in hpcrun: {type(error).__name__}: {error}"
+    _fail(HpcrunError(words, hint="run it again with HPCRUN_DEBUG=1, and report the traceback"))
 
 
 def _usage_error(error: typer.TyperException) -> UsageError:

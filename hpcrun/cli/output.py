@@ -93,6 +93,12 @@ def finish(status: int = 0) -> None:
     _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **document}, indent=2, default=str))
 
 
+def give_up_stdout() -> None:
+    """Write to stdout no more, not even what is still to be flushed: there is no space for it."""
+    _Answer.json, _Answer.document = False, None
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def tell(lines: Iterable[str]) -> None:
     """Print lines on stderr: for prompts and logs, which are printed without an outcome."""
     _print(sys.stderr, "\n".join(lines))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pexpect
 import pytest
 
@@ -47,3 +49,18 @@ def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun, optio
     assert f"hpcrun: {option}: " in done.stderr or f"'{option}'" in done.stderr
     assert len(done.stderr) < 600
     assert "9" * 101 not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["--help", "submit --help", "status --json", "profile list", "submit -P local --dry-run true"]
+)
+def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun, command: str) -> None:
+    hpcrun("submit", "-P", "local", "--wait", "true", check=True)
+    argv = shlex.join(hpcrun.argv(*command.split()))
+    done = hpcrun.run("sh", "-c", f"{argv} >/dev/full", check=False)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-2:] == [
+        "hpcrun: cannot print the result: No space left on device",
+        "hint: `hpcrun status` shows what was submitted",
+    ]
+    assert "Traceback" not in done.stderr
