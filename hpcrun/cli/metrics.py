@@ -84,6 +84,7 @@ def metrics(
     from hpcrun.job.parameters import index_ranges
     from hpcrun.runs.elements import elements_of
     from hpcrun.views.metrics import elements_json, metrics_json, save_png
+    from hpcrun.views.text import count
 
     context = make_context()
     found = find_element(run, context.store)
@@ -112,7 +113,7 @@ def metrics(
     result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
-        yield note([f"hpcrun: {result.unreadable} lines are not metrics and are left out"])
+        yield note([f"hpcrun: left out {count(result.unreadable, 'line')} that cannot be read as metrics"])
     if png is not None and result.rows:
         save_png(result, png, found.run.run_id)
     yield Outcome(

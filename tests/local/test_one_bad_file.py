@@ -177,7 +177,7 @@ def test_metrics_of_impossible_times(hpcrun: Hpcrun) -> None:
     (record(hpcrun, "bad").attempt() / "rank-0.metrics").write_text("\n".join(lines) + "\n")
     for options in ((), ("--json",)):
         shown = hpcrun("metrics", "bad", *options, check=True)
-        assert "1 lines are not metrics" in shown.stderr
+        assert "left out 1 line that cannot be read as metrics" in shown.stderr
 
 
 def test_damaged_folders_at_random(tmp_path: Path) -> None:
