@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import sys
-
-import typer
 
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.errors import InterruptedByUser
@@ -21,11 +22,8 @@ def confirm(question: str) -> bool:
     Raises:
         InterruptedByUser: Ctrl-C.
     """
-    sys.stdout.flush()
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
     with interrupted_as(InterruptedByUser("interrupted; nothing was done")):
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        return _answer(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def ask(question: str, *, default: str, show_default: bool = True) -> str:
@@ -34,7 +32,28 @@ def ask(question: str, *, default: str, show_default: bool = True) -> str:
     Raises:
         KeyboardInterrupt: Ctrl-C, or the end of stdin.
     """
+    line = _answer(f"{question} [{default}]: " if show_default else f"{question}: ")
+    if not line:
+        raise KeyboardInterrupt
+    return line.rstrip("\n") or default
+
+
+def _answer(question: str) -> str:
+    """Print a question and read a line; Ctrl-C in the moment before the reading begins is heard as well.
+
+    It would be lost in read(2), which begins behind the signal and waits: Python's handlers run only between two
+    steps of its own. What wakes select is there already (signal.set_wakeup_fd).
+    """
+    sys.stdout.flush()
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    before = signal.set_wakeup_fd(wakes)
     try:
-        return str(typer.prompt(question, default=default, show_default=show_default, err=True))
-    except typer.Abort:
-        raise KeyboardInterrupt from None
+        select.select([sys.stdin, woken], [], [])
+        return sys.stdin.readline()
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        os.close(wakes)
