@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 FEW = 32
 """So many logs are looked at in every round: stdout and stderr of 16 ranks."""
-CALLS_A_ROUND = 32
+CALLS_A_ROUND = 30
 """How many system calls a round may make on the logs where there are more; a round is then a second long."""
 LIVE_ROUNDS = 20
 """After so many rounds without a word a log counts as silent."""
