@@ -42,7 +42,7 @@ PAGE_TEXT = """# Versions of Slurm and Python
 
 The tests that need Slurm, with the Slurm and the Python of three Debians: passed / failed / skipped of each module, as
 each test ended the last time it was run there; – was not run. `make matrix` runs them and writes this page;
-`make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some, `ARGS='-m versions'` twenty of the most telling.
+`make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some, `ARGS='-m versions'` those that tell most.
 
 For the two newer ones it makes a Debian of 2 GB each, with a network of its own. Their torch is Debian's, a build for
 CPUs; as it lacks libuv, `USE_LIBUV=0` is set there, and torchrun's rendezvous is changed to ask for none.
