@@ -352,7 +352,8 @@ def shown_to_researcher(cluster: Cluster) -> Iterator[tuple[Path, Path]]:
             )
         yield mount, venv
     finally:
-        subprocess.run(["umount", str(mount)], check=True)
+        # what a job has left, such as a guard that looks every ten seconds, may still run from there
+        subprocess.run(["umount", "--lazy", str(mount)], check=True)
         mount.rmdir()
 
 
