@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .records import NODE_FAILURE, TERM_STATUS, TERMINATED, TIME_LIMIT, first_failed
+from .records import TERM_STATUS, TERMINATED, TIME_LIMIT, first_failed
 
 if TYPE_CHECKING:
     from .slurm import JobSays
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STOPPED_STATUS = 124
 """Stopped, and not done: not the good end that status 0 would mean. 124 is that of timeout(1)."""
 OWN_END, CANCELLED, TOLD = "", "cancelled", "terminated"
-FAILURE, PREEMPTION, REQUEUED = "failure", "preemption", "requeued"
+FAILURE, NODE_FAILURE, PREEMPTION, REQUEUED = "failure", "node_failure", "preemption", "requeued"
 OVER, RESTART, REQUEUE = "", "restart", "requeue"
 """How it goes on behind an attempt: not, in this allocation, or through the queue."""
 
@@ -33,6 +33,7 @@ class Ended:
         given_up: ranks went on after the grace time of a warning.
         requeues: how often Slurm had started the job again when this attempt began.
         silent: this process has ended the step for the sake of nodes that give no sign of life.
+        with_returned: it had a node on which the attempt before it was lost.
     """
 
     status: int
@@ -44,6 +45,7 @@ class Ended:
     given_up: bool = False
     requeues: int = 0
     silent: bool = False
+    with_returned: bool = False
 
     @property
     def warned(self) -> bool:
@@ -118,6 +120,8 @@ def _why_while_running(ended: Ended, moved_on: bool, preempted: bool, dead: Call
         return OWN_END if ended.done_anyway else PREEMPTION
     if moved_on or dead():
         return NODE_FAILURE  # moved on: it runs elsewhere, this node was cut off and is back
+    if ended.with_returned and ended.status and first_failed(ended.exits) is None:
+        return NODE_FAILURE  # a node that comes back ends what it had of the job, and what has just begun there
     return TOLD if not ended.warned else OWN_END if ended.done_anyway else TIME_LIMIT
 
 

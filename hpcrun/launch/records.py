@@ -19,7 +19,6 @@ STOP = "stop"
 half a minute saying that a file is not there."""
 TIME_LIMIT, TERMINATED = "time_limit", "terminated"
 TERM_STATUS = 143
-NODE_FAILURE = "node_failure"
 
 
 def attempt_dir() -> str:
@@ -84,10 +83,16 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
 
 
 def attempts_cut_off() -> int:
-    """Return how many of the attempts before this one lost a node, or left no word of their end: all nodes died."""
+    """Return how many of the attempts before this one left no word of their end: their nodes died."""
     before = [os.path.join(attempt_dir(), "..", str(number)) for number in range(int(os.environ["HPCRUN_ATTEMPT"]))]
-    ends = [read("exit", path) for path in before if os.path.exists(f"{path}/start")]
-    return sum(end is None or end.get("reason") == NODE_FAILURE for end in ends)
+    return sum(os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before)
+
+
+def lost_nodes() -> list[str]:
+    """Return the nodes that failed in the attempt before this one; nothing where it ended otherwise."""
+    before = read("exit", os.path.join(attempt_dir(), "..", str(int(os.environ["HPCRUN_ATTEMPT"]) - 1))) or {}
+    nodes = before.get("nodes") if before.get("reason") == "node_failure" else []
+    return [str(node) for node in nodes] if isinstance(nodes, list) else []
 
 
 def has_begun() -> bool:

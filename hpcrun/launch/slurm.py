@@ -97,8 +97,8 @@ def requeue_no_more() -> None:
 def skip_steps(count: int) -> None:
     """Let steps of this job pass that do nothing.
 
-    The rest of an attempt on a node that was cut off is ended, by its steps' numbers, once the node is back: the steps
-    of the next attempt are to have others.
+    The rest of an attempt that was cut off with its node ends its own steps, by their numbers, once the node is back:
+    those of the next attempt are to have others.
     """
     for _ in range(count):
         _ask("srun", "--nodes=1", "--ntasks=1", "true")

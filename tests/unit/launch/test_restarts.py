@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hpcrun.launch.decide import (
     CANCELLED,
     FAILURE,
+    NODE_FAILURE,
     OVER,
     OWN_END,
     PREEMPTION,
@@ -21,7 +20,7 @@ from hpcrun.launch.decide import (
     what_next,
     why_it_ended,
 )
-from hpcrun.launch.records import NODE_FAILURE, TERMINATED, TIME_LIMIT, attempts_cut_off
+from hpcrun.launch.records import TERMINATED, TIME_LIMIT
 from hpcrun.launch.silence import silent_nodes
 from hpcrun.launch.slurm import JobSays, parse_job
 
@@ -117,18 +116,3 @@ SHOWN = "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1
 def test_a_job_has_lost_its_script_with_the_node_of_it(nodes: str, *, lost: bool) -> None:
     said = parse_job(SHOWN.format(nodes=nodes))
     assert (said.excluded, said.lost_its_script) == ("a-[1-2]", lost)
-
-
-def test_attempts_that_lost_a_node_are_counted_since_their_rest_may_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "4").mkdir()
-    ends = ['{"reason": "node_failure"}', '{"reason": "time_limit"}', None, '{"reason": "preemption"}']
-    for number, end in enumerate(ends):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "start").touch()
-        if end is not None:
-            (tmp_path / str(number) / "exit").write_text(end)
-    monkeypatch.setenv("HPCRUN_ATTEMPT", "4")
-    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / "4"))
-    assert attempts_cut_off() == 2
