@@ -48,6 +48,11 @@ class Ended:
     with_returned: bool = False
 
     @property
+    def by_returned_node(self) -> bool:
+        """A node that comes back ends what it had of the job, and what has just begun there, or refuses to begin it."""
+        return self.with_returned and self.status != 0 and first_failed(self.exits) is None
+
+    @property
     def warned(self) -> bool:
         """The time limit was near."""
         return TIME_LIMIT in self.stop
@@ -88,7 +93,7 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
         return OWN_END if ended.done_anyway else TIME_LIMIT
     if ended.status == 0:
         return OWN_END
-    return NODE_FAILURE if dead() else FAILURE
+    return NODE_FAILURE if ended.by_returned_node or dead() else FAILURE
 
 
 def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
@@ -120,8 +125,8 @@ def _why_while_running(ended: Ended, moved_on: bool, preempted: bool, dead: Call
         return OWN_END if ended.done_anyway else PREEMPTION
     if moved_on or dead():
         return NODE_FAILURE  # moved on: it runs elsewhere, this node was cut off and is back
-    if ended.with_returned and ended.status and first_failed(ended.exits) is None:
-        return NODE_FAILURE  # a node that comes back ends what it had of the job, and what has just begun there
+    if ended.by_returned_node:
+        return NODE_FAILURE
     return TOLD if not ended.warned else OWN_END if ended.done_anyway else TIME_LIMIT
 
 

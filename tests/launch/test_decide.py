@@ -40,6 +40,8 @@ def rank(number: int, status: int, ended: float, told: str = "") -> dict[str, An
         (Ended(0, stop=TOLD), JobSays("RUNNING", preempted=True), [], ""),
         (Ended(1, stop=TOLD), JobSays("RUNNING"), [], "terminated"),
         (Ended(1, stop=TOLD), JobSays("RUNNING"), ["n2"], "node_failure"),
+        (Ended(1, with_returned=True), JobSays(), [], "node_failure"),
+        (Ended(3, (rank(0, 3, 1.0),), with_returned=True), JobSays(), [], "failure"),
         (Ended(137, stop=TOLD, with_returned=True), JobSays("RUNNING"), [], "node_failure"),
         (Ended(137, (rank(0, 3, 1.0),), stop=TOLD, with_returned=True), JobSays("RUNNING"), [], "terminated"),
         (Ended(0, stop=TOLD, with_returned=True), JobSays("RUNNING"), [], "terminated"),
