@@ -1,7 +1,7 @@
-"""What hpcrun does, for whoever wants to know: each command that it runs, how that ended, and how long it took.
+"""The log of the commands that hpcrun runs: each command, how it ended, and how many seconds it took.
 
-It is told on stderr under ``hpcrun -v`` or HPCRUN_DEBUG, and in the folder of a run while something is done to that
-run. Python's logging is imported only where somebody listens: most calls of ``hpcrun status`` need none.
+``hpcrun -v`` or HPCRUN_DEBUG prints it on stderr. ``submit`` and ``cancel`` also add it to a file in the run's folder.
+Python's logging is imported only if the log goes somewhere: most calls of ``hpcrun status`` do without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME = "hpcrun.commands"
 
 
 def note(message: str) -> None:
-    """Tell whoever listens."""
+    """Log a message; without ``-v``, HPCRUN_DEBUG or a file to log to, it goes nowhere."""
     if "logging" in sys.modules:
         import logging
 
@@ -26,7 +26,7 @@ def note(message: str) -> None:
 
 @contextmanager
 def timed(command: str) -> Iterator[list[str]]:
-    """Tell of a command when it has ended; what is put into the list says how it did."""
+    """Log a command when the block ends. The block puts into the list how the command ended."""
     started, how = time.monotonic(), list[str]()
     try:
         yield how
@@ -40,7 +40,7 @@ def timed(command: str) -> Iterator[list[str]]:
 
 
 def tell_on_stderr() -> None:
-    """Tell on stderr from now on."""
+    """Print the log on stderr from now on."""
     import logging
 
     handler = logging.StreamHandler()
@@ -50,10 +50,10 @@ def tell_on_stderr() -> None:
 
 @contextmanager
 def kept_in(path: Path, what: str) -> Iterator[None]:
-    """Add what is told meanwhile to a file; one that cannot be written stops nobody.
+    """Add the log of this block to a file. If the file cannot be written, the block runs all the same.
 
     Args:
-        what: is done, such as ``cancel``: it stands before each line.
+        what: the action, such as ``cancel``; each line begins with it.
     """
     import logging
 

@@ -90,7 +90,10 @@ def attempts_cut_off() -> int:
 
 def lost_nodes() -> list[str]:
     """Return the nodes that failed in the attempt before this one; nothing where it ended otherwise."""
-    before = read("exit", os.path.join(attempt_dir(), "..", str(int(os.environ["HPCRUN_ATTEMPT"]) - 1))) or {}
+    number = int(os.environ["HPCRUN_ATTEMPT"])
+    if number == 0:  # most jobs: nothing is asked of the shared folder for them
+        return []
+    before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
     nodes = before.get("nodes") if before.get("reason") == "node_failure" else []
     return [str(node) for node in nodes] if isinstance(nodes, list) else []
 

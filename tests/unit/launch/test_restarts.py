@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hpcrun.launch.decide import (
@@ -20,7 +22,7 @@ from hpcrun.launch.decide import (
     what_next,
     why_it_ended,
 )
-from hpcrun.launch.records import TERMINATED, TIME_LIMIT
+from hpcrun.launch.records import TERMINATED, TIME_LIMIT, lost_nodes
 from hpcrun.launch.silence import silent_nodes
 from hpcrun.launch.slurm import JobSays, parse_job
 
@@ -116,3 +118,25 @@ SHOWN = "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1
 def test_a_job_has_lost_its_script_with_the_node_of_it(nodes: str, *, lost: bool) -> None:
     said = parse_job(SHOWN.format(nodes=nodes))
     assert (said.excluded, said.lost_its_script) == ("a-[1-2]", lost)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ('{"reason": "node_failure", "nodes": ["n2"]}', ["n2"]),
+        ('{"reason": "time_limit", "nodes": ["n2"]}', []),
+        ('{"reason": "node_failure", "nodes": "n2"}', []),
+        (None, []),
+    ],
+)
+def test_the_nodes_that_the_attempt_before_has_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str | None, expected: list[str]
+) -> None:
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+    if end is not None:
+        (tmp_path / "0/exit").write_text(end)
+    for number, nodes in ((0, []), (1, expected)):
+        monkeypatch.setenv("HPCRUN_ATTEMPT", str(number))
+        monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / str(number)))
+        assert lost_nodes() == nodes
