@@ -36,6 +36,12 @@ dist.destroy_process_group()
 """
 
 
+def is_down(site: Site, node: str) -> bool:
+    """Whether Slurm has given a node up: ``down``, and not only ``*``, which does not answer yet."""
+    state = site.run("sinfo", "--noheader", f"--nodes={node}", "--format=%T").stdout.strip()
+    return state.startswith("down")
+
+
 def interruptions(site: Site) -> list[Tally]:
     """Preempt, time limit, unplugged nodes and a dead slurmd, each on nodes of its own, all at once."""
     program = str(site.folder / "count.py")
@@ -70,7 +76,7 @@ def interruptions(site: Site) -> list[Tally]:
     cluster("unplug", "l40s-2")
     cluster("unplug", first)
     cluster("stop", "h100-2")
-    time.sleep(45)  # Slurm misses them after 30 s here
+    wait_for(lambda: all(is_down(site, node) for node in ("l40s-2", first, "h100-2")), "Slurm to miss the nodes", 120)
     cluster("plug", "l40s-2")
     cluster("start", "h100-2")
     # as long as the job may still run there: a node that comes back with it is drained ("Duplicate jobid")
