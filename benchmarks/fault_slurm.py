@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cluster import wait_for
 from fault_site import HPCRUN, Site, Tally, cluster, without
+from measure import CommandFailedError
 
 # Counts to a number in half seconds; all ranks agree when to stop, and the count goes on where it stopped.
 COUNT = """
@@ -36,10 +37,20 @@ dist.destroy_process_group()
 """
 
 
-def is_down(site: Site, node: str) -> bool:
-    """Whether Slurm has given a node up: ``down``, and not only ``*``, which does not answer yet."""
-    state = site.run("sinfo", "--noheader", f"--nodes={node}", "--format=%T").stdout.strip()
-    return state.startswith("down")
+def wait_until_down(site: Site, nodes: list[str]) -> None:
+    """Wait until Slurm has given nodes up: ``down`` or ``drained``, and not only ``*``, which does not answer yet."""
+    states: list[str] = []
+
+    def down() -> bool:
+        states[:] = site.run(
+            "sinfo", "--noheader", "--Node", f"--nodes={','.join(nodes)}", "--format=%N %T"
+        ).stdout.splitlines()
+        return all(line.split()[1].startswith(("down", "drained")) for line in states)
+
+    try:
+        wait_for(down, "Slurm to give up the nodes", 120)
+    except CommandFailedError as error:
+        raise CommandFailedError(f"{error}: {states}") from None
 
 
 def interruptions(site: Site) -> list[Tally]:
@@ -76,7 +87,7 @@ def interruptions(site: Site) -> list[Tally]:
     cluster("unplug", "l40s-2")
     cluster("unplug", first)
     cluster("stop", "h100-2")
-    wait_for(lambda: all(is_down(site, node) for node in ("l40s-2", first, "h100-2")), "Slurm to miss the nodes", 120)
+    wait_until_down(site, ["l40s-2", first, "h100-2"])
     cluster("plug", "l40s-2")
     cluster("start", "h100-2")
     # as long as the job may still run there: a node that comes back with it is drained ("Duplicate jobid")
