@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.studies.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import Case, Concern, Forecast
-from hpcrun.views.text import clock_text, count, fitting, one_line, rows_csv
+from hpcrun.views.table import fitting, text_table
+from hpcrun.views.text import clock_text, count, one_line, rows_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +23,6 @@ FIELDS = (
 )  # fmt: skip
 """Columns of --csv and fields of the rows of --json: names are only ever added, at the end."""
 
-_GAP = 2
 _PROSE = 100
 # On a narrow terminal the first of these goes first: each follows from others.
 _DROPPED = ("STEP", "COMM", "STEPS", "NODES", "SPEED-UP")
@@ -79,8 +79,7 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         "": ["!" if row.concerns else "" for row in rows],
     }
     needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
-    chosen = fitting(needed, width, _GAP, [name for name in _DROPPED if name in shown])
-    return _table({heading: shown[heading] for heading in chosen})
+    return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
 
 
 def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
@@ -90,15 +89,7 @@ def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]
 
 
 def _table(shown: Mapping[str, Sequence[str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    for heading in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for cells in zip(*shown.values(), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    return text_table(shown, zip(*shown.values(), strict=True), right=shown, whole=shown)
 
 
 def rates_table(result: ForecastResult) -> Table | None:

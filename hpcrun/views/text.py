@@ -121,21 +121,6 @@ def age_text(seconds: float) -> str:
     return format_age(seconds)
 
 
-def fitting(needed: Mapping[str, int], width: int, gap: int, dropped: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of a table that a terminal has room for.
-
-    Args:
-        needed: column → the least that it needs.
-        dropped: those that can be done without, what is missed least first.
-    """
-    left = list(needed)
-    for name in dropped:
-        if sum(needed[column] + gap for column in left) - gap <= width:
-            break
-        left.remove(name)
-    return tuple(left)
-
-
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return rows as CSV of some columns, without the last line end."""
     return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix("\n")
