@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -119,6 +120,18 @@ def count(number: int, noun: str) -> str:
 def age_text(seconds: float) -> str:
     """Return how long ago something was, in the largest unit that fits."""
     return format_age(seconds)
+
+
+def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:
+    """Return text behind a label, folded between words at ``width`` characters and indented; commands stay whole."""
+    wrap = textwrap.TextWrapper(
+        width,
+        initial_indent=f"{label:<{indent - 1}} ",
+        subsequent_indent=" " * indent,
+        break_long_words=break_long_words,
+        break_on_hyphens=False,
+    )
+    return wrap.wrap(text) or [label.rstrip()]
 
 
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
