@@ -102,7 +102,7 @@ def planned_json(study: Study, jobs: Iterable[StudyJob], document: Any) -> dict[
     Args:
         document: prepared submission → its own document.
     """
-    points = [{**_point_json(job.point), **document(job.prepared)} for job in jobs]
+    points = [{**asdict(job.point), **document(job.prepared)} for job in jobs]
     return {"kind": "study_plan", **_head_json(study), "points": points}
 
 
@@ -113,7 +113,7 @@ def study_json(status: StudyStatus) -> dict[str, Any]:
         found = item.status
         points.append(
             {
-                **_point_json(item.point),
+                **asdict(item.point),
                 "run_id": item.run_id,
                 "job_id": found.run.job_id if found else None,
                 "state": item.state,
@@ -133,7 +133,3 @@ def _head_json(study: Study) -> dict[str, Any]:
     names = ("study_id", "name", "created_s", "profile", "unit", "scaling", "batch_size", "lr", "dataset", "warmup",
              "one_by_one")  # fmt: skip
     return {name: getattr(study, name) for name in names}
-
-
-def _point_json(point: StudyPoint) -> dict[str, Any]:
-    return asdict(point)

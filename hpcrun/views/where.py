@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,7 @@ def where_json(result: WhereResult) -> dict[str, Any]:
         "kind": "where",
         "asked_s": result.asked_s,
         "offers": [_offer_json(offer) for offer in result.offers],
-        "misfits": [
-            {"profile": misfit.profile, "gpu_type": misfit.gpu_type, "reason": misfit.reason}
-            for misfit in result.misfits
-        ],
+        "misfits": [asdict(misfit) for misfit in result.misfits],
     }
 
 
