@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas
 
 from hpcrun.actions.runs.find_element import find_element
-from hpcrun.actions.runs.metrics import Metrics, profile_patterns, read_elements
+from hpcrun.actions.runs.metrics import Metrics, metric_patterns, read_elements
 from hpcrun.actions.runs.metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status import chosen_ids, get_status
 from hpcrun.cli.context import make_context
@@ -60,8 +60,8 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
     """
     context = make_context(announce=None)
     found = find_element(run, context.store)
-    of_profile, _ = profile_patterns(found.run.profile, tuple(context.profile_layers.values()))
-    patterns = {**of_profile, **context.config.metrics}
+    folders = tuple(context.profile_layers.values())
+    patterns, _ = metric_patterns(found.run.profile, folders, context.config.metrics)
     folder = context.store.folder(found.run.run_id)
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
     elements = elements_of(found.run)

@@ -80,7 +80,7 @@ def metrics(
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.runs.find_element import find_element
     from hpcrun.actions.runs.logs import parse_ranks
-    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, profile_patterns, read_elements, read_metrics
+    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, metric_patterns, read_elements, read_metrics
     from hpcrun.job.parameters import index_ranges
     from hpcrun.runs.elements import elements_of
     from hpcrun.views.metrics import elements_json, metrics_json, save_png
@@ -89,9 +89,9 @@ def metrics(
     context = make_context()
     found = find_element(run, context.store)
     wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
-    of_profile, remark = profile_patterns(found.run.profile, tuple(context.profile_layers.values()))
+    folders = tuple(context.profile_layers.values())
+    patterns, remark = metric_patterns(found.run.profile, folders, context.config.metrics)
     yield note([found.note, remark])
-    patterns = {**of_profile, **context.config.metrics}
     folder = context.store.folder(found.run.run_id)
     elements = elements_of(found.run)
     if elements and found.element is None:

@@ -118,7 +118,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
     Where the scheduler does not answer, runs are as they were last known.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from hpcrun.actions.runs.metrics import profile_patterns
+    from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.studies.points import StudyMeasurements, read_points
 
     if not studies:
@@ -127,9 +127,9 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
 
     @cache
     def patterns(profile: str) -> dict[str, str]:
-        of_profile, remark = profile_patterns(profile, tuple(context.profile_layers.values()))
+        found, remark = metric_patterns(profile, tuple(context.profile_layers.values()), context.config.metrics)
         remarks.extend([remark] if remark else [])
-        return {**of_profile, **context.config.metrics}
+        return found
 
     measured = read_points(
         studies,

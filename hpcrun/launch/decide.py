@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .records import TERM_STATUS, TERMINATED, TIME_LIMIT, first_failed
+from .records import NODE_FAILURE, TERM_STATUS, TERMINATED, TIME_LIMIT, first_failed
 
 if TYPE_CHECKING:
     from .slurm import JobSays
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STOPPED_STATUS = 124
 """Stopped, and not done: not the good end that status 0 would mean. 124 is that of timeout(1)."""
 OWN_END, CANCELLED, TOLD = "", "cancelled", "terminated"
-FAILURE, NODE_FAILURE, PREEMPTION, REQUEUED = "failure", "node_failure", "preemption", "requeued"
+FAILURE, PREEMPTION, REQUEUED = "failure", "preemption", "requeued"
 OVER, RESTART, REQUEUE = "", "restart", "requeue"
 """How it goes on behind an attempt: not, in this allocation, or through the queue."""
 

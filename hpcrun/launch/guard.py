@@ -13,7 +13,7 @@ import sys
 import time
 
 from . import records, slurm
-from .decide import NODE_FAILURE, OVER
+from .decide import OVER
 from .processes import try_start
 from .silence import answers
 
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _end(node: str, how: str) -> int:
-    fields = {"status": records.TERM_STATUS, "signal": "", "ended": time.time(), "reason": NODE_FAILURE}
+    fields = {"status": records.TERM_STATUS, "signal": "", "ended": time.time(), "reason": records.NODE_FAILURE}
     message = "" if how != OVER else "the node of the batch script failed, and --requeue does not allow another attempt"
     more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
     records.write("exit", {**fields, **more})

@@ -27,7 +27,6 @@ from typing import Any
 from . import environment, guard, records, slurm
 from .decide import (
     FAILURE,
-    NODE_FAILURE,
     OVER,
     OWN_END,
     REQUEUE,
@@ -269,7 +268,7 @@ class Job:
         why = self._why(ended)
         status = final_status(ended, why, self._rules)
         bad = self._bad_nodes(why, ended)
-        self._left_out += [node for node in bad if why == NODE_FAILURE or self._options.exclude_bad_nodes]
+        self._left_out += [node for node in bad if why == records.NODE_FAILURE or self._options.exclude_bad_nodes]
         enough = self._is_enough()
         if not enough and why == FAILURE:  # a node that lives is better than none
             self._left_out, enough = self._left_out[: -len(bad)], True
@@ -353,7 +352,7 @@ class Job:
         first = records.first_failed(ended.exits)
         if why == FAILURE and first:
             return [str(first["node"])]
-        return self._dead() if why == NODE_FAILURE and not self._local else []
+        return self._dead() if why == records.NODE_FAILURE and not self._local else []
 
     def _write_exit(
         self, status: int, *, why: str = "", message: str = "", how: str = OVER, nodes: list[str] | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STOP = "stop"
 """The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for
 half a minute saying that a file is not there."""
-TIME_LIMIT, TERMINATED = "time_limit", "terminated"
+TIME_LIMIT, TERMINATED, NODE_FAILURE = "time_limit", "terminated", "node_failure"
 TERM_STATUS = 143
 
 
@@ -94,7 +94,7 @@ def lost_nodes() -> list[str]:
     if number == 0:  # most jobs: nothing is asked of the shared folder for them
         return []
     before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
-    nodes = before.get("nodes") if before.get("reason") == "node_failure" else []
+    nodes = before.get("nodes") if before.get("reason") == NODE_FAILURE else []
     return [str(node) for node in nodes] if isinstance(nodes, list) else []
 
 

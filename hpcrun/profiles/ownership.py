@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from hpcrun.errors import ProfileError
+from hpcrun.reading import NotRegularError, open_regular
 
 _MOST_LINKS = 40  # as Linux: path_resolution(7)
 _OTHERS, _GROUP = stat.S_IWOTH, stat.S_IWGRP
@@ -96,14 +97,12 @@ def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[byte
     Raises:
         OSError: as ``read_checked``; ELOOP for a link where ``follow`` is False.
     """
-    if not stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode):  # opening a device may already do something
-        raise OSError(errno.ELOOP if path.is_symlink() else errno.EINVAL, "not an ordinary file")
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not an ordinary file")
-        return file.read(most_bytes + 1), status
+    try:
+        with open_regular(path, links=follow) as file:
+            status = os.fstat(file.fileno())
+            return file.read(most_bytes + 1), status
+    except NotRegularError as error:
+        raise OSError(error.errno, "not an ordinary file") from None
 
 
 def way_out(path: Path) -> str:

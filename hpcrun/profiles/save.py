@@ -16,6 +16,7 @@ from secrets import token_hex
 
 from hpcrun.errors import ProfileError
 from hpcrun.reading import read_text
+from hpcrun.writing import replace_file
 
 # A lock is held for the moment of reading, checking and replacing one small file.
 WAIT_S = 10.0
@@ -124,28 +125,7 @@ def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
     with saving(path):
         path = path.resolve()
         make_folder(path.parent)
-        aside = path.with_name(f".{path.name}.{token_hex(4)}")
-        try:
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            _keep_permissions(path, aside)
-            aside.replace(path)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-
-
-def _keep_permissions(old: Path, new: Path) -> None:
-    try:
-        status = old.stat()
-    except FileNotFoundError:
-        return
-    with suppress(OSError):  # root's, when it changes a person's file
-        os.chown(new, status.st_uid, status.st_gid)
-    new.chmod(status.st_mode & 0o777)
+        replace_file(path, text, mode=mode, keep_mode=True)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.parameters import Parameters, parse_indices
 from hpcrun.reading import read_object
 from hpcrun.runs.record import MOST_RUN, LastStatus, Run, read_status, status_record
-from hpcrun.runs.write import replace_file
+from hpcrun.writing import replace_file
 
 _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 

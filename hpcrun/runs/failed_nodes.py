@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcrun.reading import Kind, flag, optional, read_fields, read_object, text, time_s
-from hpcrun.runs.write import replace_file
+from hpcrun.writing import replace_file
 
 KEPT_S = 24 * 3600.0
 MOST = 200

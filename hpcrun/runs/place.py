@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.runs.rights import other_use
+from hpcrun.writing import replace_file
 
 _MOUNTS = Path("/proc/mounts")
 
@@ -85,21 +85,12 @@ def mounts_in(folder: Path) -> list[str]:
 
 def _write_error(folder: Path) -> OSError | None:
     """Do what a run does: write a file aside, on to the disk, and rename it."""
-    left = []
+    path = folder / f".hpcrun-doctor.{os.urandom(4).hex()}"
     try:
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".hpcrun-doctor.")
-        left.append(name)
-        with open(descriptor, "wb") as file:
-            file.write(b"x" * 4096)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(name, f"{name}.renamed")
-        left.append(f"{name}.renamed")
+        replace_file(path, b"x" * 4096)
+        path.unlink()
     except OSError as error:
         return error
-    finally:
-        for path in left:
-            Path(path).unlink(missing_ok=True)
     return None
 
 

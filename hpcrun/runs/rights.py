@@ -1,12 +1,14 @@
-"""Who else can write to a folder: hpcrun reads, and runs, only what no other user could have put there."""
+"""Who can write to a folder: hpcrun reads, and runs, only what no other user could have put there."""
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shlex
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpcrun.errors import PlanError
@@ -16,6 +18,21 @@ ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 
 class UnsafeFolderError(PlanError):
     """A runs folder in which another user could have put something."""
+
+
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """Turn what the disk refuses into a message.
+
+    Raises:
+        PlanError: it refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = f"free some space there; {ELSEWHERE}" if full else ELSEWHERE
+        raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
 
 
 def danger_in(folder: Path) -> str | None:

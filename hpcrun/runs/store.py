@@ -20,8 +20,16 @@ from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
 from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
-from hpcrun.runs.rights import ELSEWHERE, check_dedicated, check_parent, check_private, danger_in, private_hint
-from hpcrun.runs.write import replace_file, write_file, writing
+from hpcrun.runs.rights import (
+    ELSEWHERE,
+    check_dedicated,
+    check_parent,
+    check_private,
+    danger_in,
+    private_hint,
+    writing,
+)
+from hpcrun.writing import replace_file, write_file
 
 
 class DamagedRunError(HpcrunError):

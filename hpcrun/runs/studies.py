@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,8 +28,8 @@ from hpcrun.reading import (
     whole,
 )
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
-from hpcrun.runs.rights import check_dedicated, check_private
-from hpcrun.runs.write import replace_file, writing
+from hpcrun.runs.rights import check_dedicated, check_private, writing
+from hpcrun.writing import flocked, replace_file
 
 SCHEMA = 1
 
@@ -242,18 +241,14 @@ class StudyStore:
         Raises:
             PlanError: one is submitting them.
         """
-        with writing(self.runs):
-            lock = self._study(study_id).lock.open("w")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with ExitStack() as held:
+            with writing(self.runs):
+                free = held.enter_context(flocked(self._study(study_id).lock))
+            if not free:
                 raise PlanError(
                     f"another hpcrun is submitting the runs of study {study_id}", hint=f"hpcrun scale --show {study_id}"
-                ) from None
-            except OSError:
-                pass  # no locks here: two at once would submit some runs twice, which status shows
-            yield
+                )
+            yield  # without locks two at once would submit some runs twice, which status shows
 
     def load_measured(self, study_id: str) -> dict[str, Any]:
         """Return what was kept of the runs that are over; nothing where it cannot be read."""

@@ -5,19 +5,18 @@ The file is one line of JSON and then squeue's text. It is a copy: where it cann
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import stat
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcrun.schedulers.process import Completed
+from hpcrun.writing import flocked, replace_file
 
 EVERY_S = 10.0
 """How often those who poll ask the controller at most, all of a user's processes together."""
@@ -71,7 +70,11 @@ class QueueCache:
         known = self._read()
         if known and known.done and known.serves(self.clock()):
             return known.done
-        with _one_at_a_time(self.path.with_suffix(".lock")):
+        with ExitStack() as held:
+            # Wait for a process that is asking already; on file systems without locks two may ask, which is no harm.
+            with suppress(OSError):
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                held.enter_context(flocked(self.path.with_suffix(".lock"), ASKED_WITHIN_S))
             known = self._read()  # another may have asked while this one waited for it
             if known and known.done and known.serves(self.clock()):
                 return known.done
@@ -117,34 +120,4 @@ class QueueCache:
         head = json.dumps({"asked_s": answer.asked_s, "pause_s": answer.pause_s, "done": done})
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=f".{self.path.name}.")  # mode 0600
-            try:
-                with open(descriptor, "wb") as file:
-                    file.write(f"{head}\n{text}".encode("utf-8", "surrogateescape"))
-                os.replace(name, self.path)
-            except BaseException:
-                os.unlink(name)
-                raise
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Wait for a process that is asking already; on file systems without locks two may ask, which is no harm."""
-    try:
-        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = lock.open("wb")
-    except OSError:
-        yield
-        return
-    with file:
-        deadline = time.monotonic() + ASKED_WITHIN_S
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.1)
-            except OSError:
-                break
-            else:
-                break
-        yield
+            replace_file(self.path, f"{head}\n{text}".encode("utf-8", "surrogateescape"), durable=False)

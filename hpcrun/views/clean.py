@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.clean import Candidate, CleanLeftover, CleanPlan
+from hpcrun.views.table import text_table
 from hpcrun.views.text import age_text, count, one_line
 
 if TYPE_CHECKING:
@@ -13,24 +14,18 @@ if TYPE_CHECKING:
 
 def clean_table(plan: CleanPlan, now_s: float) -> Table:
     """Return the runs that would go, oldest first."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("RUN", overflow="fold")
-    for heading in ("STATE", "ENDED"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("SIZE", "CHECKPOINTS"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    for candidate in plan.going:
-        size = candidate.size
-        table.add_row(
-            one_line(candidate.item.run.run_id),
+    rows = (
+        (
+            candidate.item.run.run_id,
             candidate.item.status.state,
             age_text(max(0.0, now_s - candidate.ended_s)),
-            bytes_text(size.total),
-            bytes_text(size.checkpoints) if size.checkpoints else "-",
+            bytes_text(candidate.size.total),
+            bytes_text(candidate.size.checkpoints) if candidate.size.checkpoints else "-",
         )
-    return table
+        for candidate in plan.going
+    )
+    headings = ("RUN", "STATE", "ENDED", "SIZE", "CHECKPOINTS")
+    return text_table(headings, rows, right=headings[3:], whole=headings[1:])
 
 
 def clean_summary(plan: CleanPlan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.secret_files import left_out_text
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, labelled, one_line
 
 _SHOWN = 8
 _INDENT, _ROOM_LEAST = 15, 20
@@ -36,19 +35,8 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
         *(_ran(load_imports(attempt.folder)) if attempt else []),
     ]
     name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
-    return [name, *(line for label, text in rows for line in _row(label, text, width))]
-
-
-def _row(label: str, text: str, width: int) -> list[str]:
-    indent = " " * _INDENT
-    fold = textwrap.TextWrapper(
-        max(width, _INDENT + _ROOM_LEAST),
-        initial_indent=f"  {label:<{_INDENT - 3}} ",
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return fold.wrap(one_line(text)) or [f"  {label}"]
+    width = max(width, _INDENT + _ROOM_LEAST)
+    return [name, *(line for label, text in rows for line in labelled(f"  {label}", one_line(text), _INDENT, width))]
 
 
 def code_text(code: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.studies.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import Case, Concern, Forecast
-from hpcrun.views.text import clock_text, count, fitting, one_line, rows_csv
+from hpcrun.views.table import fitting, text_table
+from hpcrun.views.text import clock_text, count, labelled, one_line, rows_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,8 +22,7 @@ FIELDS = (
 )  # fmt: skip
 """Columns of --csv and fields of the rows of --json: names are only ever added, at the end."""
 
-_GAP = 2
-_PROSE = 100
+_PROSE, _INDENT = 100, 9
 # On a narrow terminal the first of these goes first: each follows from others.
 _DROPPED = ("STEP", "COMM", "STEPS", "NODES", "SPEED-UP")
 
@@ -79,8 +78,7 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         "": ["!" if row.concerns else "" for row in rows],
     }
     needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
-    chosen = fitting(needed, width, _GAP, [name for name in _DROPPED if name in shown])
-    return _table({heading: shown[heading] for heading in chosen})
+    return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
 
 
 def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
@@ -90,15 +88,7 @@ def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]
 
 
 def _table(shown: Mapping[str, Sequence[str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    for heading in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for cells in zip(*shown.values(), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    return text_table(shown, zip(*shown.values(), strict=True), right=shown, whole=shown)
 
 
 def rates_table(result: ForecastResult) -> Table | None:
@@ -126,14 +116,15 @@ def rates_title(result: ForecastResult) -> str:
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
     """Return the warnings, what to run instead, and what the numbers rest on."""
-    lines = [line for warning in _warnings(result) for line in _labelled("warning", warning, width)]
+    width = min(width, _PROSE)
+    lines = [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
     for remedy in result.remedies:
         lines += [
             f"instead  {remedy_command(result, remedy)}",
             f"         {count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
             + _more_memory(result, remedy),
         ]
-    return [*lines, *(line for note in result.notes for line in _labelled("note", note, width))]
+    return [*lines, *(line for note in result.notes for line in labelled("note", one_line(note), _INDENT, width))]
 
 
 def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
@@ -155,18 +146,6 @@ def _warnings(result: ForecastResult) -> list[str]:
 def _and(rows: Sequence[Forecast]) -> str:
     named = [f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows]
     return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-
-
-def _labelled(label: str, text: str, width: int) -> list[str]:
-    # a command or a name is not to be broken in two
-    return textwrap.wrap(
-        one_line(text),
-        min(width, _PROSE),
-        initial_indent=f"{label:<9}",
-        subsequent_indent=" " * 9,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def remedy_command(result: ForecastResult, remedy: Forecast) -> str:

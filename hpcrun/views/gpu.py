@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.gpu import GpuResult, GpuRow
+from hpcrun.views.table import text_table
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _HEADINGS = ("NODE", "RANK", "GPU", "NAME", "UTIL", "MEMORY", "POWER", "TEMP")
 _PORT_HEADINGS = ("NODE", "PORT", "LINK", "IN", "OUT")
-_NAMES = ("NODE", "NAME", "PORT", "LINK")
+_NUMBERS = ("RANK", "GPU", "UTIL", "MEMORY", "POWER", "TEMP", "IN", "OUT")
 
 
 def gpu_table(result: GpuResult) -> Table:
     """Return the GPUs for a terminal."""
-    return _table(_HEADINGS, map(_cells, result.rows))
+    return text_table(_HEADINGS, map(_cells, result.rows), right=_NUMBERS)
 
 
 def ports_table(result: GpuResult) -> Table:
@@ -29,19 +29,7 @@ def ports_table(result: GpuResult) -> Table:
         for node, ports in result.ports.items()
         for port in ports
     )
-    return _table(_PORT_HEADINGS, rows)
-
-
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", justify="left" if heading in _NAMES else "right")
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
-    return table
+    return text_table(_PORT_HEADINGS, rows, right=_NUMBERS)
 
 
 def gpu_use(result: GpuResult) -> str:

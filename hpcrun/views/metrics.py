@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.views.plot import Point, braille_plot
+from hpcrun.views.table import text_table
 from hpcrun.views.text import csv_text, one_line
 
 if TYPE_CHECKING:
@@ -21,43 +22,31 @@ if TYPE_CHECKING:
 
 def metrics_table(metrics: Metrics) -> Table:
     """Return the rows for a terminal; the rank and the attempt only where there are several."""
-    from rich.table import Table
-    from rich.text import Text
+    front = [name for name in ("rank", "attempt") if len({getattr(row, name) for row in metrics.rows}) > 1]
+    headings = _headings(front, metrics.names)
+    return text_table(headings, (_cells(row, front, metrics.names) for row in metrics.rows), right=headings)
 
-    several_ranks = len(metrics.ranks) > 1
-    several_attempts = len({row.attempt for row in metrics.rows}) > 1
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    headings = [*(["RANK"] if several_ranks else []), *(["ATTEMPT"] if several_attempts else []), "STEP"]
-    for heading in (*headings, *map(one_line, metrics.names), "TIME"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for row in metrics.rows:
-        front = [*([str(row.rank)] if several_ranks else []), *([str(row.attempt)] if several_attempts else [])]
-        values = (value_text(row.values.get(name)) for name in metrics.names)
-        table.add_row(*(Text(cell) for cell in (*front, value_text(row.step), *values, _clock(row.time_s))))
-    return table
+
+def _headings(front: Iterable[str], names: Iterable[str]) -> list[str]:
+    return [*map(str.upper, front), "STEP", *map(one_line, names), "TIME"]
+
+
+def _cells(row: MetricsRow, front: Iterable[str], names: Iterable[str]) -> list[str]:
+    numbers = (*(getattr(row, name) for name in front), row.step, *map(row.values.get, names))
+    return [*map(value_text, numbers), _clock(row.time_s)]
 
 
 def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Parameters]) -> Table:
     """Return rows of the elements of a sweep for a terminal, with the parameters of each."""
-    from rich.table import Table
-    from rich.text import Text
-
     names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
-    several_ranks = any(len(metrics.ranks) > 1 for metrics in each.values())
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("ELEMENT", justify="right")
-    table.add_column("PARAMETERS", overflow="fold")
-    for heading in (*(["RANK"] if several_ranks else []), "STEP", *map(one_line, names), "TIME"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for index, metrics in each.items():
-        front = [str(index), one_line(parameters_text(parameters[index]))]
-        for row in metrics.rows:
-            rank = [str(row.rank)] if several_ranks else []
-            values = (value_text(row.values.get(name)) for name in names)
-            table.add_row(*(Text(cell) for cell in (*front, *rank, value_text(row.step), *values, _clock(row.time_s))))
-        if not metrics.rows:
-            table.add_row(*(Text(cell) for cell in front), *["-"] * (len(table.columns) - 2))
-    return table
+    front = ["rank"] if any(len(metrics.ranks) > 1 for metrics in each.values()) else []
+    numbers = _headings(front, names)
+    rows = (
+        (str(index), parameters_text(parameters[index]), *cells)
+        for index, metrics in each.items()
+        for cells in ([_cells(row, front, names) for row in metrics.rows] or [["-"] * len(numbers)])
+    )
+    return text_table(("ELEMENT", "PARAMETERS", *numbers), rows, right=("ELEMENT", *numbers))
 
 
 def elements_csv(each: Mapping[int, Metrics]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.preflight import PreflightResult
 from hpcrun.preflight.checks import CHECKS
+from hpcrun.views.table import text_table
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ _HEADINGS = (
     "INTER-NODE\nALL-REDUCE",
     "ERRORS",
 )
-_GAP = 2
 _ROOMY, _SHORT = 120, 10
 """From this width on every text has room; on a narrower terminal those of so many characters."""
 _SAID_BELOW = ("slow", "FAILED")
@@ -31,21 +31,15 @@ _SAID_BELOW = ("slow", "FAILED")
 
 def preflight_table(result: PreflightResult, width: int) -> Table:
     """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines below it."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    for heading in _HEADINGS:
-        table.add_column(heading, overflow="fold", no_wrap=heading == "NODE")
-    for node in result.verdict["nodes"]:
-        cells = [Text(one_line(node["node"]))]
-        for check in CHECKS:
-            mark, text = node["checks"][check]["mark"], node["checks"][check]["text"]
-            if mark in _SAID_BELOW and len(text) > _SHORT and width < _ROOMY:
-                text = ""
-            cells.append(Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else "")))
-        table.add_row(*cells)
-    return table
+    def cell(mark: str, text: str) -> Text:
+        if mark in _SAID_BELOW and len(text) > _SHORT and width < _ROOMY:
+            text = ""
+        return Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else ""))
+
+    rows = ((node["node"], *(cell(**node["checks"][check]) for check in CHECKS)) for node in result.verdict["nodes"])
+    return text_table(_HEADINGS, rows, whole=("NODE",))
 
 
 def preflight_lines(result: PreflightResult) -> list[str]:

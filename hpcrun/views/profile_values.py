@@ -10,6 +10,7 @@ from hpcrun.actions.profiles.profiles import Difference, Verdict
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
+from hpcrun.views.table import text_table
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
@@ -32,14 +33,10 @@ def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int)
     rows = [(dotted(key), _text(value), origin) for key, value, origin in _rows(loaded)]
     left = max((len(key) for key, _, _ in rows), default=0) + max((len(value) for _, value, _ in rows), default=0) + 4
     fits = all(left + len(str(origin)) <= width for _, _, origin in rows)
-    table = _table("KEY", "VALUE", "SOURCE")
-    used: dict[str, Path] = {}
-    for key, value, origin in rows:
-        layer = None if fits else layer_of(origin.path, layers)
-        if layer:
-            used[layer] = layers[layer]
-        _add(table, key, value, place_text(origin, layers) if layer else str(origin))
-    return table, folder_lines(used)
+    named = {} if fits else layers
+    cells = ((key, value, place_text(origin, named)) for key, value, origin in rows)
+    used = {layer: layers[layer] for _, _, origin in rows if (layer := layer_of(origin.path, named))}
+    return text_table(("KEY", "VALUE", "SOURCE"), cells, whole=("KEY",)), folder_lines(used)
 
 
 def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
@@ -74,10 +71,11 @@ def folder_lines(layers: Mapping[str, Path]) -> list[str]:
 
 def diff_table(differences: Sequence[Difference], left: str, right: str) -> Table:
     """Return the values of two profiles side by side."""
-    table = _table("KEY", left, right)
-    for item in differences:
-        _add(table, dotted(item.key), *(_text(_form(item.key, value)) for value in (item.left, item.right)))
-    return table
+    rows = (
+        (dotted(item.key), *(_text(_form(item.key, value)) for value in (item.left, item.right)))
+        for item in differences
+    )
+    return text_table(("KEY", one_line(left), one_line(right)), rows, whole=("KEY",))
 
 
 def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[str, Any]:
@@ -127,18 +125,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_text(item) for item in value) + "]"
     return one_line(str(value)) if value != {} else "{}"
-
-
-def _table(*headings: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, heading in enumerate(headings):
-        table.add_column(one_line(heading), overflow="fold", no_wrap=number == 0)
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    from rich.text import Text
-
-    table.add_row(*(Text(cell) for cell in cells))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.profiles.profiles import ProfileRow
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.views.profile_values import folder_lines, layer_of
-from hpcrun.views.text import one_line, visible
+from hpcrun.views.table import text_table
+from hpcrun.views.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,33 +29,26 @@ def profiles_table(rows: Sequence[ProfileRow], layers: Mapping[str, Path], width
 
     Where whole paths do not fit, a folder is named by its layer.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("SOURCE", overflow="fold")
+    headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
     fits = all(_BESIDE_PATHS + len(str(row.path.parent)) <= width for row in rows)
-    used: dict[str, Path] = {}
-    for row in rows:
-        layer = None if fits else layer_of(row.path, layers)
-        if layer:
-            used[layer] = layers[layer]
-        where = Text(one_line(layer or str(row.path.parent)))
-        profile = row.profile
-        mark = "*" if row.default else ""
-        if profile is None:
-            table.add_row(mark, row.name, "broken", "", "", "", where)
-            continue
-        cells = (
-            profile.gpu.type or ", ".join(profile.gpu.types) or "-",
-            _per_node(profile),
-            profile.partition or "-",
-            format_time(profile.time.max) if profile.time.max else "-",
-        )
-        table.add_row(mark, row.name, *(Text(cell) for cell in cells), where)
-    return table, folder_lines(used)
+    named = {} if fits else layers
+    cells = (
+        ("*" if row.default else "", row.name, *_cells(row.profile), layer_of(row.path, named) or str(row.path.parent))
+        for row in rows
+    )
+    used = {layer: layers[layer] for row in rows if (layer := layer_of(row.path, named))}
+    return text_table(headings, cells, whole=headings[:-1]), folder_lines(used)
+
+
+def _cells(profile: Profile | None) -> tuple[str, ...]:
+    if profile is None:
+        return "broken", "", "", ""
+    return (
+        profile.gpu.type or ", ".join(profile.gpu.types) or "-",
+        _per_node(profile),
+        profile.partition or "-",
+        format_time(profile.time.max) if profile.time.max else "-",
+    )
 
 
 def _per_node(profile: Profile) -> str:

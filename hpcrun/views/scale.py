@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.find import run_name
 from hpcrun.runs.studies import Study, StudyPoint
+from hpcrun.views.table import text_table
 from hpcrun.views.text import age_text, count, one_line
 
 if TYPE_CHECKING:
@@ -74,39 +75,25 @@ def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
 
 def study_table(status: StudyStatus) -> Table:
     """Return the runs of a study as they stand."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("RUN", no_wrap=True, overflow="ellipsis")
-    for heading in (status.study.unit.upper(), "NODES", "BATCH"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    for heading in ("JOB", "STATE"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("REASON", overflow="fold")
+    headings = ("RUN", status.study.unit.upper(), "NODES", "BATCH", "JOB", "STATE", "REASON")
+    rows = []
     for item in status.runs:
         point, found = item.point, item.status
         why = (found.status.cause or found.status.reason if found else item.problem) or ""
-        cells = (run_name(item.run_id), str(point.gpus), str(point.nodes), str(point.batch_size or "-"),
-                 (found.run.job_id if found else None) or "-", item.state, why)  # fmt: skip
-        table.add_row(*map(one_line, cells))
-    return table
+        rows.append((run_name(item.run_id), str(point.gpus), str(point.nodes), str(point.batch_size or "-"),
+                     (found.run.job_id if found else None) or "-", item.state, why))  # fmt: skip
+    return text_table(headings, rows, right=headings[1:4], whole=headings[:-1])
 
 
 def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     """Return studies, oldest first."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("STUDY", "STARTED", "RUNS"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("SIZES", "DATA SET"):
-        table.add_column(heading, overflow="fold")
+    headings, rows = ("STUDY", "STARTED", "RUNS", "SIZES", "DATA SET"), []
     for study in studies:
         made = sum(point.submitted for point in study.points)
         runs = str(made) if made == len(study.points) else f"{made} of {len(study.points)}"
         begun = age_text(max(0.0, now_s - study.created_s))
-        table.add_row(*map(one_line, (study.study_id, begun, runs, _sizes(study), study.dataset or "-")))
-    return table
+        rows.append((study.study_id, begun, runs, _sizes(study), study.dataset or "-"))
+    return text_table(headings, rows, whole=headings[:3])
 
 
 def planned_json(study: Study, jobs: Iterable[StudyJob], document: Any) -> dict[str, Any]:
@@ -115,7 +102,7 @@ def planned_json(study: Study, jobs: Iterable[StudyJob], document: Any) -> dict[
     Args:
         document: prepared submission → its own document.
     """
-    points = [{**_point_json(job.point), **document(job.prepared)} for job in jobs]
+    points = [{**asdict(job.point), **document(job.prepared)} for job in jobs]
     return {"kind": "study_plan", **_head_json(study), "points": points}
 
 
@@ -126,7 +113,7 @@ def study_json(status: StudyStatus) -> dict[str, Any]:
         found = item.status
         points.append(
             {
-                **_point_json(item.point),
+                **asdict(item.point),
                 "run_id": item.run_id,
                 "job_id": found.run.job_id if found else None,
                 "state": item.state,
@@ -146,7 +133,3 @@ def _head_json(study: Study) -> dict[str, Any]:
     names = ("study_id", "name", "created_s", "profile", "unit", "scaling", "batch_size", "lr", "dataset", "warmup",
              "one_by_one")  # fmt: skip
     return {name: getattr(study, name) for name in names}
-
-
-def _point_json(point: StudyPoint) -> dict[str, Any]:
-    return asdict(point)

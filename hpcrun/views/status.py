@@ -15,7 +15,8 @@ from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
-from hpcrun.views.text import age_text, clock_text, count, fitting, one_line, rows_csv
+from hpcrun.views.table import GAP, fitting, text_table
+from hpcrun.views.text import age_text, clock_text, count, one_line, rows_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,8 +47,8 @@ _COLOURS = {
 
 _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
+_FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
-_GAP = 2
 _WHY_MOST_LINES = 3
 """What is longer can be read whole with ``hpcrun explain``, and in ``--json``."""
 
@@ -77,7 +78,6 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
     Args:
         columns: which ones, by name; the usual ones where none is named.
     """
-    from rich.table import Table
     from rich.text import Text
 
     rows = [_cells(item, now_s, columns or TABLE) for item in result.runs]
@@ -85,29 +85,25 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
     needed = {name: max(len(heading), *(len(row[name]) for row in rows)) for name, heading in headings.items()}
     least = {**needed, "name": min(needed.get("name", 0), _NAME_LEAST), "why": _WHY_LEAST}
     names = columns or _fitting(least, width)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    spare = width - sum(least[name] + _GAP for name in names if name != "name")
+    spare = width - sum(least[name] + GAP for name in names if name != "name")
     widths = {**needed, "name": min(needed.get("name", 0), max(_NAME_LEAST, spare))}
     if not columns:
-        _shorten(rows, width - sum(widths[name] + _GAP for name in names if name != "why"))
-    for name in names:
-        if name == "name":
-            table.add_column(headings[name], no_wrap=True, overflow="ellipsis", width=widths[name])
-        elif name in ("why", "reason", "folder", "hosts"):
-            table.add_column(headings[name], overflow="fold")
-        else:
-            right = "right" if name in _RIGHT else "left"
-            table.add_column(headings[name], no_wrap=True, min_width=needed[name], justify=right)  # type: ignore[arg-type]
-    for item, row in zip(result.runs, rows, strict=True):
-        colour = _COLOURS.get(item.status.state, "red" if item.status.final else "")
-        table.add_row(*(Text(row[name], style=colour if name == "state" else "") for name in names))
-    return table
+        _shorten(rows, width - sum(widths[name] + GAP for name in names if name != "why"))
+    whole = {headings[name]: needed[name] for name in names if name not in _FOLDED}
+    colours = (_COLOURS.get(item.status.state, "red" if item.status.final else "") for item in result.runs)
+    cells = (
+        [Text(row[name], style=colour if name == "state" else "") for name in names]
+        for row, colour in zip(rows, colours, strict=True)
+    )
+    right = [headings[name] for name in names if name in _RIGHT]
+    shown = [headings[name] for name in names]
+    return text_table(shown, cells, right=right, whole=whole, widths={"NAME": widths["name"]}, least=whole)
 
 
 def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
     """Return the columns there is room for: for the sake of readable reasons, fewer others."""
-    roomy = fitting({name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _GAP, _DROPPED)
-    return roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _GAP, _DROPPED)
+    roomy = fitting({name: _WHY_ROOMY if name == "why" else least[name] for name in TABLE}, width, _DROPPED)
+    return roomy if "why" in roomy else fitting({name: least[name] for name in TABLE}, width, _DROPPED)
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -121,19 +122,16 @@ def age_text(seconds: float) -> str:
     return format_age(seconds)
 
 
-def fitting(needed: Mapping[str, int], width: int, gap: int, dropped: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of a table that a terminal has room for.
-
-    Args:
-        needed: column → the least that it needs.
-        dropped: those that can be done without, what is missed least first.
-    """
-    left = list(needed)
-    for name in dropped:
-        if sum(needed[column] + gap for column in left) - gap <= width:
-            break
-        left.remove(name)
-    return tuple(left)
+def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:
+    """Return text behind a label, folded between words at ``width`` characters and indented; commands stay whole."""
+    wrap = textwrap.TextWrapper(
+        width,
+        initial_indent=f"{label:<{indent - 1}} ",
+        subsequent_indent=" " * indent,
+        break_long_words=break_long_words,
+        break_on_hyphens=False,
+    )
+    return wrap.wrap(text) or [label.rstrip()]
 
 
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:

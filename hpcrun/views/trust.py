@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.trust import FileToTrust, Question, TrustRow
+from hpcrun.views.table import text_table
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
@@ -17,20 +18,15 @@ WHAT_IT_MEANS = "Trusted files run code as you, here and on the nodes of your jo
 
 def question_table(question: Question) -> Table:
     """Return the files of a folder, what is new of them, and what each can do."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("FILE", "STATE", "BYTES", "EFFECT"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "BYTES" else "left")
-    for file in question.files:
-        size = "" if file.state == "removed" else str(file.size_bytes)
-        table.add_row(Text(one_line(file.name)), file.state, size, Text(_power(file)))
-    return table
+    rows = (
+        (file.name, file.state, "" if file.state == "removed" else str(file.size_bytes), _power(file))
+        for file in question.files
+    )
+    return text_table(("FILE", "STATE", "BYTES", "EFFECT"), rows, right=("BYTES",))
 
 
 def _power(file: FileToTrust) -> str:
-    keys = ", ".join(one_line(key) for key in file.keys[:_MOST_KEYS]) + (", ..." if file.keys[_MOST_KEYS:] else "")
+    keys = ", ".join(file.keys[:_MOST_KEYS]) + (", ..." if file.keys[_MOST_KEYS:] else "")
     return f"{file.power}: {keys}" if keys else file.power
 
 
@@ -44,15 +40,8 @@ def question_lines(question: Question) -> list[str]:
 
 def trust_table(rows: Sequence[TrustRow]) -> Table:
     """Return what was trusted, by folder."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("FOLDER", "STATE", "FILES"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "FILES" else "left")
-    for row in rows:
-        table.add_row(Text(one_line(str(row.path))), row.state, str(row.files))
-    return table
+    cells = ((str(row.path), row.state, str(row.files)) for row in rows)
+    return text_table(("FOLDER", "STATE", "FILES"), cells, right=("FILES",))
 
 
 def trust_json(rows: Sequence[TrustRow]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from hpcrun.actions.profiles.variables import ProfileVariables
 from hpcrun.job.variables import KINDS, Kind, Variable
 from hpcrun.views.profile_values import place_text
-from hpcrun.views.text import one_line
+from hpcrun.views.text import labelled, one_line
 
 _HEADINGS: dict[Kind, str] = {
     "system": "Site settings, safe to keep",
@@ -87,11 +87,8 @@ def _why(variable: Variable) -> str:
 
 
 def _row(label: str, text: str, column: int, width: int) -> list[str]:
-    indent = " " * (column + 2)
     room = max(width, column + 30)  # a very narrow terminal folds by itself
-    return textwrap.wrap(
-        one_line(text), room, initial_indent=f"{label:<{column}}  ", subsequent_indent=indent, break_on_hyphens=False
-    )
+    return labelled(label, one_line(text), column + 2, room, break_long_words=True)
 
 
 def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,12 @@ from hpcrun.actions.jobs.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import GpuCount, JobRequest, option_of
 from hpcrun.job.units import format_memory, format_time
-from hpcrun.views.text import count, fitting, one_line
+from hpcrun.views.table import GAP, fitting, text_table
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_GAP = 2
 _FOLDED = {"PROFILE": 16, "NODES": 10}
 """Columns that may be folded, and from which length on."""
 _DROPPED = ("PARTITION", "NODES")
@@ -26,25 +27,18 @@ _NOW_S = 60
 
 def offers_table(result: WhereResult, width: int) -> Table:
     """Return the offers, the first start first; a terminal of few columns gets fewer of the table's."""
-    from rich.table import Table
-    from rich.text import Text
-
     rows = [_cells(offer, result.asked_s) for offer in result.offers]
     widths = _widths(rows, width)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    for heading, room in widths.items():
-        table.add_column(heading, overflow="fold", width=room, justify="right" if heading == "GPU-HOURS" else "left")
-    for row in rows:
-        table.add_row(*(Text(row[heading]) for heading in widths))
-    return table
+    cells = ([row[heading] for heading in widths] for row in rows)
+    return text_table(widths, cells, right=("GPU-HOURS",), widths=widths)
 
 
 def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
     """Return the columns there is room for, with their widths; what is left over goes to those that would be folded."""
     full = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
     least = {heading: min(room, _FOLDED.get(heading, room)) for heading, room in full.items()}
-    widths = {heading: least[heading] for heading in fitting(least, width, _GAP, _DROPPED)}
-    spare = width - sum(room + _GAP for room in widths.values()) + _GAP
+    widths = {heading: least[heading] for heading in fitting(least, width, _DROPPED)}
+    spare = width - sum(room + GAP for room in widths.values()) + GAP
     for heading in widths:
         more = max(0, min(full[heading] - widths[heading], spare))
         widths[heading] += more
@@ -142,10 +136,7 @@ def where_json(result: WhereResult) -> dict[str, Any]:
         "kind": "where",
         "asked_s": result.asked_s,
         "offers": [_offer_json(offer) for offer in result.offers],
-        "misfits": [
-            {"profile": misfit.profile, "gpu_type": misfit.gpu_type, "reason": misfit.reason}
-            for misfit in result.misfits
-        ],
+        "misfits": [asdict(misfit) for misfit in result.misfits],
     }
 
 

@@ -33,14 +33,20 @@ class Metrics:
         return tuple(sorted({row.rank for row in self.rows}))
 
 
-def profile_patterns(profile: str, folders: Sequence[Source]) -> tuple[dict[str, str], str | None]:
-    """Return the metrics of the profile of a run, and what to say where it cannot be read now."""
+def metric_patterns(
+    profile: str, folders: Sequence[Source], configured: Mapping[str, str]
+) -> tuple[dict[str, str], str | None]:
+    """Return the patterns for a run's logs, and what to say where its profile cannot be read now.
+
+    Args:
+        configured: those of config.yaml, which come before the profile's.
+    """
     from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
 
     try:
-        return dict(load_profile(profile, folders).profile.metrics), None
+        return {**load_profile(profile, folders).profile.metrics, **configured}, None
     except HpcrunError as error:
-        return {}, f"the metrics of profile {profile} are left out: {error.message}"
+        return dict(configured), f"the metrics of profile {profile} are left out: {error.message}"
 
 
 def read_metrics(

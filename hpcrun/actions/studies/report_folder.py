@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hpcrun.errors import PlanError
 from hpcrun.reading import read_text
+from hpcrun.writing import replace_file
 
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
@@ -50,9 +51,7 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
             fresh, old = Path(name, "new"), Path(name, "old")
             fresh.mkdir(mode=0o755)
             for each, content in marked.items():
-                descriptor = os.open(fresh / each, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)  # whatever the umask
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
+                replace_file(fresh / each, content, durable=False, mode=0o644)  # nobody else may write to it
             if folder.exists() and _others(folder):
                 for each in marked:
                     os.replace(fresh / each, folder / each)

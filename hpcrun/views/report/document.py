@@ -33,7 +33,7 @@ def _part(part: Part) -> dict[str, Any]:
         "dataset": series.dataset,
         "basis": series.basis,
         "sources": list(series.sources),
-        "rows": [asdict(summary) for summary in summaries(series)],
+        "rows": summaries(series),
         "fits": [{**asdict(fit), "describes": fit.describes} for fit in part.fits],
         "predicted_by": part.expected.law if part.expected else None,
         "advice": _advice(part.advice) if part.advice else None,

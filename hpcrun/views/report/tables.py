@@ -3,94 +3,64 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable
+from typing import Any
 
 from hpcrun.actions.studies.report import Report
 from hpcrun.scaling.measure import Spread
-from hpcrun.scaling.series import Series
+from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto, verdict
 from hpcrun.views.report.cells import table
 from hpcrun.views.report.words import heading
 from hpcrun.views.text import csv_text, one_line
 
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the end.
-
-    Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the repeats.
-    """
-
-    dataset: str
-    gpus: int
-    nodes: int
-    runs: int
-    batch_size: int | None
-    steps: int | None
-    time_of: str
-    time_s: float | None
-    time_low_s: float | None
-    time_high_s: float | None
-    time_derived: bool
-    samples_per_s: float | None
-    samples_per_s_low: float | None
-    samples_per_s_high: float | None
-    speedup: float
-    speedup_low: float
-    speedup_high: float
-    efficiency: float
-    gpu_hours: float | None
-    accuracy: float | None
-    accuracy_low: float | None
-    accuracy_high: float | None
-    data_share: float | None
-    sync_share: float | None
-    startup_share: float | None
-    idle_share: float | None
-    pareto: bool
-    verdict: str
+_Value = Callable[[Row, Series], Any]
 
 
-def summaries(series: Series) -> list[Summary]:
-    """Return the numbers of each row."""
-    front = set(pareto(series.rows))
-    return [
-        Summary(
-            one_line(series.dataset),
-            row.gpus,
-            row.nodes,
-            row.speedup.n,
-            row.batch_size,
-            row.steps,
-            "run" if series.basis == "run" else "epoch",
-            *_ends(row.time_s),
-            row.time_derived,
-            *_ends(row.samples_per_s),
-            row.speedup.mean,
-            row.speedup.low,
-            row.speedup.high,
-            row.efficiency,
-            row.gpu_hours,
-            *_ends(row.accuracy),
-            row.shares.data,
-            row.shares.sync,
-            row.shares.startup,
-            row.shares.idle,
-            row in front,
-            verdict(row, series),
-        )
-        for row in series.rows
-    ]
+def _spread(mean: str, low: str, high: str, of: Callable[[Row], Spread | None]) -> dict[str, _Value]:
+    def end(name: str) -> _Value:
+        return lambda row, _: getattr(of(row), name, None)
+
+    return {mean: end("mean"), low: end("low"), high: end("high")}
 
 
-def _ends(spread: Spread | None) -> tuple[float | None, float | None, float | None]:
-    return (spread.mean, spread.low, spread.high) if spread else (None, None, None)
+SUMMARY: dict[str, _Value] = {
+    "dataset": lambda _, series: one_line(series.dataset),
+    "gpus": lambda row, _: row.gpus,
+    "nodes": lambda row, _: row.nodes,
+    "runs": lambda row, _: row.speedup.n,
+    "batch_size": lambda row, _: row.batch_size,
+    "steps": lambda row, _: row.steps,
+    "time_of": lambda _, series: "run" if series.basis == "run" else "epoch",
+    **_spread("time_s", "time_low_s", "time_high_s", lambda row: row.time_s),
+    "time_derived": lambda row, _: row.time_derived,
+    **_spread("samples_per_s", "samples_per_s_low", "samples_per_s_high", lambda row: row.samples_per_s),
+    **_spread("speedup", "speedup_low", "speedup_high", lambda row: row.speedup),
+    "efficiency": lambda row, _: row.efficiency,
+    "gpu_hours": lambda row, _: row.gpu_hours,
+    **_spread("accuracy", "accuracy_low", "accuracy_high", lambda row: row.accuracy),
+    "data_share": lambda row, _: row.shares.data,
+    "sync_share": lambda row, _: row.shares.sync,
+    "startup_share": lambda row, _: row.shares.startup,
+    "idle_share": lambda row, _: row.shares.idle,
+    "pareto": lambda row, series: row in pareto(series.rows),
+    "verdict": verdict,
+}
+"""All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the end.
+
+Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the repeats.
+"""
+
+
+def summaries(series: Series) -> list[dict[str, Any]]:
+    """Return the numbers of each row by name."""
+    return [{name: value(row, series) for name, value in SUMMARY.items()} for row in series.rows]
 
 
 def summary_csv(report: Report) -> str:
     """Return a line for each size of each series; what is not known is empty, true and false are 1 and 0."""
     found = (summary for part in report.parts for summary in summaries(part.series))
-    return csv_text((field.name for field in fields(Summary)), (map(_short, astuple(summary)) for summary in found))
+    return csv_text(SUMMARY, (map(_short, summary.values()) for summary in found))
 
 
 def _short(value: object) -> object:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hpcrun.actions.studies.report import Part, Report
 from hpcrun.views.report.cells import Column, table
 from hpcrun.views.report.words import Line, caption, heading, part_lines, report_lines
+from hpcrun.views.text import labelled
 
 WIDTH = 80
 _LABEL = 18
@@ -62,13 +63,10 @@ def _fitting(texts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _wrapped(line: Line) -> list[str]:
-    indent = " " * _LABEL
-    label = f"{line.label} ".ljust(_LABEL)
     # a number and its % stay on one line
-    lines = textwrap.wrap(line.text.replace(" %", "\u00a0%"), WIDTH, initial_indent=label, subsequent_indent=indent,
-                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
-    texts = [text.replace("\u00a0", " ") for text in lines] or [label.rstrip()]
-    return [*texts, *([f"{indent}{line.command}"] if line.command else [])]
+    lines = labelled(line.label, line.text.replace(" %", "\u00a0%"), _LABEL, WIDTH)
+    texts = [text.replace("\u00a0", " ") for text in lines]
+    return [*texts, *([f"{' ' * _LABEL}{line.command}"] if line.command else [])]
 
 
 def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence[str]) -> str:

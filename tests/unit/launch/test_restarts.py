@@ -9,7 +9,6 @@ import pytest
 from hpcrun.launch.decide import (
     CANCELLED,
     FAILURE,
-    NODE_FAILURE,
     OVER,
     OWN_END,
     PREEMPTION,
@@ -22,7 +21,7 @@ from hpcrun.launch.decide import (
     what_next,
     why_it_ended,
 )
-from hpcrun.launch.records import TERMINATED, TIME_LIMIT, lost_nodes
+from hpcrun.launch.records import NODE_FAILURE, TERMINATED, TIME_LIMIT, lost_nodes
 from hpcrun.launch.silence import silent_nodes
 from hpcrun.launch.slurm import JobSays, parse_job
 

@@ -20,7 +20,7 @@ from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.runs.job_index import note_job, noted_jobs
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore
-from hpcrun.runs.write import replace_file
+from hpcrun.writing import replace_file
 from tests.harness import REPO
 from tests.unit.given import run, write
 

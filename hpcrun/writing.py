@@ -1,0 +1,85 @@
+"""Writing files that others read meanwhile: each is the old one or the new one, whole. And holding a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def write_file(path: Path | int, content: str | bytes, *, durable: bool = True) -> None:
+    """Write a file.
+
+    Args:
+        path: or a descriptor, which is closed.
+        durable: wait until it is on the disk, so that not even a power failure loses it.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    with open(path, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def replace_file(
+    path: Path, content: str | bytes, *, durable: bool = True, mode: int = 0o600, keep_mode: bool = False
+) -> None:
+    """Replace a file, or make it, by one that is whole before it takes the name.
+
+    Args:
+        durable: as above.
+        mode: of the file, less what the umask takes.
+        keep_mode: a file that is replaced keeps its permissions, and its owner where this user may give files away.
+
+    Raises:
+        OSError: it could not be written; the old file is untouched.
+    """
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        write_file(descriptor, content, durable=durable)
+        if keep_mode:
+            with suppress(FileNotFoundError):
+                _copy_mode(path.stat(), aside)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _copy_mode(old: os.stat_result, new: Path) -> None:
+    with suppress(OSError):  # root's, when it changes a person's file
+        os.chown(new, old.st_uid, old.st_gid)
+    new.chmod(old.st_mode & 0o777)
+
+
+@contextmanager
+def flocked(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
+    """Hold the lock of a file, flock(2), which ends with the process; where the file system has none, go on without.
+
+    Yields:
+        whether it may go on; False where another process has held the lock for all that time.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    deadline = time.monotonic() + wait_s
+    with path.open("wb") as file:
+        free = False
+        while not free:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                free = True
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(0.1)
+            except OSError:
+                free = True
+        yield free
