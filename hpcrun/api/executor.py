@@ -105,11 +105,9 @@ class Executor(core.Executor):
     def _submit_calls(self, context: Context, prepared: Prepared, calls: Sequence[bytes]) -> list[core.Job[Any]]:
         result = submit(
             prepared,
-            store=context.store,
-            scheduler=context.scheduler(prepared.plan.scheduler),
-            surroundings=context.surroundings,
-            run_id=new_run_id(prepared.plan.name),
-            now_s=context.now_s(),
+            context.ports,
+            context.surroundings,
+            new_run_id(prepared.plan.name),
             files=function_files(calls),
             array=self._local_array(prepared, len(calls)),
         )

@@ -56,7 +56,7 @@ def preflight(
 def _wait(run: Run, context: Context) -> Generator[Outcome, None, PreflightResult]:
     from hpcrun.actions.jobs.preflight import PreflightWatch
 
-    watch = PreflightWatch(run.run_id, store=context.store, schedulers=context.scheduler, host=context.host)
+    watch = PreflightWatch(run.run_id, context.ports)
     with interrupted_as(partial(_cancel, watch, run)):
         return (yield from each(watch.wait(), lambda words: note([f"hpcrun: job {run.job_id} {words}"])))
 

@@ -83,16 +83,12 @@ def resubmit(
     yield note([found.note])
     new_snapshot = bool(asked["snapshot"])
     if failed:
-        asked["elements"] = failed_of(found.run, store=context.store, schedulers=context.scheduler,
-                                      host=context.host, now_s=context.now_s())  # fmt: skip
+        asked["elements"] = failed_of(found.run, context.ports)
     prepared, there = _prepare(found.run, asked, context)
     if dry_run:
         yield dry_run_outcome(prepared)
         return
-    check_over(
-        found.run, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s(),
-        force=force or failed,
-    )  # fmt: skip
+    check_over(found.run, context.ports, force=force or failed)
     lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
     lineage = yield from with_after(lineage, after, prepared, there)
     if prepared.plan.sweep:

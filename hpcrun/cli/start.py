@@ -79,9 +79,7 @@ def with_after(
 
     asked = [parse_after(text) for text in after]
     check_can_wait(prepared.plan, "--after")
-    found, notes = resolve_after(
-        asked, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
-    )
+    found, notes = resolve_after(asked, context.ports)
     yield note(notes)
     return replace(lineage, after=found)
 
@@ -105,11 +103,9 @@ def submit_one(
 
     return submit(
         prepared,
-        store=context.store,
-        scheduler=context.scheduler(prepared.plan.scheduler),
-        surroundings=context.surroundings,
-        run_id=run_id or new_run_id(prepared.plan.name),
-        now_s=context.now_s(),
+        context.ports,
+        context.surroundings,
+        run_id or new_run_id(prepared.plan.name),
         output_dir=None if output_dir is None else context.cwd / output_dir.expanduser(),
         lineage=lineage,
     )

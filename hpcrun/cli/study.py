@@ -205,15 +205,7 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
 def _look(study: Study, context: Context) -> StudyStatus:
     from hpcrun.actions.studies.study import look_at, newest_runs
 
-    return look_at(
-        study,
-        newest_runs([study], context.store),
-        store=context.store,
-        schedulers=context.scheduler,
-        host=context.host,
-        now_s=context.now_s(),
-        explained=explained(context),
-    )
+    return look_at(study, newest_runs([study], context.store), context.ports, explained=explained(context))
 
 
 def explained(context: Context) -> Callable[[StatusResult], StatusResult]:

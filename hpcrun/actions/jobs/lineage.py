@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import find_run
-from hpcrun.actions.status.status import RunStatus, Schedulers, get_status
+from hpcrun.actions.status.status import RunStatus, get_status
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job import state
 from hpcrun.job.after import After, Dependency, fulfils
 from hpcrun.job.plan import Plan
 from hpcrun.runs.lineage import share_checkpoints, share_code
-from hpcrun.runs.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,7 @@ def check_can_wait(plan: Plan, option: str) -> None:
         raise UsageError(f"{option} and the directive 'dependency' cannot be combined", hint="use --after alone")
 
 
-def resolve_after(
-    asked: Sequence[After], *, store: RunStore, schedulers: Schedulers, host: str, now_s: float
-) -> tuple[tuple[Dependency, ...], list[str]]:
+def resolve_after(asked: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:
     """Find the runs to wait for.
 
     Slurm forgets a job soon after its end: whether a run that is over is what was waited for, its own record says.
@@ -116,8 +114,8 @@ def resolve_after(
     """
     if not asked:
         return (), []
-    found = [find_run(item.word, store) for item in asked]
-    cluster = schedulers("slurm").cluster()
+    found = [find_run(item.word, ports.store) for item in asked]
+    cluster = ports.schedulers("slurm").cluster()
     for item in found:
         run = item.run
         if run.scheduler != "slurm":
@@ -125,7 +123,7 @@ def resolve_after(
         if cluster is not None and run.cluster not in (None, cluster):
             raise PlanError(f"--after {run.run_id}: it is on cluster {run.cluster}, and this is {cluster}")
     ids = list(dict.fromkeys(item.run.run_id for item in found))
-    result = get_status(ids, store=store, schedulers=schedulers, host=host, now_s=now_s)
+    result = get_status(ids, ports)
     if result.away:
         raise result.away
     known = {item.run.run_id: item for item in result.runs}

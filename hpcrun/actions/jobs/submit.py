@@ -13,6 +13,7 @@ from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.new_run import new_run
 from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.ports import Ports
 from hpcrun.errors import (
     HpcrunError,
     InterruptedByUser,
@@ -26,7 +27,6 @@ from hpcrun.job.directives import unknown_note
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.runs.record import Run
-from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler, Submission
 from hpcrun.schedulers.submitter import close_submission
 
@@ -56,12 +56,10 @@ class Array:
 
 def submit(
     prepared: Prepared,
-    *,
-    store: RunStore,
-    scheduler: Scheduler,
+    ports: Ports,
     surroundings: Surroundings,
     run_id: str,
-    now_s: float,
+    *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
     lineage: Lineage = _ALONE,
@@ -79,19 +77,10 @@ def submit(
         SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
         HpcrunError: refused; no run is left.
     """
+    scheduler = ports.schedulers(prepared.plan.scheduler)
     check_available(prepared.plan, scheduler)
     check_secrets_set(prepared, surroundings)
-    made = new_run(
-        prepared,
-        store=store,
-        scheduler=scheduler,
-        surroundings=surroundings,
-        run_id=run_id,
-        now_s=now_s,
-        output_dir=output_dir,
-        files=files or {},
-        lineage=lineage,
-    )
+    made = new_run(prepared, ports, surroundings, run_id, output_dir=output_dir, files=files or {}, lineage=lineage)
     run, folder, notes = made.run, made.folder, made.notes
     try:
         with journal.kept_in(RunFolder(folder).journal, "submit"):
@@ -101,7 +90,7 @@ def submit(
         raise
     except SchedulerError as error:
         with suppress(HpcrunError):  # status will say that no job came of it
-            store.delete(run.run_id)
+            ports.store.delete(run.run_id)
         raise _with_doubts(error, prepared.plan) from None
     except KeyboardInterrupt:
         raise InterruptedByUser(
@@ -110,7 +99,7 @@ def submit(
         ) from None
     run = replace(run, job_id=submitted.job_id)
     try:
-        store.save(run)
+        ports.store.save(run)
         with suppress(OSError):
             close_submission(folder)
     except PlanError as error:
