@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def prepared_json(prepared: Prepared) -> dict[str, Any]:
     return {"kind": "plan", "plan": _plan_json(prepared.plan), "script": prepared.script.text}
 
 
-def submitted_json(prepared: Prepared, result: SubmitResult) -> dict[str, Any]:
+def submitted_json(result: SubmitResult) -> dict[str, Any]:
     """Return a submission as a JSON document."""
     run = result.run
     return {
@@ -181,8 +182,18 @@ def submitted_json(prepared: Prepared, result: SubmitResult) -> dict[str, Any]:
         "cluster": run.cluster,
         "folder": str(result.folder),
         "remarks": result.remarks,
-        "plan": _plan_json(prepared.plan),
+        "plan": _plan_json(result.prepared.plan),
     }
+
+
+def submissions_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
+    """Return the arrays of a sweep, or the only job, as a JSON document."""
+    return joined_json([submitted_json(item) for item in done])
+
+
+def joined_json(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the documents of a submission as one: the only one, or the first with all under ``parts``."""
+    return documents[0] if len(documents) == 1 else {**documents[0], "parts": documents}
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
