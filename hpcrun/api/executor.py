@@ -88,7 +88,8 @@ class Executor(core.Executor):
 
     def _prepare(self, context: Context, name: str, elements: int) -> Prepared:
         surroundings = context.surroundings
-        profile = choose_profile(self.parameters.get("profile"), surroundings, context.scheduler("slurm").unavailable())
+        asked, no_slurm = self.parameters.get("profile"), lambda: context.scheduler("slurm").unavailable()
+        profile = choose_profile(asked, surroundings, no_slurm)
         said = {"name": name, **_python(context), **parameters.fields(self.parameters)}
         if "workdir" in said:
             said["workdir"] = _folder(context.cwd / Path(said["workdir"]).expanduser())

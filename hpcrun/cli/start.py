@@ -74,7 +74,8 @@ def with_after(
     """Return the lineage with the runs that were named to be waited for."""
     if not after:
         return lineage
-    from hpcrun.actions.jobs.lineage import check_can_wait, resolve_after
+    from hpcrun.actions.jobs.after import resolve_after
+    from hpcrun.actions.jobs.lineage import check_can_wait
     from hpcrun.job.after import parse_after
 
     asked = [parse_after(text) for text in after]

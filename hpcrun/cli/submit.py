@@ -174,7 +174,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
         if not os.path.isdir(said["workdir"]):
             raise UsageError(f"--workdir: there is no folder {said['workdir']}")
     surroundings = context.surroundings
-    name = choose_profile(profile, surroundings, context.scheduler("slurm").unavailable())
+    name = choose_profile(profile, surroundings, lambda: context.scheduler("slurm").unavailable())
     return read_request(said), name
 
 

@@ -6,11 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.lineage import Lineage
-from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.job.container import Container
 from hpcrun.job.launch_options import Options, option_words
 from hpcrun.job.parameters import parse_indices
@@ -21,6 +18,11 @@ from hpcrun.job.requeue import Requeue
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.details import code_text
 from hpcrun.views.text import count, memory_text, one_line, time_text
+
+if TYPE_CHECKING:  # a dry run would import all that submits
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
 
 _LABEL_LEAST = len("submitted")
 """What came of the plan stands below it in the same columns."""
