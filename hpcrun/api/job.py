@@ -39,7 +39,7 @@ _SETTLES_WITHIN_S = 15.0
 def _watch(scheduler: str) -> Poller:
     """Return this process's watch over the jobs of a scheduler: of all executors together."""
     context = make_context()
-    adapter = context.polling_scheduler(scheduler)
+    adapter = context.scheduler(scheduler, polls=True)
     return Poller(adapter, adapter.cluster(), context.host)
 
 

@@ -34,9 +34,7 @@ def read_status(*runs: str) -> DataFrame:
     context = make_context(announce=None)
     found = [find_element(word, context.store) for word in runs]
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=True)
-    result = get_status(
-        ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
-    )
+    result = get_status(ids, context.ports)
     if result.away:
         raise result.away
     named = [(item.run.run_id, item.element) for item in found]

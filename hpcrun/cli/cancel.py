@@ -70,7 +70,7 @@ def cancel(
     for item, indices in elements:
         ended, before = cancel_elements(item, indices, schedulers=context.scheduler)
         yield Outcome(partial(_elements_text, item, ended, before))
-    result = cancel_runs(items, store=context.store, schedulers=context.scheduler)
+    result = cancel_runs(items, context.ports)
     waiting = left_waiting({item.run.run_id for item in result.told}, context.store)
     yield Outcome(lambda: _text(result, waiting, summary=bool(wanted)))
     check_listed(result.unlisted)
@@ -112,9 +112,7 @@ def _statuses(
     from hpcrun.actions.status.status import active_ids, get_status
 
     ids = list(dict.fromkeys(item.run.run_id for item in found)) or active_ids(context.store)
-    result = get_status(
-        ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
-    )
+    result = get_status(ids, context.ports)
     if result.away:
         raise result.away
     whole = {item.run.run_id for item in found if item.element is None}

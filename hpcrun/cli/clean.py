@@ -79,10 +79,9 @@ def clean(
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
-    now_s = context.now_s()
     found = [find_run(word, context.store) for word in runs or []]
     yield note(item.note for item in found)
-    result = _statuses(context, found, now_s)
+    result, now_s = _statuses(context, found), context.now_s()
     yield note(_remarks(result))
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
     yield Outcome(lambda: _text(plan, context.store, now_s))
@@ -129,11 +128,11 @@ def _age_s(text: str | None) -> int | None:
         raise UsageError(f"--older-than {text!r} is not an age", hint="write it as 30d, 12h or 1d12h") from None
 
 
-def _statuses(context: Context, found: Sequence[FoundRun], now_s: float) -> StatusResult:
+def _statuses(context: Context, found: Sequence[FoundRun]) -> StatusResult:
     from hpcrun.actions.status.status import get_status
 
     ids = list(dict.fromkeys(item.run.run_id for item in found)) or context.store.run_ids()
-    return get_status(ids, store=context.store, schedulers=context.scheduler, host=context.host, now_s=now_s)
+    return get_status(ids, context.ports)
 
 
 def _remarks(result: StatusResult) -> Iterator[str]:

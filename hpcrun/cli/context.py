@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.caller import Surroundings, Typed
+from hpcrun.actions.ports import Ports
 from hpcrun.cli.output import tell
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
@@ -135,21 +136,23 @@ class Context:
         return RunStore(self.cwd / root, self.failed_nodes)
 
     @cached_property
+    def ports(self) -> Ports:
+        """The runs, the schedulers, this host and the clock, as actions take them."""
+        return Ports(self.store, self.scheduler, partial(self.scheduler, polls=True), self.host, self.now_s)
+
+    @cached_property
     def studies(self) -> StudyStore:
         """The studies, which lie in the runs folder."""
         from hpcrun.runs.studies import StudyStore
 
         return StudyStore(self.store.root)
 
-    def scheduler(self, name: str) -> Scheduler:
-        """Return the scheduler of that name, which is asked afresh each time."""
-        return self._scheduler(name, polls=False)
+    def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
+        """Return the scheduler of that name.
 
-    def polling_scheduler(self, name: str) -> Scheduler:
-        """Return the scheduler of that name for one who asks again and again: answers are shared with others who do."""
-        return self._scheduler(name, polls=True)
-
-    def _scheduler(self, name: str, *, polls: bool) -> Scheduler:
+        Args:
+            polls: for one who asks again and again: answers are shared with others who do.
+        """
         if name == "local":
             from hpcrun.schedulers.local import LocalScheduler
 
@@ -176,9 +179,7 @@ class Context:
         """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
         from hpcrun.actions.status.wait import waiter_for
 
-        return waiter_for(
-            run_id, store=self.store, schedulers=self.scheduler, polling=self.polling_scheduler, host=self.host
-        )
+        return waiter_for(run_id, self.ports)
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""

@@ -43,9 +43,7 @@ def explain(
     if run == LAST:
         yield Outcome(notes=[for_person(newest_line(found.run))])
     rules = load_rules(context.layers.values())
-    result = get_status(
-        [found.run.run_id], store=context.store, schedulers=context.scheduler, host=context.host, now_s=context.now_s()
-    )
+    result = get_status([found.run.run_id], context.ports)
     if not result.runs:
         raise NotFoundError(
             f"the folder of {found.run.run_id} no longer exists, or cannot be read", hint="hpcrun status --all"

@@ -132,14 +132,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
         return found
 
     measured = read_points(
-        studies,
-        place=context.studies,
-        store=context.store,
-        schedulers=context.scheduler,
-        host=context.host,
-        now_s=context.now_s(),
-        patterns=patterns,
-        explained=explained(context),
+        studies, context.ports, place=context.studies, patterns=patterns, explained=explained(context)
     )
     return measured, remarks
 

@@ -151,14 +151,13 @@ def _show(
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
     named = [(item.run.run_id, item.element) for item in found]
     now_s = context.now_s()
-    schedulers = context.polling_scheduler if layout.watch and not afresh else context.scheduler
+    ports = context.ports.for_polling() if layout.watch and not afresh else context.ports
 
     def shown(result: StatusResult, *, known_only: bool = False) -> Outcomes:
         return _shown(context, only_elements(result, named), wanted, now_s, named, layout=layout, known_only=known_only)
 
     def ask() -> StatusResult:
-        result = get_status(ids, store=context.store, schedulers=schedulers, host=context.host, now_s=now_s)
-        return with_first_lines(result, context.store, lambda: _rules(context))
+        return with_first_lines(get_status(ids, ports), context.store, lambda: _rules(context))
 
     is_for_program = layout.json or layout.csv or not sys.stdout.isatty()
     was_late, away = False, None

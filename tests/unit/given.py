@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.ports import Ports
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
@@ -16,6 +17,8 @@ from hpcrun.profiles.config import Config
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.templates import load_templates
 from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 
 PYTHON = PythonEnvironment("/opt/venv/bin/python", "virtual environment", "/opt/venv")
 
@@ -79,6 +82,34 @@ def surroundings(
         profile_folders=(*(path / "profiles" for path in own), shipped_folder("cluster_profiles")),
         template_folders=(*(path / "templates" for path in own), shipped_folder("templates")),
         own_python=own_python,
+    )
+
+
+class Takes:
+    """A scheduler that takes every job, but for those of some names: for each the error that is raised."""
+
+    def __init__(self, **ends: BaseException) -> None:
+        self.ends, self.taken = ends, list[Submission]()
+
+    def unavailable(self) -> None:
+        """It is here."""
+
+    def cluster(self) -> str:
+        """It has a name."""
+        return "alpha"
+
+    def submit(self, submission: Submission) -> SubmittedJob:
+        """Take a job, under the next number."""
+        if error := self.ends.get(submission.name.replace("-", "_")):
+            raise error
+        self.taken.append(submission)
+        return SubmittedJob(str(len(self.taken)))
+
+
+def ports(store: RunStore, scheduler: object, now_s: float, host: str = "here") -> Ports:
+    """One scheduler for all runs, and a clock that stands still."""
+    return Ports(
+        store, lambda _: cast("Scheduler", scheduler), lambda _: cast("Scheduler", scheduler), host, lambda: now_s
     )
 
 

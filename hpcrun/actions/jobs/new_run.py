@@ -14,6 +14,7 @@ from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.snapshot import Code, find_tree, list_code
+from hpcrun.actions.ports import Ports
 from hpcrun.job.layout import WITHIN, RunFolder
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
@@ -22,8 +23,7 @@ from hpcrun.job.script import LAUNCH
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
-from hpcrun.runs.store import RunExistsError, RunStore
-from hpcrun.schedulers.protocol import Scheduler
+from hpcrun.runs.store import RunExistsError
 from hpcrun.schedulers.submitter import permit_text
 
 
@@ -43,12 +43,10 @@ class NewRun:
 
 def new_run(
     prepared: Prepared,
-    *,
-    store: RunStore,
-    scheduler: Scheduler,
+    ports: Ports,
     surroundings: Surroundings,
     run_id: str,
-    now_s: float,
+    *,
     output_dir: Path | None,
     files: Mapping[str, str | bytes],
     lineage: Lineage,
@@ -58,17 +56,17 @@ def new_run(
     Raises:
         HpcrunError: it cannot be made; no run is left.
     """
-    plan = prepared.plan
+    plan, store = prepared.plan, ports.store
     code = _code(prepared, lineage, surroundings, store.root, output_dir)
     said: dict[str, Any] = {
         "cwd": str(surroundings.cwd),
         "profile_file": profile_file(prepared.profile, surroundings),
         "code": code.record() if code else None,
     }
-    cluster = scheduler.cluster()
+    cluster, now_s = ports.schedulers(plan.scheduler).cluster(), ports.now_s()
 
     def record(run_id: str) -> Run:
-        run = _record(prepared, scheduler.name, cluster, surroundings.host, run_id, now_s)
+        run = _record(prepared, cluster, ports.host, run_id, now_s)
         return replace(run, **said, **lineage.record(run_id))
 
     def fill(folder: Path) -> None:
@@ -141,12 +139,12 @@ def _by_path(programs: Iterable[Path], folder: Path) -> dict[str, str]:
     return {str(folder / path.name): path.read_text("utf-8") for path in sorted(programs)}
 
 
-def _record(prepared: Prepared, scheduler: str, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
+def _record(prepared: Prepared, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
     plan = prepared.plan
     return Run(
         run_id=run_id,
         name=plan.name,
-        scheduler=scheduler,
+        scheduler=plan.scheduler,
         cluster=cluster,
         host=host,
         created_s=now_s,

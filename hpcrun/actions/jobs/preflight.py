@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.cancel import cancel_runs, check_listed
-from hpcrun.actions.status.status import RunStatus, Schedulers, one_status
+from hpcrun.actions.status.status import RunStatus, one_status
 from hpcrun.errors import JobFailedError, NotFoundError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent
 from hpcrun.preflight.judge import judge, message, read_reports
 from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, last_attempt
-from hpcrun.runs.store import RunStore
 
 _MOST_VERDICT = 32 << 20
 """Bytes of the verdict: each pair of a thousand nodes has a line."""
@@ -61,9 +61,9 @@ class PreflightResult:
 class PreflightWatch:
     """Waits for one preflight."""
 
-    def __init__(self, run_id: str, *, store: RunStore, schedulers: Schedulers, host: str) -> None:
-        self._run_id, self._store, self._schedulers, self._host = run_id, store, schedulers, host
-        self._folder = store.folder(run_id)
+    def __init__(self, run_id: str, ports: Ports) -> None:
+        self._run_id, self._ports = run_id, ports
+        self._folder = ports.store.folder(run_id)
         self._said = ""
         self._away = 0
 
@@ -102,12 +102,10 @@ class PreflightWatch:
             SchedulerError: the scheduler refused, or is away.
             NotFoundError: the scheduler does not list the job.
         """
-        check_listed(cancel_runs([self._get()], store=self._store, schedulers=self._schedulers).unlisted)
+        check_listed(cancel_runs([self._get()], self._ports).unlisted)
 
     def _get(self) -> RunStatus:
-        found = one_status(
-            self._run_id, store=self._store, schedulers=self._schedulers, host=self._host, now_s=time.time()
-        )
+        found = one_status(self._run_id, self._ports)
         self._away = self._away + 1 if found.away else 0
         if found.away and self._away >= AWAY_TIMES:
             raise found.away
@@ -125,7 +123,7 @@ class PreflightWatch:
 
     def _states(self, item: RunStatus) -> dict[str, str]:
         hosts = item.status.hosts
-        return self._schedulers(item.run.scheduler).node_states(hosts) if hosts else {}
+        return self._ports.schedulers(item.run.scheduler).node_states(hosts) if hosts else {}
 
     def _is_stuck(self, item: RunStatus, attempt: Attempt | None, running_s: float) -> bool:
         """Whether nothing more will come: the script does not start, or has gone, with the node it runs on."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.lineage import Earlier, Lineage
-from hpcrun.actions.status.status import RunStatus, Schedulers, one_status
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.status import RunStatus, one_status
 from hpcrun.actions.status.sweep_status import failed_elements
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
@@ -22,7 +23,7 @@ _ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  #
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
-def check_over(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float, force: bool) -> None:
+def check_over(run: Run, ports: Ports, *, force: bool) -> None:
     """Refuse to repeat a run that may still be writing its checkpoints.
 
     Raises:
@@ -31,7 +32,7 @@ def check_over(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, 
     """
     if force:
         return
-    result = one_status(run.run_id, store=store, schedulers=schedulers, host=host, now_s=now_s)
+    result = one_status(run.run_id, ports)
     item: RunStatus = result.runs[0]
     if item.status.final:
         return
@@ -44,13 +45,13 @@ def check_over(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, 
     )
 
 
-def failed_of(run: Run, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float) -> tuple[int, ...]:
+def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
     """Return the elements of a sweep that are over and did not complete; others may still run.
 
     Raises:
         PlanError: it is no sweep, or none of its elements failed.
     """
-    item = one_status(run.run_id, store=store, schedulers=schedulers, host=host, now_s=now_s).runs[0]
+    item = one_status(run.run_id, ports).runs[0]
     if not item.elements:
         raise PlanError(
             f"{run.run_id} is no sweep: it has no elements", hint=f"hpcrun resubmit {run.job_id} repeats it"

@@ -11,8 +11,9 @@ from pathlib import Path
 from hpcrun import __version__, journal
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
-from hpcrun.actions.jobs.new_run import new_run
+from hpcrun.actions.jobs.new_run import new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.ports import Ports
 from hpcrun.errors import (
     HpcrunError,
     InterruptedByUser,
@@ -26,7 +27,6 @@ from hpcrun.job.directives import unknown_note
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.runs.record import Run
-from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler, Submission
 from hpcrun.schedulers.submitter import close_submission
 
@@ -41,6 +41,7 @@ class SubmitResult:
         remarks: what the scheduler said besides, and what could not be noted.
     """
 
+    prepared: Prepared
     run: Run
     folder: Path
     remarks: str = ""
@@ -56,12 +57,10 @@ class Array:
 
 def submit(
     prepared: Prepared,
-    *,
-    store: RunStore,
-    scheduler: Scheduler,
+    ports: Ports,
     surroundings: Surroundings,
-    run_id: str,
-    now_s: float,
+    run_id: str | None = None,
+    *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
     lineage: Lineage = _ALONE,
@@ -70,6 +69,7 @@ def submit(
     """Record a run and submit its job: the record comes first, so that no job is ever unknown.
 
     Args:
+        run_id: a new one where it is None.
         output_dir: where the run's folder goes, instead of the runs folder.
         files: path below the run's folder → content, for what the job needs besides its script.
         lineage: what it has to do with earlier runs.
@@ -79,19 +79,11 @@ def submit(
         SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
         HpcrunError: refused; no run is left.
     """
+    scheduler = ports.schedulers(prepared.plan.scheduler)
     check_available(prepared.plan, scheduler)
     check_secrets_set(prepared, surroundings)
-    made = new_run(
-        prepared,
-        store=store,
-        scheduler=scheduler,
-        surroundings=surroundings,
-        run_id=run_id,
-        now_s=now_s,
-        output_dir=output_dir,
-        files=files or {},
-        lineage=lineage,
-    )
+    run_id = run_id or new_run_id(prepared.plan.name)
+    made = new_run(prepared, ports, surroundings, run_id, output_dir=output_dir, files=files or {}, lineage=lineage)
     run, folder, notes = made.run, made.folder, made.notes
     try:
         with journal.kept_in(RunFolder(folder).journal, "submit"):
@@ -101,7 +93,7 @@ def submit(
         raise
     except SchedulerError as error:
         with suppress(HpcrunError):  # status will say that no job came of it
-            store.delete(run.run_id)
+            ports.store.delete(run.run_id)
         raise _with_doubts(error, prepared.plan) from None
     except KeyboardInterrupt:
         raise InterruptedByUser(
@@ -110,13 +102,13 @@ def submit(
         ) from None
     run = replace(run, job_id=submitted.job_id)
     try:
-        store.save(run)
+        ports.store.save(run)
         with suppress(OSError):
             close_submission(folder)
     except PlanError as error:
         note = f"{error.message}; the job is submitted; hpcrun status finds it by its folder"
         notes = (*notes, note)
-    return SubmitResult(run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
+    return SubmitResult(prepared, run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:

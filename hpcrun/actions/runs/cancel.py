@@ -7,12 +7,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcrun.actions.ports import Ports, Schedulers
 from hpcrun.actions.runs.allocation import unlisted_words
-from hpcrun.actions.status.status import RunStatus, Schedulers, element_row
+from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.errors import NotFoundError, SchedulerError
 from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.journal import kept_in
-from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 
 
@@ -31,7 +31,7 @@ class Cancelled:
     unlisted: tuple[RunStatus, ...] = ()
 
 
-def cancel_runs(runs: Sequence[RunStatus], *, store: RunStore, schedulers: Schedulers) -> Cancelled:
+def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
     """Cancel runs that are not over.
 
     Only jobs that the scheduler has just listed as those of these runs: another job may have the id by now.
@@ -48,8 +48,8 @@ def cancel_runs(runs: Sequence[RunStatus], *, store: RunStore, schedulers: Sched
     for name in sorted({item.run.scheduler for item in told}):
         mine = [item for item in told if item.run.scheduler == name]
         # a note for later, when the scheduler has forgotten why the job ended
-        with _marked([JobFolder(store.folder(item.run.run_id)).cancelled for item in mine]), _kept(mine):
-            schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
+        with _marked([JobFolder(ports.store.folder(item.run.run_id)).cancelled for item in mine]), _kept(mine):
+            ports.schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
     return Cancelled(told, over, unlisted)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import failures_of
 from hpcrun.actions.jobs.dependencies import Wait, never_started, waits_of
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.lost import is_lost, keep_since
 from hpcrun.actions.status.resolve import judge, with_attempts
 from hpcrun.actions.status.salvage import damage_words
@@ -100,10 +101,6 @@ def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
     return replace(result, runs=kept), len(result.runs) - len(kept)
 
 
-Schedulers = Callable[[str], Scheduler]
-"""Scheduler name → adapter; built by ``cli``."""
-
-
 def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
     """Return the runs to show where none is named: the active ones and the newest, or all."""
     ids = store.run_ids()
@@ -120,20 +117,19 @@ def active_ids(store: RunStore) -> list[str]:
     return [run_id for run_id in store.run_ids() if run_id in active]
 
 
-def get_status(
-    run_ids: Sequence[str], *, store: RunStore, schedulers: Schedulers, host: str, now_s: float
-) -> StatusResult:
+def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """Learn the status of runs: one question per scheduler, whatever their number.
 
     Runs of another cluster or host are not asked about: job ids mean nothing there.
     """
+    store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
     others = _waited_for(runs, store)
     known: dict[str, RunStatus] = {}
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
         mine = [run for run in (*runs, *others) if run.scheduler == name]
-        answer, error = _ask(name, mine, store, schedulers, host, now_s)
+        answer, error = _ask(name, mine, ports, now_s)
         known |= answer
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
@@ -141,16 +137,16 @@ def get_status(
     return StatusResult(tuple(_with_waits(known[run.run_id], known, store) for run in runs), away, tuple(damaged))
 
 
-def one_status(run_id: str, *, store: RunStore, schedulers: Schedulers, host: str, now_s: float) -> StatusResult:
+def one_status(run_id: str, ports: Ports) -> StatusResult:
     """Learn the status of one run.
 
     Raises:
         NotFoundError: its folder is gone.
         DamagedRunError: its record cannot be read any more.
     """
-    result = get_status([run_id], store=store, schedulers=schedulers, host=host, now_s=now_s)
+    result = get_status([run_id], ports)
     if not result.runs:
-        store.load(run_id)  # says why
+        ports.store.load(run_id)  # says why
         raise NotFoundError(f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are")
     return result
 
@@ -206,13 +202,13 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
 
 
 def _ask(
-    name: str, runs: Sequence[Run], store: RunStore, schedulers: Schedulers, host: str, now_s: float
+    name: str, runs: Sequence[Run], ports: Ports, now_s: float
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
-    scheduler = schedulers(name)
+    store, scheduler = ports.store, ports.schedulers(name)
     lasts = {run.run_id: store.last_status(run.run_id) for run in runs}
     open_runs = [run for run in runs if not _is_over(lasts[run.run_id], store.folder(run.run_id))]
     cluster = scheduler.cluster() if open_runs and name == "slurm" else None
-    ours = [run for run in open_runs if _belongs_here(run, cluster, host)]
+    ours = [run for run in open_runs if _belongs_here(run, cluster, ports.host)]
     # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
     sending = {run.run_id: look(store.folder(run.run_id), run.created_s, now_s) for run in ours if run.job_id is None}
     answers: dict[Path, JobInfo] | None

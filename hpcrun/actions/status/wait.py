@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcrun.actions.status.status import RunStatus, Schedulers, one_status
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.status import RunStatus, one_status
 from hpcrun.job.layout import RunFolder, parse_numbers
 from hpcrun.runs.attempt import last_attempt, names_in
 from hpcrun.runs.elements import elements_of
@@ -195,19 +196,11 @@ class Changes:
         return False
 
 
-def waiter_for(run_id: str, *, store: RunStore, schedulers: Schedulers, polling: Schedulers, host: str) -> Waiter:
-    """Return a waiter for one run.
-
-    Args:
-        polling: schedulers for asking again and again; see ``Waiter.look``.
-    """
-
-    def ask(whom: Schedulers) -> RunStatus:
-        return one_status(run_id, store=store, schedulers=whom, host=host, now_s=time.time()).runs[0]
-
+def waiter_for(run_id: str, ports: Ports) -> Waiter:
+    """Return a waiter for one run."""
     return Waiter(
-        store.folder(run_id),
-        lambda: ask(schedulers),
-        lambda: ask(polling),
-        is_sweep=elements_of(store.load(run_id)) is not None,
+        ports.store.folder(run_id),
+        lambda: one_status(run_id, ports).runs[0],
+        lambda: one_status(run_id, ports.for_polling()).runs[0],
+        is_sweep=elements_of(ports.store.load(run_id)) is not None,
     )

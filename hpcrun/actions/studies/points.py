@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, get_args
 
 from hpcrun import reading
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
-from hpcrun.actions.status.status import RunStatus, Schedulers
+from hpcrun.actions.status.status import RunStatus
 from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs, unexplained
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
-from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyStore
 from hpcrun.scaling.epochs import TIMED, epochs_of, number, whole
 from hpcrun.scaling.points import Epoch, Point, Source
@@ -37,12 +37,9 @@ class StudyMeasurements:
 
 def read_points(
     studies: Sequence[Study],
+    ports: Ports,
     *,
     place: StudyStore,
-    store: RunStore,
-    schedulers: Schedulers,
-    host: str,
-    now_s: float,
     patterns: Callable[[str], Mapping[str, str]],
     explained: Explained = unexplained,
 ) -> StudyMeasurements:
@@ -56,12 +53,11 @@ def read_points(
     """
     points: list[Point] = []
     away: SchedulerError | None = None
-    newest = newest_runs(studies, store)
+    newest = newest_runs(studies, ports.store)
     for study in studies:
         wanted = dict(patterns(study.profile))
         known = _known(place.load_measured(study.study_id), wanted)
-        status = look_at(study, newest, store=store, schedulers=schedulers, host=host, now_s=now_s, known=known,
-                         explained=explained)  # fmt: skip
+        status = look_at(study, newest, ports, known=known, explained=explained)
         away = away or status.away
         found = [known.get(item.run_id) or _point(study, item, wanted) for item in status.runs]
         points += [

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import LAST, choose_id, run_name
-from hpcrun.actions.status.status import RunStatus, Schedulers, StatusResult, get_status
+from hpcrun.actions.status.status import RunStatus, StatusResult, get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.after import Dependency
@@ -153,11 +154,8 @@ def unexplained(result: StatusResult) -> StatusResult:
 def look_at(
     study: Study,
     newest: Mapping[str, str],
+    ports: Ports,
     *,
-    store: RunStore,
-    schedulers: Schedulers,
-    host: str,
-    now_s: float,
     known: Collection[str] = (),
     explained: Explained = unexplained,
 ) -> StudyStatus:
@@ -168,7 +166,7 @@ def look_at(
         known: runs that need not be looked at.
     """
     made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
-    result = get_status(made, store=store, schedulers=schedulers, host=host, now_s=now_s)
+    result = get_status(made, ports)
     found = {item.run.run_id: item for item in explained(result).runs}
     return StudyStatus(study, tuple(_run(point, newest[point.run_id], found) for point in study.points), result.away)
 

@@ -264,7 +264,7 @@ def test_no_secret_is_kept_or_shown(
     asked = request("job.py", gpus="0", env=[f"{name}={value}", "HF_HOME=/data"], **said)
     ready = prepare(asked, profile, surroundings(folder), lambda: Machine(cpus=1))
     assert ready.secrets() == {name: value}
-    run = _record(ready, ready.plan.scheduler, None, "here", "20260102-030405-job-0a1b", 0.0)
+    run = _record(ready, None, "here", "20260102-030405-job-0a1b", 0.0)
     kept = [ready.script.text, json.dumps(asdict(run)), json.dumps(prepared_json(ready)), *plan_lines(ready.plan)]
     assert all(heart not in text for text in kept)
     # and it comes back from the environment when the run is submitted again

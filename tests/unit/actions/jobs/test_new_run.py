@@ -12,7 +12,7 @@ from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.job.resources import Machine
 from hpcrun.runs.store import RunExistsError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
-from tests.unit.given import request, surroundings, write
+from tests.unit.given import ports, request, surroundings, write
 
 
 def made(folder: Path, run_id: str, lineage: Lineage | None = None) -> NewRun:
@@ -20,11 +20,9 @@ def made(folder: Path, run_id: str, lineage: Lineage | None = None) -> NewRun:
     around = surroundings(folder)
     return new_run(
         prepare(request(), "local", around, lambda: Machine(cpus=4)),
-        store=RunStore(folder / "runs"),
-        scheduler=LocalScheduler(),
-        surroundings=around,
-        run_id=run_id,
-        now_s=1000.0,
+        ports(RunStore(folder / "runs"), LocalScheduler(), 1000.0),
+        around,
+        run_id,
         output_dir=None,
         files={"notes/why": "because"},
         lineage=lineage or Lineage(),

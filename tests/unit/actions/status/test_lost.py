@@ -15,7 +15,7 @@ from hpcrun.actions.status.sweep_status import fold
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
-from tests.unit.given import run, write
+from tests.unit.given import ports, run, write
 
 DAY = 86400.0
 NOW = 1_800_000_000.0
@@ -37,7 +37,7 @@ def a_run(folder: Path, *, age_d: float, last: LastStatus | None, alive_d: float
 
 
 def result_on(host: str, store: RunStore, now_s: float = NOW) -> StatusResult:
-    return get_status([RUN_ID], store=store, schedulers=lambda _: LocalScheduler(), host=host, now_s=now_s)
+    return get_status([RUN_ID], ports(store, LocalScheduler(), now_s, host))
 
 
 def status(store: RunStore, now_s: float = NOW, host: str = "here") -> RunStatus:

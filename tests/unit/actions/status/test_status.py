@@ -18,7 +18,7 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.submitter import permit_text
-from tests.unit.given import run, write
+from tests.unit.given import ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
 
@@ -30,7 +30,7 @@ def a_run(folder: Path, job_id: str | None = None) -> RunStore:
 
 
 def status(store: RunStore, now_s: float) -> RunStatus:
-    (only,) = get_status([RUN_ID], store=store, schedulers=lambda _: LocalScheduler(), host="here", now_s=now_s).runs
+    (only,) = get_status([RUN_ID], ports(store, LocalScheduler(), now_s)).runs
     return only
 
 
@@ -82,7 +82,7 @@ def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> 
     assert (found.status.state, found.status.reason, found.stale) == ("UNKNOWN", "ask on host there", True)
     assert not found.status.final
     assert store.last_status(RUN_ID) is None
-    (there,) = get_status([RUN_ID], store=store, schedulers=lambda _: LocalScheduler(), host="there", now_s=5000.0).runs
+    (there,) = get_status([RUN_ID], ports(store, LocalScheduler(), 5000.0, "there")).runs
     assert (there.status.state, there.status.final) == ("NODE_FAIL", True)
 
 
@@ -97,7 +97,7 @@ def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path,
     store.create(run(RUN_ID), "")
     scheduler = SlurmScheduler({"PATH": str(squeue.parent)})
     for now_s in (5000.0, 5000.0 + later_s):
-        (found,) = get_status([RUN_ID], store=store, schedulers=lambda _: scheduler, host="here", now_s=now_s).runs
+        (found,) = get_status([RUN_ID], ports(store, scheduler, now_s)).runs
         assert (found.status.state, found.status.asked_s) == ("PENDING", now_s)
     last = store.last_status(RUN_ID)
     assert last is not None
@@ -125,7 +125,7 @@ def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word
     store = RunStore(tmp_path / "runs")
     store.create(run(RUN_ID, job_id=None), "", files={} if ended else {str(WITHIN.permit): permit_text()})
     scheduler = SlurmScheduler({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
-    (found,) = get_status([RUN_ID], store=store, schedulers=lambda _: scheduler, host="here", now_s=5000.0).runs
+    (found,) = get_status([RUN_ID], ports(store, scheduler, 5000.0)).runs
     assert (found.run.job_id, found.status.state) == (("4711", "COMPLETED") if ended else (None, "SUBMITTING"))
     assert (tmp_path / "asked").exists() == ended
 

@@ -26,7 +26,7 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.scaling.points import Epoch, Point
-from tests.unit.given import run
+from tests.unit.given import ports, run
 
 ONE, TWO, FOUR = (f"20260101-000000-train-g{gpus}-r1-aaaa" for gpus in (1, 2, 4))
 STUDY = Study(
@@ -87,8 +87,7 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
 
 
 def measure(store: RunStore, studies: StudyStore, **patterns: str) -> StudyMeasurements:
-    return read_points([STUDY], place=studies, store=store, schedulers=lambda name: Ended(), host="here",  # type: ignore[arg-type,return-value]
-                       now_s=3000.0, patterns=lambda profile: patterns)  # fmt: skip
+    return read_points([STUDY], ports(store, Ended(), 3000.0), place=studies, patterns=lambda profile: patterns)
 
 
 # --- which one ------------------------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ def test_a_run_that_was_made_and_not_noted_is_found(store: RunStore) -> None:
 
 def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
     newest = {point.run_id: point.run_id for point in study.points}
-    return look_at(study, newest, store=store, schedulers=lambda name: Ended(), host="here", now_s=3000.0)  # type: ignore[arg-type,return-value]
+    return look_at(study, newest, ports(store, Ended(), 3000.0))
 
 
 def test_a_point_without_a_run_is_over() -> None:

@@ -1,0 +1,34 @@
+"""What an action needs of the world: the runs, the schedulers, this host, the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.protocol import Scheduler
+
+Schedulers = Callable[[str], Scheduler]
+"""Scheduler name → adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The runs, the schedulers, this host and the clock; ``cli`` builds them, for ``api`` too.
+
+    Attributes:
+        schedulers: asked afresh each time.
+        polling: for asking again and again: answers are shared with others who do.
+        host: this host's name; a local run lives on it.
+        now_s: returns the time, in seconds since the epoch.
+    """
+
+    store: RunStore
+    schedulers: Schedulers
+    polling: Schedulers
+    host: str
+    now_s: Callable[[], float]
+
+    def for_polling(self) -> Ports:
+        """Return the same for one who asks again and again."""
+        return replace(self, schedulers=self.polling)
