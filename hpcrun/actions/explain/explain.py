@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.explain.wording import answer, evidence_of, next_command
+from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
-from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule

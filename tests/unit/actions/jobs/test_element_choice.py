@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.jobs.element_choice import one_element
+from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run

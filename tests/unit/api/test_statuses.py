@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.poll import Element, Poller
+from hpcrun.actions.status.poll import known_run
+from hpcrun.api.statuses import Job, JobStatuses
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
+from hpcrun.runs.elements import Elements
+from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
 from tests.unit.given import run
@@ -25,7 +28,7 @@ class Site:
 
     folder: Path
     now_s: float = 1000.0
-    watch: Poller = field(init=False)
+    statuses: JobStatuses = field(init=False)
 
     def __post_init__(self) -> None:
         (self.folder / "bin").mkdir()
@@ -34,7 +37,7 @@ class Site:
         squeue.chmod(0o755)
         self.says({})
         scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin"})
-        self.watch = Poller(scheduler, "alpha", "login1", clock=lambda: self.now_s)
+        self.statuses = JobStatuses(scheduler, "alpha", "login1", clock=lambda: self.now_s)
 
     def says(self, states: dict[str, str]) -> None:
         lines = (
@@ -57,14 +60,16 @@ class Site:
         calls = self.folder / "calls"
         return len(calls.read_text().split()) if calls.exists() else 0
 
-    def job(self, job_id: str, index: int = 0, cluster: str = "alpha") -> Element:
-        folder = self.folder / "runs" / job_id.partition("_")[0]
-        element = Element(folder, index, job_id)
-        self.watch.add(element, run(job_id=job_id, cluster=cluster))
-        return element
+    def job(self, job_id: str, index: int = 0, cluster: str = "alpha", run_id: str = "") -> Job:
+        array_id, is_task, _ = job_id.partition("_")
+        store = RunStore(self.folder / "runs")
+        of = run(run_id or array_id, job_id=array_id, cluster=cluster)
+        if not self.statuses.knows(store.folder(of.run_id)):
+            self.statuses.add(known_run(of, store, Elements({}) if is_task else None))
+        return store.folder(of.run_id), index
 
-    def leaves_word(self, element: Element, *, again: bool = False) -> None:
-        folder = element.run_folder / "elements" / str(element.index) / "attempts/0"
+    def leaves_word(self, job: Job, *, again: bool = False) -> None:
+        folder = job[0] / "elements" / str(job[1]) / "attempts/0"
         folder.mkdir(parents=True)
         (folder / "start").write_text(json.dumps({"job_id": "1", "host": "n1", "started": time.time()}))
         (folder / "exit").write_text(
@@ -86,13 +91,13 @@ def test_all_jobs_cost_one_squeue_in_ten_seconds(site: Site) -> None:
     site.says({"7": "RUNNING", "8_[1-2]": "PENDING"})
     jobs = [site.job("7"), site.job("8_1", 1), site.job("8_2", 2)]
     for _ in range(3):
-        assert [site.watch.status(job).state for job in jobs] == ["RUNNING", "PENDING", "PENDING"]
+        assert [site.statuses.status(job).state for job in jobs] == ["RUNNING", "PENDING", "PENDING"]
     assert site.calls() == 1
     site.says({"7": "COMPLETED", "8_1": "FAILED", "8_[2]": "PENDING"})
     site.now_s += 9
-    assert not site.watch.over(jobs[0])
+    assert not site.statuses.over(jobs[0])
     site.now_s += 2
-    assert [site.watch.over(job) for job in jobs] == [True, True, False]
+    assert [site.statuses.over(job) for job in jobs] == [True, True, False]
     assert site.calls() == 2
 
 
@@ -111,36 +116,36 @@ class Asked:
 
 def test_jobs_of_this_machine_are_looked_at_twice_a_second(tmp_path: Path) -> None:
     machine = Asked()
-    watch = Poller(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
-    element = Element(tmp_path, 0, "L1")
-    watch.add(element, run(job_id="L1", scheduler="local", host="here", cluster=None))
+    statuses = JobStatuses(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
+    of = known_run(run(job_id="L1", scheduler="local", host="here", cluster=None), RunStore(tmp_path))
+    statuses.add(of)
     for now_s, times in ((0.0, 1), (0.0, 1), (0.4, 1), (0.5, 2), (0.9, 2), (1.0, 3)):
         machine.now_s = now_s
-        assert watch.status(element).state == "RUNNING"
+        assert statuses.status((of.folder, 0)).state == "RUNNING"
         assert machine.times == times
 
 
 def test_an_answer_says_nothing_of_a_job_that_came_after_it(site: Site) -> None:
     site.says({"7": "RUNNING"})
-    site.watch.status(site.job("7"))
+    site.statuses.status(site.job("7"))
     late = site.job("8")
-    assert site.watch.status(late).state == "PENDING"
+    assert site.statuses.status(late).state == "PENDING"
     assert site.calls() == 1
 
 
 def test_a_job_that_left_word_is_over_and_nobody_need_be_asked(site: Site) -> None:
     job = site.job("7")
     site.leaves_word(job)
-    assert site.watch.over(job)
+    assert site.statuses.over(job)
     assert site.calls() == 0
 
 
 def test_the_script_s_word_comes_before_an_older_answer(site: Site) -> None:
     site.says({"7": "RUNNING"})
     job = site.job("7")
-    assert site.watch.status(job).state == "RUNNING"
+    assert site.statuses.status(job).state == "RUNNING"
     site.leaves_word(job)
-    found = site.watch.status(job)
+    found = site.statuses.status(job)
     assert (found.state, found.exit_status, found.final) == ("FAILED", 3, True)
 
 
@@ -148,48 +153,47 @@ def test_an_attempt_that_is_started_again_is_not_the_end(site: Site) -> None:
     site.says({"7": "PENDING"})
     job = site.job("7")
     site.leaves_word(job, again=True)
-    assert not site.watch.over(job)
+    assert not site.statuses.over(job)
 
 
 def test_a_job_that_nobody_knows_is_given_up_after_a_minute(site: Site) -> None:
     job = site.job("7")
-    assert not site.watch.over(job)
+    assert not site.statuses.over(job)
     site.now_s += 30
-    assert not site.watch.over(job)
+    assert not site.statuses.over(job)
     site.now_s += 31
-    assert site.watch.over(job)
-    assert site.watch.status(job).state == "UNKNOWN"
+    assert site.statuses.over(job)
+    assert site.statuses.status(job).state == "UNKNOWN"
 
 
 def test_a_controller_that_is_away_ends_no_job(site: Site) -> None:
     site.says({"7": "RUNNING"})
     job = site.job("7")
-    assert not site.watch.over(job)
+    assert not site.statuses.over(job)
     site.is_away()
     for _ in range(12):
         site.now_s += 11
-        assert not site.watch.over(job)
-    assert site.watch.status(job).state == "RUNNING"
+        assert not site.statuses.over(job)
+    assert site.statuses.status(job).state == "RUNNING"
     assert site.calls() == 13
 
 
 def test_a_run_of_another_cluster_is_not_asked_about(site: Site) -> None:
     site.says({"7": "FAILED"})
     job = site.job("7", cluster="beta")
-    assert not site.watch.over(job)
-    assert site.watch.status(job).state == "PENDING"
+    assert not site.statuses.over(job)
+    assert site.statuses.status(job).state == "PENDING"
 
 
 def test_only_a_job_that_is_listed_as_the_run_s_is_cancelled(site: Site) -> None:
     ended = site.refuses_none()
     site.says({"7": "RUNNING"})
     mine = site.job("7")
-    other = Element(site.folder / "runs/reused", 0, "7")
-    site.watch.add(other, run(job_id="7"))
+    other = site.job("7", run_id="reused")
     with pytest.raises(SchedulerError, match="Slurm does not know job 7: nothing was cancelled"):
-        site.watch.cancel(other)
+        site.statuses.cancel(other)
     assert not ended.exists()
-    assert not (other.folder / "cancelled").exists()
-    site.watch.cancel(mine)
+    assert not (other[0] / "cancelled").exists()
+    site.statuses.cancel(mine)
     assert ended.read_text().split() == ["--quiet", "7"]
-    assert (mine.folder / "cancelled").exists()
+    assert (mine[0] / "cancelled").exists()
