@@ -48,9 +48,12 @@ class Elements:
         return RunFolder(folder).task_log(index - self.first) if self.are_array else RunFolder(folder).batch_log
 
 
+_ONLY_ONE = Elements({0: ()}, are_array=False)
+
+
 def all_elements(run: Run) -> Elements:
     """Return the elements of a run; one that is no sweep has element 0 alone."""
-    return elements_of(run) or Elements({0: ()}, are_array=False)
+    return elements_of(run) or _ONLY_ONE
 
 
 def elements_of(run: Run) -> Elements | None:
