@@ -100,16 +100,14 @@ def ask(
         for one in runs
         if belongs_here(one.run, cluster, host)
     ]
-    refs = [ref for one in ours for ref in one.refs()]
+    nameless = {one.folder for one in ours if one.run.job_id is None}
     try:
-        answers = scheduler.poll(refs)
-        found, asked = [_with_job(one, answers, store) for one in ours], {ref.folder for ref in refs}
-        new = [one for one, before in zip(found, ours, strict=True) if one is not before]
-        if more := [ref for one in new for ref in one.refs() if ref.folder not in asked]:
-            answers |= scheduler.poll(more)
+        answers = scheduler.poll([ref for one in ours for ref in one.refs()])
+        ours = [_with_job(one, answers, store) for one in ours]
+        more = [ref for one in ours if one.folder in nameless for ref in one.refs() if ref.folder not in nameless]
+        return ours, {**answers, **scheduler.poll(more)} if more else answers, None
     except SchedulerError as away:
         return [_with_job(one, {}, store) for one in ours], None, away
-    return found, answers, None
 
 
 def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:

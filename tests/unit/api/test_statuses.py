@@ -14,6 +14,7 @@ from hpcrun.api.statuses import Job, JobStatuses
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.elements import Elements
+from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
@@ -46,10 +47,10 @@ class Site:
         )
         (self.folder / "answer").write_text("\n".join(f"echo '{line}'" for line in lines) + "\n")
 
-    def refuses_none(self) -> Path:
-        """Give it a scancel; return the file to which that writes what it is to end."""
+    def has_scancel(self, status: int = 0) -> Path:
+        """Give it a scancel with this exit status; return the file to which that writes what it is to end."""
         scancel = self.folder / "bin/scancel"
-        scancel.write_text(f'#!/bin/sh\necho "$@" >>"{self.folder}/ended"\n')
+        scancel.write_text(f'#!/bin/sh\necho "$@" >>"{self.folder}/ended"\nexit {status}\n')
         scancel.chmod(0o755)
         return self.folder / "ended"
 
@@ -68,12 +69,12 @@ class Site:
             self.statuses.add(known_run(of, store, Elements({}) if is_task else None))
         return store.folder(of.run_id), index
 
-    def leaves_word(self, job: Job, *, again: bool = False) -> None:
+    def leaves_word(self, job: Job, *, again: bool = False, signal: str = "") -> None:
         folder = job[0] / "elements" / str(job[1]) / "attempts/0"
         folder.mkdir(parents=True)
         (folder / "start").write_text(json.dumps({"job_id": "1", "host": "n1", "started": time.time()}))
         (folder / "exit").write_text(
-            json.dumps({"status": 3, "signal": "", "ended": time.time(), "again": again, "reason": ""})
+            json.dumps({"status": 3, "signal": signal, "ended": time.time(), "again": again, "reason": ""})
         )
 
 
@@ -186,7 +187,7 @@ def test_a_run_of_another_cluster_is_not_asked_about(site: Site) -> None:
 
 
 def test_only_a_job_that_is_listed_as_the_run_s_is_cancelled(site: Site) -> None:
-    ended = site.refuses_none()
+    ended = site.has_scancel()
     site.says({"7": "RUNNING"})
     mine = site.job("7")
     other = site.job("7", run_id="reused")
@@ -197,3 +198,36 @@ def test_only_a_job_that_is_listed_as_the_run_s_is_cancelled(site: Site) -> None
     site.statuses.cancel(mine)
     assert ended.read_text().split() == ["--quiet", "7"]
     assert (mine[0] / "cancelled").exists()
+
+
+def test_a_cancellation_is_noted_in_the_run_s_folder_unless_slurm_refuses_it(site: Site) -> None:
+    site.has_scancel(1)
+    site.says({"8_1": "RUNNING"})
+    folder, index = site.job("8_1", 1)
+    with pytest.raises(SchedulerError, match="scancel failed"):
+        site.statuses.cancel((folder, index))
+    mark = folder / "elements/1/cancelled"
+    assert not mark.exists()  # else its end would be taken for a cancellation
+    site.has_scancel()
+    site.statuses.cancel((folder, index))
+    assert mark.exists()
+
+
+def test_an_element_is_cancelled_with_its_run(site: Site) -> None:
+    """By hpcrun cancel, say, in another process."""
+    job = site.job("8_1", 1)
+    site.leaves_word(job, signal="TERM")
+    (job[0] / "cancelled").touch()
+    assert site.statuses.over(job)
+    assert site.statuses.status(job).state == "CANCELLED"
+
+
+def test_a_job_that_hpcrun_status_has_found_over_need_not_be_asked_about(site: Site) -> None:
+    job = site.job("7")
+    RunStore(job[0].parent).create(run("7", job_id="7"), "")
+    RunStore(job[0].parent).save_status("7", LastStatus("TIMEOUT", 1.0, final=True))
+    other = JobStatuses(site.statuses.scheduler, "alpha", "login1")
+    other.add(known_run(run("7", job_id="7"), RunStore(job[0].parent)))
+    assert other.over(job)
+    assert other.status(job).state == "TIMEOUT"
+    assert site.calls() == 0
