@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.resolve import judge
+from hpcrun.actions.status.resolve import judge, keep_since, with_attempts
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, is_live
@@ -148,13 +148,17 @@ def judge_element(
     Args:
         answers: None where the scheduler did not answer, or was not asked about it.
     """
-    ref = one.ref(index)
-    info, last = answers.get(ref.folder) if answers is not None else None, one.known.get(index)
-    answered = answers is not None
+    ref, last, answered = one.ref(index), one.known.get(index), answers is not None
+    info = answers.get(ref.folder) if answers is not None else None
     status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
-    stale = is_stale(status, answered=answered, now_s=now_s)
+    status = keep_since(with_attempts(status, records.newest), last)
     return ElementStatus(
-        index, ref.job_id, one.elements.parameters.get(index, ()), status, live=is_live(info), stale=stale
+        index,
+        ref.job_id,
+        one.elements.parameters.get(index, ()),
+        status,
+        live=is_live(info),
+        stale=is_stale(status, answered=answered, now_s=now_s),
     )
 
 

@@ -56,26 +56,13 @@ def judge(
         answered: the scheduler answered, whatever it said.
         sending: how far its submission was before the scheduler was asked, for a run without a job.
     """
-    status = _judge(run, info, records, last, answered=answered, now_s=now_s, sending=sending)
-    return keep_since(with_attempts(status, records.newest), last)
-
-
-def _judge(
-    run: Run,
-    info: JobInfo | None,
-    records: ElementRecords,
-    last: LastStatus | None,
-    *,
-    answered: bool,
-    now_s: float,
-    sending: Sending | None,
-) -> LastStatus:
     attempt, cancelled = records.attempt, records.cancelled
+    exit_ = attempt.exit if attempt else None
     if info is not None:
         return _from_own_record(run, info, attempt, now_s) or _from_scheduler(info, attempt, now_s)
-    if attempt is not None and attempt.exit is not None and attempt.exit.again:
-        return _from_again(run, attempt.exit, answered=answered, cancelled=cancelled, now_s=now_s)
-    if attempt is not None and attempt.exit is not None and (answered or not attempt.exit.signal):
+    if exit_ and exit_.again:
+        return _from_again(run, exit_, answered=answered, cancelled=cancelled, now_s=now_s)
+    if attempt and exit_ and (answered or not exit_.signal):
         status = _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
         # who ended it may yet be learned from the scheduler's next answer
         return (_missed(run, last, now_s) if status.state == state.UNKNOWN else None) or status
