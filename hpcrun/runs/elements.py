@@ -66,11 +66,6 @@ def elements_of(run: Run) -> Elements | None:
     return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
 
 
-def batch_log(run_folder: Path, run: Run, index: int) -> Path:
-    """Return the log of the batch script: of an element of a sweep, or of the run."""
-    return all_elements(run).batch_log(run_folder, index)
-
-
 @dataclass(frozen=True, slots=True)
 class ElementRecords:
     """What the run's folder says of an element.
@@ -101,8 +96,7 @@ class ElementRecords:
 def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
     """Return what a run's folder says of one element."""
     folder = RunFolder(run_folder)
-    cancelled = folder.cancelled.exists() or folder.element(index).cancelled.exists()
-    return ElementRecords(tuple(islice(attempts(run_folder, index), 2)), cancelled)
+    return _records(folder, index, cancelled=folder.cancelled.exists())
 
 
 def all_records(run_folder: Path, indices: Iterable[int]) -> Iterator[tuple[int, ElementRecords]]:
@@ -110,7 +104,12 @@ def all_records(run_folder: Path, indices: Iterable[int]) -> Iterator[tuple[int,
     folder = RunFolder(run_folder)
     there, untouched = set(names_in(folder.elements)), ElementRecords((), folder.cancelled.exists())
     for index in indices:
-        yield index, records_of(run_folder, index) if str(index) in there else untouched
+        yield index, _records(folder, index, cancelled=untouched.cancelled) if str(index) in there else untouched
+
+
+def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecords:
+    newest = tuple(islice(attempts(folder.path, index), 2))
+    return ElementRecords(newest, cancelled or folder.element(index).cancelled.exists())
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
