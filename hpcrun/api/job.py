@@ -16,8 +16,7 @@ from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
 from hpcrun.actions.status.poll import known_run
-from hpcrun.api.statuses import Job as WatchedJob
-from hpcrun.api.statuses import JobStatuses
+from hpcrun.api.statuses import JobKey, JobStatuses
 from hpcrun.cli.context import make_context
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
@@ -106,7 +105,7 @@ class FunctionJob(Job[R]):
             return all(job.done(force_check) for job in self._sub_jobs)
         if not self._keeps_trying and self._has_result():
             return True
-        return self._statuses().over(self._job)
+        return self._statuses().over(self._key)
 
     def cancel(self, check: bool = True) -> None:
         """End the job.
@@ -120,7 +119,7 @@ class FunctionJob(Job[R]):
         if self._status().final:
             return
         try:
-            self._statuses().cancel(self._job)
+            self._statuses().cancel(self._key)
         except SchedulerError:
             if check:
                 raise
@@ -191,21 +190,21 @@ class FunctionJob(Job[R]):
         return RunFolder(self.paths.folder.parent)
 
     @property
-    def _job(self) -> WatchedJob:
+    def _key(self) -> JobKey:
         return self._folder.path, self._index
 
     def _statuses(self) -> JobStatuses:
         statuses, folder = _statuses(self._scheduler), self._folder.path
         if not statuses.knows(folder):
-            store = RunStore(folder.parent)
-            run, (array_id, is_task, _) = store.load(self._run_id), self.job_id.partition("_")
+            store, (job_id, is_task, _) = RunStore(folder.parent), self.job_id.partition("_")
+            run = store.load(self._run_id)
             # the record does not say that calls are an array
             elements = Elements({}) if is_task else None
-            statuses.add(known_run(replace(run, job_id=run.job_id or array_id), store, elements))
+            statuses.add(known_run(replace(run, job_id=run.job_id or job_id), store, elements))
         return statuses
 
     def _status(self) -> LastStatus:
-        return self._statuses().status(self._job)
+        return self._statuses().status(self._key)
 
     def _settled(self) -> LastStatus:
         """Return the last status, once the scheduler says how the job ended, or has had the time to."""
@@ -221,7 +220,7 @@ class FunctionJob(Job[R]):
         return self.paths.result_pickle.exists()
 
     def _why_no_result(self, status: LastStatus) -> str:
-        attempt = last_attempt(*self._job)
+        attempt = last_attempt(*self._key)
         rank = first_failure(attempt.folder) if attempt else None
         if rank is not None and not rank.is_consequence:
             ended = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"

@@ -22,7 +22,7 @@ LOOK_EVERY_S = 0.5
 LOST_AFTER_S = 60.0
 """A job that nobody knows for so long, and that left no word, is given up."""
 
-Job = tuple[Path, int]
+JobKey = tuple[Path, int]
 """A run's folder and the number of an element: 0 for the only job of a run."""
 
 
@@ -40,11 +40,11 @@ class JobStatuses:
     host: str
     clock: Callable[[], float] = time.monotonic
     _runs: dict[Path, KnownRun] = field(default_factory=dict)
-    _open: set[Job] = field(default_factory=set)
+    _open: set[JobKey] = field(default_factory=set)
     _answers: Answers | None = None
     _asked: frozenset[Path] = frozenset()
     _asked_at: float = float("-inf")
-    _unknown_since: dict[Job, float] = field(default_factory=dict)
+    _unknown_since: dict[JobKey, float] = field(default_factory=dict)
 
     def knows(self, run_folder: Path) -> bool:
         """Return whether the jobs of a run can be asked about."""
@@ -54,7 +54,7 @@ class JobStatuses:
         """Add a run, whose jobs can be asked about from now on."""
         self._runs[run.folder] = run
 
-    def status(self, job: Job) -> LastStatus:
+    def status(self, job: JobKey) -> LastStatus:
         """Return what is known of a job, asking the scheduler where that was not done lately."""
         run, index = self._runs[job[0]], job[1]
         last = run.known.get(index)
@@ -73,7 +73,7 @@ class JobStatuses:
             self._open.discard(job)
         return found
 
-    def over(self, job: Job) -> bool:
+    def over(self, job: JobKey) -> bool:
         """Return whether a job is over, or has been lost for so long that nothing more will be heard of it."""
         if records_of(*job).ended:
             return True
@@ -83,7 +83,7 @@ class JobStatuses:
             return found.final
         return self.clock() - self._unknown_since.setdefault(job, self.clock()) > LOST_AFTER_S
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: JobKey) -> None:
         """End a job, where the scheduler lists it as this run's.
 
         Raises:
@@ -109,5 +109,5 @@ class JobStatuses:
         except SchedulerError:
             self._answers = None  # away: what was known stands until it is back
 
-    def _is_here(self, job: Job) -> bool:
+    def _is_here(self, job: JobKey) -> bool:
         return belongs_here(self._runs[job[0]].run, self.cluster, self.host)

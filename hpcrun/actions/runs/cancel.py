@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from hpcrun.actions.ports import Ports, Schedulers
 from hpcrun.actions.runs.allocation import unlisted_words
@@ -97,25 +96,19 @@ def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
         SchedulerError: the scheduler refused or is away.
     """
     folders = [JobFolder(ref.folder) for ref in refs]
-    # the mark is for later, when the scheduler has forgotten why the job ended
-    with _marked([folder.cancelled for folder in folders]), ExitStack() as stack:
-        for run_folder in {folder.run for folder in folders}:
-            stack.enter_context(kept_in(RunFolder(run_folder).journal, "cancel"))
-        scheduler.cancel(refs)
-
-
-@contextmanager
-def _marked(marks: Sequence[Path]) -> Iterator[None]:
-    """Note that jobs are cancelled before they are, and take it back where the scheduler did not do it."""
-    made = [mark for mark in marks if not mark.exists()]
-    for mark in made:
+    # for later, when the scheduler has forgotten why the job ended
+    marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
+    for mark in marks:
         with suppress(OSError):
             mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             mark.touch()
     try:
-        yield
+        with ExitStack() as stack:
+            for run_folder in {folder.run for folder in folders}:
+                stack.enter_context(kept_in(RunFolder(run_folder).journal, "cancel"))
+            scheduler.cancel(refs)
     except SchedulerError:
-        for mark in made:
+        for mark in marks:
             with suppress(OSError):
                 mark.unlink()
         raise

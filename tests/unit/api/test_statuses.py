@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.poll import known_run
-from hpcrun.api.statuses import Job, JobStatuses
+from hpcrun.api.statuses import JobKey, JobStatuses
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.elements import Elements
@@ -61,7 +61,7 @@ class Site:
         calls = self.folder / "calls"
         return len(calls.read_text().split()) if calls.exists() else 0
 
-    def job(self, job_id: str, index: int = 0, cluster: str = "alpha", run_id: str = "") -> Job:
+    def job(self, job_id: str, index: int = 0, cluster: str = "alpha", run_id: str = "") -> JobKey:
         array_id, is_task, _ = job_id.partition("_")
         store = RunStore(self.folder / "runs")
         of = run(run_id or array_id, job_id=array_id, cluster=cluster)
@@ -69,7 +69,7 @@ class Site:
             self.statuses.add(known_run(of, store, Elements({}) if is_task else None))
         return store.folder(of.run_id), index
 
-    def leaves_word(self, job: Job, *, again: bool = False, signal: str = "") -> None:
+    def leaves_word(self, job: JobKey, *, again: bool = False, signal: str = "") -> None:
         folder = job[0] / "elements" / str(job[1]) / "attempts/0"
         folder.mkdir(parents=True)
         (folder / "start").write_text(json.dumps({"job_id": "1", "host": "n1", "started": time.time()}))
