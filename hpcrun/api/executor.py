@@ -14,7 +14,6 @@ from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
 from hpcrun.actions.jobs.callables import function_files, function_request, prepare_functions
-from hpcrun.actions.jobs.new_run import new_run_id
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile
 from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
 from hpcrun.api import parameters
@@ -89,7 +88,8 @@ class Executor(core.Executor):
 
     def _prepare(self, context: Context, name: str, elements: int) -> Prepared:
         surroundings = context.surroundings
-        profile = choose_profile(self.parameters.get("profile"), surroundings, context.scheduler("slurm").unavailable())
+        asked, no_slurm = self.parameters.get("profile"), lambda: context.scheduler("slurm").unavailable()
+        profile = choose_profile(asked, surroundings, no_slurm)
         said = {"name": name, **_python(context), **parameters.fields(self.parameters)}
         if "workdir" in said:
             said["workdir"] = _folder(context.cwd / Path(said["workdir"]).expanduser())
@@ -107,13 +107,12 @@ class Executor(core.Executor):
             prepared,
             context.ports,
             context.surroundings,
-            new_run_id(prepared.plan.name),
             files=function_files(calls),
             array=self._local_array(prepared, len(calls)),
         )
         if result.remarks:
             _log.warning(result.remarks)
-        return [_job(result, prepared, index, of=len(calls)) for index in range(len(calls))]
+        return [_job(result, index, of=len(calls)) for index in range(len(calls))]
 
     def _local_array(self, prepared: Prepared, calls: int) -> Array | None:
         """Return what this machine's scheduler is told of an array; to Slurm the script's directive says it."""
@@ -124,16 +123,16 @@ class Executor(core.Executor):
         return Array(tuple(range(calls)), parameters.array_parallelism(self.parameters) or default)
 
 
-def _job(result: SubmitResult, prepared: Prepared, index: int, *, of: int) -> core.Job[Any]:
+def _job(result: SubmitResult, index: int, *, of: int) -> core.Job[Any]:
     job_id = str(result.run.job_id)
-    requeue = prepared.plan.requeue
+    plan = result.prepared.plan
     return FunctionJob.of_run(
         result.folder,
         result.run.scheduler,
         job_id if of == 1 else f"{job_id}_{index}",
-        prepared.plan.shape.world_size,
+        plan.shape.world_size,
         index=index,
-        keeps_trying=requeue is not None and requeue.times > 0,
+        keeps_trying=plan.requeue is not None and plan.requeue.times > 0,
     )
 
 

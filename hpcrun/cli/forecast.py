@@ -181,7 +181,7 @@ def forecast(
 
     question = read_question({name: text for name, text in asked.items() if text is not None})
     context = make_context()
-    name = choose_profile(profile, context.surroundings, context.scheduler("slurm").unavailable())
+    name = choose_profile(profile, context.surroundings, lambda: context.scheduler("slurm").unavailable())
     result = make_forecast(question, name, context.surroundings)
     return Outcome(
         lambda: [stdout([forecast_csv(result)])] if as_csv else _text(result),

@@ -64,7 +64,7 @@ def gpu(
 
 
 def _look(run_id: str, element: int | None, context: Context) -> Outcomes:
-    from hpcrun.actions.jobs.element_choice import one_element
+    from hpcrun.actions.runs.allocation import one_element
     from hpcrun.actions.runs.gpu import read_gpus
     from hpcrun.views.gpu import gpu_json
 

@@ -14,7 +14,7 @@ from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.start import dry_run_outcome, submit_one
+from hpcrun.cli.start import dry_run_outcome
 from hpcrun.cli.submit import prepare_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 
@@ -35,8 +35,8 @@ def preflight(
 
     Exit status 7 if a node is bad; the message names it.
     """
-    from hpcrun.actions.jobs.lineage import Lineage
     from hpcrun.actions.jobs.preflight import NAME, WALLTIME_S
+    from hpcrun.actions.jobs.submit import submit
     from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()
@@ -46,8 +46,8 @@ def preflight(
         yield dry_run_outcome(prepared)
         return
     yield Outcome(lambda: [stderr(plan_lines(prepared.plan))])
-    submitted = submit_one(prepared, context, Lineage(), None)
-    yield Outcome(document=lambda: submitted_json(prepared, submitted))  # until there is a verdict
+    submitted = submit(prepared, context.ports, context.surroundings)
+    yield Outcome(document=lambda: submitted_json(submitted))  # until there is a verdict
     yield note([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
     result = yield from _wait(submitted.run, context)
     yield _verdict(result)

@@ -13,16 +13,13 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job_options
-from hpcrun.cli.outcome import Outcomes, note, printed
+from hpcrun.cli.outcome import Outcomes, note
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.start import (
     AfterOption,
     ChainOption,
     check_start,
-    dry_run_outcome,
-    submit_links,
-    submit_one,
-    with_after,
+    submit_job,
 )
 from hpcrun.errors import UsageError
 
@@ -70,7 +67,7 @@ def resubmit(
     """
     from hpcrun.actions.jobs.resubmit import check_over, failed_of, lineage_of
     from hpcrun.actions.runs.find import find_run
-    from hpcrun.views.plan import again_text, plan_lines, submitted_json, submitted_lines
+    from hpcrun.views.plan import again_text
 
     if args and "--" not in sys.argv:
         raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
@@ -85,23 +82,11 @@ def resubmit(
     if failed:
         asked["elements"] = failed_of(found.run, context.ports)
     prepared, there = _prepare(found.run, asked, context)
-    if dry_run:
-        yield dry_run_outcome(prepared)
-        return
-    check_over(found.run, context.ports, force=force or failed)
+    if not dry_run:
+        check_over(found.run, context.ports, force=force or failed)
     lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
-    lineage = yield from with_after(lineage, after, prepared, there)
-    if prepared.plan.sweep:
-        from hpcrun.cli.sweep import submit_sweep
-
-        yield from submit_sweep(prepared, there, lineage, None, chain=chain, dry_run=dry_run, follow=False, wait=False)
-        return
-    yield printed(plan_lines(prepared.plan, again_text(lineage, prepared.plan.workdir or there.cwd)))
-    if chain is not None:
-        yield from submit_links(prepared, chain, there, lineage, None)
-        return
-    result = submit_one(prepared, there, lineage, None)
-    yield printed(submitted_lines(result), lambda: submitted_json(prepared, result))
+    again = again_text(lineage, prepared.plan.workdir or there.cwd)
+    yield from submit_job(prepared, there, lineage, after=after, chain=chain, again=again, dry_run=dry_run)
 
 
 def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepared, Context]:

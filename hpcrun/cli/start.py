@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context
 from hpcrun.cli.job_options import SUBMISSION
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbatim
+from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def with_after(
     """Return the lineage with the runs that were named to be waited for."""
     if not after:
         return lineage
-    from hpcrun.actions.jobs.lineage import check_can_wait, resolve_after
+    from hpcrun.actions.jobs.after import resolve_after
+    from hpcrun.actions.jobs.lineage import check_can_wait
     from hpcrun.job.after import parse_after
 
     asked = [parse_after(text) for text in after]
@@ -84,45 +85,71 @@ def with_after(
     return replace(lineage, after=found)
 
 
-def dry_run_outcome(prepared: Prepared) -> Outcome:
-    """Return what would be submitted: the plan on stderr and the script on stdout, or one document."""
-    from hpcrun.views.plan import plan_lines, prepared_json
+def dry_run_outcome(prepared: Prepared, parts: Sequence[Prepared] = ()) -> Outcome:
+    """Return what would be submitted: the plan on stderr and the script on stdout, or one document.
 
+    Args:
+        parts: the arrays of a sweep that is more than one.
+    """
+    from hpcrun.views.plan import joined_json, plan_lines, prepared_json
+
+    parts = parts or [prepared]
     return Outcome(
-        lambda: [stderr(plan_lines(prepared.plan)), verbatim(prepared.script.text)],
-        lambda: prepared_json(prepared),
+        lambda: [stderr(plan_lines(prepared.plan)), verbatim("".join(part.script.text for part in parts))],
+        lambda: joined_json([prepared_json(part) for part in parts]),
     )
 
 
-def submit_one(
-    prepared: Prepared, context: Context, lineage: Lineage, output_dir: Path | None, run_id: str | None = None
-) -> SubmitResult:
-    """Submit one job, under a new id where it has none."""
-    from hpcrun.actions.jobs.new_run import new_run_id
-    from hpcrun.actions.jobs.submit import submit
+def submit_job(
+    prepared: Prepared,
+    context: Context,
+    lineage: Lineage,
+    *,
+    after: list[str] | None,
+    chain: str | None,
+    again: str | None = None,
+    output_dir: Path | None = None,
+    dry_run: bool = False,
+) -> Generator[Outcome, None, list[SubmitResult]]:
+    """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
 
-    return submit(
-        prepared,
-        context.ports,
-        context.surroundings,
-        run_id or new_run_id(prepared.plan.name),
-        output_dir=None if output_dir is None else context.cwd / output_dir.expanduser(),
-        lineage=lineage,
-    )
+    Args:
+        again: of a run that is submitted again: see ``again_text``.
 
+    Raises:
+        HpcrunError: one was refused; the message says what stays submitted.
+    """
+    parts = [prepared]
+    if prepared.plan.sweep:
+        from hpcrun.cli.sweep import parts_of
 
-def submit_links(
-    prepared: Prepared, text: str, context: Context, lineage: Lineage, output_dir: Path | None
-) -> Outcomes:
-    """Submit a chain, and show each link when it is submitted: the next one may be refused."""
-    from hpcrun.actions.jobs.chain import chain_links, submit_chain
-    from hpcrun.job.after import parse_chain
-    from hpcrun.views.lineage import chain_json, link_line, look_line
+        if chain is not None:
+            raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
+        parts = parts_of(prepared, context)
+    if len(parts) > 1:
+        names = f"{parts[0].plan.name} to {parts[-1].plan.name}"
+        yield note([f"note: the cluster's MaxArraySize requires {len(parts)} runs, {names}"])
+    if dry_run:
+        yield dry_run_outcome(prepared, parts)
+        return []
+    from hpcrun.actions.jobs.submit_many import JobSeries, submit_all
+    from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
 
-    chain = parse_chain(text)
-    links = chain_links(prepared, chain, context.surroundings)
+    lineage = yield from with_after(lineage, after, prepared, context)
+    yield printed(plan_lines(prepared.plan, again))
+    if chain is None:
+        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
+    else:
+        from hpcrun.actions.jobs.chain import chain_links
+        from hpcrun.job.after import parse_chain
+        from hpcrun.views.lineage import chain_json, link_line, look_line
+
+        links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
+        series, lines, document = links, link_line, chain_json
     done: list[SubmitResult] = []
-    for result in submit_chain(links, chain, lineage, lambda link, its: submit_one(link, context, its, output_dir)):
+    for result in submit_all(series, context.ports, context.surroundings, output_dir):
         done.append(result)
-        yield printed(link_line(result), lambda: chain_json(done))
-    yield printed(look_line(done))
+        yield printed(lines(result), lambda: document(done))
+    if chain is not None:
+        yield printed(look_line(done))
+    return done

@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, printed, stderr, stdout, table, verbatim
-from hpcrun.cli.start import submit_one
 from hpcrun.errors import InterruptedByUser, JobFailedError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.lineage import Lineage
-    from hpcrun.actions.jobs.prepare import Prepared
-    from hpcrun.actions.jobs.submit import SubmitResult
     from hpcrun.actions.status.status import StatusResult
     from hpcrun.actions.studies.scale import StudyJob, StudySubmission
     from hpcrun.actions.studies.study import StudyStatus
@@ -123,15 +119,12 @@ def _submit_jobs(
     if jobs:
         yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
 
-    def submit_point(prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
-        return submit_one(prepared, context, lineage, None, run_id)
-
     submissions = submit_points(
         study,
         jobs,
+        context.ports,
+        context.surroundings,
         studies=context.studies,
-        folder=context.store.folder,
-        submit_one=submit_point,
         last=last,
         wait=lambda run_id: context.waiter(run_id).wait(),
     )

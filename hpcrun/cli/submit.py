@@ -14,16 +14,13 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.options import takes_job
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
+from hpcrun.cli.outcome import Outcome, Outcomes, note
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.start import (
     AfterOption,
     ChainOption,
     check_start,
-    dry_run_outcome,
-    submit_links,
-    submit_one,
-    with_after,
+    submit_job,
 )
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 
@@ -69,34 +66,29 @@ def submit(
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     from hpcrun.actions.jobs.lineage import Lineage
-    from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
 
     if follow and as_json:
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
-    if prepared.plan.sweep:
-        from hpcrun.cli.sweep import submit_sweep
-
-        lineage = yield from with_after(Lineage(), None if dry_run else after, prepared, context)
-        yield from submit_sweep(
-            prepared, context, lineage, output_dir, chain=chain, dry_run=dry_run, follow=follow, wait=wait
+    if follow and prepared.plan.sweep:
+        raise UsageError(
+            "--follow shows one log, but a sweep has one per element",
+            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
+    folder = None if output_dir is None else context.cwd / output_dir.expanduser()
+    done = yield from submit_job(
+        prepared, context, Lineage(), after=after, chain=chain, output_dir=folder, dry_run=dry_run
+    )
+    if not (done and (follow or wait)):
         return
-    if dry_run:
-        yield dry_run_outcome(prepared)
-        return
-    lineage = yield from with_after(Lineage(), after, prepared, context)
-    yield printed(plan_lines(prepared.plan))
-    if chain is not None:
-        yield from submit_links(prepared, chain, context, lineage, output_dir)
-        return
-    result = submit_one(prepared, context, lineage, output_dir)
-    # with --wait also what became of it
-    yield printed(submitted_lines(result), lambda: submitted_json(prepared, result))
-    if follow or wait:
-        yield _stay(prepared, result, context, follow=follow)
+    if prepared.plan.sweep:
+        from hpcrun.cli.sweep import sweep_end
+
+        yield sweep_end(done, context)
+    else:
+        yield _stay(done[0], context, follow=follow)
 
 
 @takes_job
@@ -182,7 +174,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
         if not os.path.isdir(said["workdir"]):
             raise UsageError(f"--workdir: there is no folder {said['workdir']}")
     surroundings = context.surroundings
-    name = choose_profile(profile, surroundings, context.scheduler("slurm").unavailable())
+    name = choose_profile(profile, surroundings, lambda: context.scheduler("slurm").unavailable())
     return read_request(said), name
 
 
@@ -198,7 +190,7 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     return prepare(request, profile, context.surroundings, lambda: this_machine(context.env))
 
 
-def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
+def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, streaming its log where that was asked for.
 
     Raises:
@@ -224,7 +216,7 @@ def _stay(prepared: Prepared, result: SubmitResult, context: Context, *, follow:
         failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
     return Outcome(
         lambda: [how_it_ended(item)],
-        lambda: {**submitted_json(prepared, result), **ended},
+        lambda: {**submitted_json(result), **ended},
         notes=why_it_failed(item, lambda: load_rules(context.layers.values())),
         failure=failure,
     )

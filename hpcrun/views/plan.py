@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.lineage import Lineage
-from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.job.container import Container
 from hpcrun.job.launch_options import Options, option_words
 from hpcrun.job.parameters import parse_indices
@@ -20,6 +18,11 @@ from hpcrun.job.requeue import Requeue
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.details import code_text
 from hpcrun.views.text import count, memory_text, one_line, time_text
+
+if TYPE_CHECKING:  # a dry run would import all that submits
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
 
 _LABEL_LEAST = len("submitted")
 """What came of the plan stands below it in the same columns."""
@@ -170,7 +173,7 @@ def prepared_json(prepared: Prepared) -> dict[str, Any]:
     return {"kind": "plan", "plan": _plan_json(prepared.plan), "script": prepared.script.text}
 
 
-def submitted_json(prepared: Prepared, result: SubmitResult) -> dict[str, Any]:
+def submitted_json(result: SubmitResult) -> dict[str, Any]:
     """Return a submission as a JSON document."""
     run = result.run
     return {
@@ -181,8 +184,18 @@ def submitted_json(prepared: Prepared, result: SubmitResult) -> dict[str, Any]:
         "cluster": run.cluster,
         "folder": str(result.folder),
         "remarks": result.remarks,
-        "plan": _plan_json(prepared.plan),
+        "plan": _plan_json(result.prepared.plan),
     }
+
+
+def submissions_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
+    """Return the arrays of a sweep, or the only job, as a JSON document."""
+    return joined_json([submitted_json(item) for item in done])
+
+
+def joined_json(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the documents of a submission as one: the only one, or the first with all under ``parts``."""
+    return documents[0] if len(documents) == 1 else {**documents[0], "parts": documents}
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.find import run_name
+from hpcrun.errors import HpcrunError
 from hpcrun.runs.studies import Study, StudyPoint
 from hpcrun.views.text import age_text, count, one_line
 
@@ -51,10 +52,9 @@ def size_text(study: Study, point: StudyPoint) -> str:
 def submitted_lines(item: Submitted) -> list[str]:
     """Return what became of the submission of one run."""
     name, size = run_name(item.point.run_id), size_text(item.study, item.point)
-    if item.result is None:
+    if isinstance(item.result, HpcrunError):
         words = "uncertain" if item.point.submitted else "refused"
-        said = " ".join(item.error.message.split()) if item.error else ""
-        return [one_line(f"{words:<10} {name}  {size}: {said}")]
+        return [one_line(f"{words:<10} {name}  {size}: {' '.join(item.result.message.split())}")]
     remarks = [f"           {line}" for line in item.result.remarks.splitlines()]
     return [one_line(line) for line in (f"submitted  {name}  {size}, job {item.result.run.job_id}", *remarks)]
 

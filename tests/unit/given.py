@@ -18,7 +18,7 @@ from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.templates import load_templates
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.protocol import Scheduler
+from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 
 PYTHON = PythonEnvironment("/opt/venv/bin/python", "virtual environment", "/opt/venv")
 
@@ -83,6 +83,27 @@ def surroundings(
         template_folders=(*(path / "templates" for path in own), shipped_folder("templates")),
         own_python=own_python,
     )
+
+
+class Takes:
+    """A scheduler that takes every job, but for those of some names: for each the error that is raised."""
+
+    def __init__(self, **ends: BaseException) -> None:
+        self.ends, self.taken = ends, list[Submission]()
+
+    def unavailable(self) -> None:
+        """It is here."""
+
+    def cluster(self) -> str:
+        """It has a name."""
+        return "alpha"
+
+    def submit(self, submission: Submission) -> SubmittedJob:
+        """Take a job, under the next number."""
+        if error := self.ends.get(submission.name.replace("-", "_")):
+            raise error
+        self.taken.append(submission)
+        return SubmittedJob(str(len(self.taken)))
 
 
 def ports(store: RunStore, scheduler: object, now_s: float, host: str = "here") -> Ports:

@@ -84,7 +84,7 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
 def _choose(asked: str | None, surroundings: Surroundings, *, no_sbatch: bool) -> str | None:
     """Return the profile that submit would choose, None where it would ask for one."""
     try:
-        return choose_profile(asked, surroundings, "no sbatch" if no_sbatch else None)
+        return choose_profile(asked, surroundings, lambda: "no sbatch" if no_sbatch else None)
     except UsageError:
         return None
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import ChainLink, Earlier, Lineage, check_can_wait
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import SubmitResult
-from hpcrun.errors import HpcrunError
+from hpcrun.actions.jobs.submit_many import JobSeries
 from hpcrun.job.after import Chain, Dependency, link_name
 from hpcrun.job.script import render_script
 from hpcrun.profiles.templates import load_templates
 
-SubmitLink = Callable[[Prepared, Lineage], SubmitResult]
 
-
-def chain_links(prepared: Prepared, chain: Chain, surroundings: Surroundings) -> list[Prepared]:
+def chain_links(prepared: Prepared, chain: Chain, lineage: Lineage, surroundings: Surroundings) -> JobSeries:
     """Return the links of a chain: the same job under names of their own.
+
+    The checkpoints, and the snapshot of the code where there is one, lie in the first link's folder.
+
+    Args:
+        lineage: of the first link.
 
     Raises:
         PlanError: the scheduler starts every job at once.
@@ -31,40 +34,20 @@ def chain_links(prepared: Prepared, chain: Chain, surroundings: Surroundings) ->
         directives = {**dict(prepared.plan.directives), "job-name": name}
         plan = replace(prepared.plan, name=name, directives=tuple(directives.items()))
         links.append(replace(prepared, plan=plan, script=render_script(plan, templates)))
-    return links
 
+    def lineage_of_next(done: Sequence[SubmitResult]) -> Lineage:
+        if not done:
+            return replace(lineage, link=ChainLink(1, chain.links))
+        first = Earlier(done[0].run.run_id, done[0].folder)
+        return replace(
+            lineage,
+            after=(*lineage.after, *_after(done, chain)),  # a first link that can never start must not let it start
+            link=ChainLink(len(done) + 1, chain.links, first.run_id),
+            checkpoints=first,
+            code=first if prepared.plan.snapshot else None,
+        )
 
-def submit_chain(
-    links: Sequence[Prepared], chain: Chain, lineage: Lineage, submit_link: SubmitLink
-) -> Iterator[SubmitResult]:
-    """Submit the links one after the other, and yield each as soon as it is.
-
-    The checkpoints, and the snapshot of the code where there is one, lie in the first link's folder.
-
-    Args:
-        lineage: of the first link.
-
-    Raises:
-        HpcrunError: a link was refused; those before it stay, and the message says so.
-    """
-    done: list[SubmitResult] = []
-    for number, link in enumerate(links, 1):
-        mine = replace(lineage, link=ChainLink(number, len(links)))
-        if done:
-            first = Earlier(done[0].run.run_id, done[0].folder)
-            mine = replace(
-                mine,
-                after=(*lineage.after, *_after(done, chain)),  # a first link that can never start must not let it start
-                link=ChainLink(number, len(links), first.run_id),
-                checkpoints=first,
-                code=first if link.plan.snapshot else None,
-            )
-        try:
-            result = submit_link(link, mine)
-        except HpcrunError as error:
-            raise _half_made(error, number, len(links), done) from None
-        done.append(result)
-        yield result
+    return JobSeries("link", links, lineage_of_next)
 
 
 def _after(done: Sequence[SubmitResult], chain: Chain) -> tuple[Dependency, ...]:
@@ -75,12 +58,3 @@ def _after(done: Sequence[SubmitResult], chain: Chain) -> tuple[Dependency, ...]
     """
     before = done if chain.condition == "fail" else done[-1:]
     return tuple(Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)
-
-
-def _half_made(error: HpcrunError, number: int, links: int, done: Sequence[SubmitResult]) -> HpcrunError:
-    if not done:
-        return error
-    ids = " ".join(str(item.run.job_id) for item in done)
-    stay = f"the {len(done)} jobs before it stay submitted" if len(done) > 1 else "the job before it stays submitted"
-    hint = f"hpcrun cancel {ids} cancels the submitted jobs" + (f"; {error.hint}" if error.hint else "")
-    return type(error)(f"link {number} of {links} was not submitted; {stay}:\n{error.message}", hint=hint)

@@ -9,15 +9,13 @@ from pathlib import Path
 from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.container import with_container
-from hpcrun.actions.jobs.launch_options import check_launch_options
 from hpcrun.actions.jobs.program import check_program, find_python, with_launcher
 from hpcrun.actions.jobs.snapshot import find_tree, place_in_snapshot, secret_notes
 from hpcrun.actions.profiles.variables import check_job_env
-from hpcrun.errors import (
-    UsageError,
-)
+from hpcrun.errors import UsageError
 from hpcrun.job.container import image_of
 from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.launch_options import Options, Program, option_words, similar_option
 from hpcrun.job.plan import Plan, build_plan, job_env
 from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
@@ -30,6 +28,7 @@ from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.sweep_file import load_sweep_file
 from hpcrun.profiles.templates import load_templates
+from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Prepared:
         return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
 
-def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavailable: str | None) -> str:
+def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]) -> str:
     """Return the profile to use: flag, HPCRUN_PROFILE, configuration, or ``local`` where there is no Slurm.
 
     Raises:
@@ -56,7 +55,7 @@ def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavaila
     chosen = asked or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     if chosen:
         return chosen
-    if slurm_unavailable:
+    if slurm_unavailable():
         return "local"
     names = ", ".join(sorted(profile_names(surroundings.profile_folders)))
     raise UsageError(
@@ -106,7 +105,7 @@ def prepare(
         python=python,
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
     )
-    check_launch_options(request, plan, surroundings)
+    _check_launch_options(request, plan, surroundings)
     notes += [
         *left_out.notes,
         *launcher_notes,
@@ -116,6 +115,36 @@ def prepare(
     notes += check_job_env(request, loaded, plan.shape.gpu_type)
     plan = replace(plan, notes=tuple(notes), snapshot=snapshot)
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
+
+
+def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
+    """Refuse options that srun here, or the torchrun of the job's Python, does not take.
+
+    srun answers in milliseconds. To ask torchrun takes seconds, and is done for --torchrun alone: a profile's options
+    are the same for every job.
+
+    Raises:
+        UsageError: one of them is refused; the message has the program's own words.
+    """
+    env = surroundings.env
+    if plan.srun and (said := srun_refusal(option_words(plan.srun), env)):
+        raise _refusal("srun", said, plan.srun, plan.profile, is_typed=bool(request.srun))
+    if request.torchrun:
+        python = plan.python
+        words = option_words(plan.torchrun)
+        said = torchrun_refusal(python.executable, words, env, prefix=python.prefix, variable=python.variable)
+        if said:
+            raise _refusal("torchrun", said, plan.torchrun, plan.profile, is_typed=True)
+
+
+def _refusal(program: Program, said: str, options: Options, profile: str, *, is_typed: bool) -> UsageError:
+    name = next((name for name, _ in options if f"--{name}" in said), None)
+    close = similar_option(program, name) if name and "unrecogni" in said else None
+    where = f"--{program}" if is_typed else f"{program}: of profile {profile!r}"
+    return UsageError(
+        f"{where}: {program} refuses it: {said}",
+        hint=f"did you mean {close}?" if close and close != name else f"`{program} --help` lists its options",
+    )
 
 
 def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.jobs.editable import editable_folders
 from hpcrun.actions.jobs.git import diff_work_tree, run_git
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
@@ -19,12 +19,14 @@ from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
 from hpcrun.job.snapshot import Snapshot
-from hpcrun.reading import open_regular
+from hpcrun.reading import open_regular, read_bytes
 from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
 from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
 _LOOKED_AT = 64 * 1024  # bytes of a file that may be a key
+_IN_QUOTES = re.compile(r"""['"](/[^'"\n]+)['"]""")
+_LARGEST = 100_000  # of a file that names folders, in bytes
 _UNTRACKED = "?"  # git-ls-files(1), -t
 
 
@@ -142,7 +144,7 @@ def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment
         is_plain = called.endswith(".py") or "/" in called
         request = request.model_copy(update={"script": called if is_plain else f"./{called}"})
     said = [Path(item) for item in tree.env.get("PYTHONPATH", "").split(":") if item]
-    folders = [workdir, *(workdir / item for item in said), *editable_folders(python, tree.env)]
+    folders = [workdir, *(workdir / item for item in said), *_editable_folders(python, tree.env)]
     paths = dict.fromkeys(
         os.path.relpath(inside, tree.root) for folder in folders if (inside := _inside(folder, tree.root))
     )
@@ -280,3 +282,41 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
         else:
             notes.append(f"{path} is a submodule that is not checked out: it is empty in the snapshot")
     return found
+
+
+def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Path]:
+    """Return the folders outside of site-packages that a Python finds packages in.
+
+    ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for some projects; both
+    come after PYTHONPATH.
+    """
+    return [folder for site in _site_folders(python, env) for folder in (*_in_pth(site), *_in_finders(site))]
+
+
+def _site_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Path]:
+    found = shutil.which(python.executable, path=env.get("PATH")) or python.executable
+    bases = [Path(python.prefix) if python.prefix else Path(found).parent.parent]
+    if env.get("HOME"):
+        bases.append(Path(env["HOME"], ".local"))
+    return [site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))]
+
+
+def _in_pth(site: Path) -> Iterator[Path]:
+    for line in _lines_of(site.glob("*.pth")):
+        word = line.strip()
+        if word and not word.startswith(("#", "import ", "import\t")):  # as site.py reads them
+            yield site / word
+
+
+def _in_finders(site: Path) -> Iterator[Path]:
+    for line in _lines_of(site.glob("__editable__*_finder.py")):
+        for package in _IN_QUOTES.findall(line):
+            yield Path(package).parent
+
+
+def _lines_of(files: Iterator[Path]) -> Iterator[str]:
+    for file in sorted(files):
+        try:
+            yield from read_bytes(file, _LARGEST, links=True).decode("utf-8", "surrogateescape").splitlines()
+        except OSError:
+            continue

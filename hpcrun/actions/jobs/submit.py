@@ -11,7 +11,7 @@ from pathlib import Path
 from hpcrun import __version__, journal
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
-from hpcrun.actions.jobs.new_run import new_run
+from hpcrun.actions.jobs.new_run import new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports
 from hpcrun.errors import (
@@ -41,6 +41,7 @@ class SubmitResult:
         remarks: what the scheduler said besides, and what could not be noted.
     """
 
+    prepared: Prepared
     run: Run
     folder: Path
     remarks: str = ""
@@ -58,7 +59,7 @@ def submit(
     prepared: Prepared,
     ports: Ports,
     surroundings: Surroundings,
-    run_id: str,
+    run_id: str | None = None,
     *,
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
@@ -68,6 +69,7 @@ def submit(
     """Record a run and submit its job: the record comes first, so that no job is ever unknown.
 
     Args:
+        run_id: a new one where it is None.
         output_dir: where the run's folder goes, instead of the runs folder.
         files: path below the run's folder → content, for what the job needs besides its script.
         lineage: what it has to do with earlier runs.
@@ -80,6 +82,7 @@ def submit(
     scheduler = ports.schedulers(prepared.plan.scheduler)
     check_available(prepared.plan, scheduler)
     check_secrets_set(prepared, surroundings)
+    run_id = run_id or new_run_id(prepared.plan.name)
     made = new_run(prepared, ports, surroundings, run_id, output_dir=output_dir, files=files or {}, lineage=lineage)
     run, folder, notes = made.run, made.folder, made.notes
     try:
@@ -105,7 +108,7 @@ def submit(
     except PlanError as error:
         note = f"{error.message}; the job is submitted; hpcrun status finds it by its folder"
         notes = (*notes, note)
-    return SubmitResult(run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
+    return SubmitResult(prepared, run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:

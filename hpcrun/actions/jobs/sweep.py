@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.submit import SubmitResult
-from hpcrun.errors import HpcrunError, PlanError
+from hpcrun.errors import PlanError
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name
 from hpcrun.job.script import render_script
@@ -50,24 +48,3 @@ def _with_sweep(plan: Plan, sweep: Sweep, suffix: str) -> Plan:
     name = check_job_name(plan.name[: 100 - len(suffix)] + suffix)
     said = {**dict(plan.directives), "job-name": name, "array": sweep.array}
     return replace(plan, name=name, sweep=sweep, directives=tuple(said.items()))
-
-
-def submit_parts(
-    parts: Sequence[Prepared], submit_part: Callable[[Prepared], SubmitResult]
-) -> Iterator[SubmitResult | str]:
-    """Submit the arrays of a sweep one after the other, and yield each as soon as it is.
-
-    Raises:
-        HpcrunError: one was refused. Those before it stay: a line that says so is yielded first.
-    """
-    jobs: list[str] = []
-    for part in parts:
-        try:
-            result = submit_part(part)
-        except HpcrunError as error:
-            if jobs:
-                yield f"{len(jobs)} of {len(parts)} arrays are submitted: {' '.join(jobs)}"
-                error.hint = f"hpcrun cancel {' '.join(jobs)} cancels them" + (f"; {error.hint}" if error.hint else "")
-            raise
-        jobs.append(str(result.run.job_id))
-        yield result

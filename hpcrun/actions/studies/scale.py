@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Earlier, Lineage, check_can_wait
 from hpcrun.actions.jobs.new_run import request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.jobs.submit_many import JobSeries, submit_many
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import run_name
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.job.after import Dependency
@@ -23,8 +26,6 @@ from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
-
-SubmitPoint = Callable[[Prepared, Lineage, str], SubmitResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,12 @@ class Submitted:
 
     Attributes:
         study: as it is recorded now.
-        result: None where no job came of it, or where nobody knows.
-        error: why.
+        result: an error where no job came of it, or where nobody knows.
     """
 
     study: Study
     point: StudyPoint
-    result: SubmitResult | None = None
-    error: HpcrunError | None = None
+    result: SubmitResult | HpcrunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +167,10 @@ def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
 def submit_points(
     study: Study,
     jobs: Sequence[StudyJob],
+    ports: Ports,
+    surroundings: Surroundings,
     *,
     studies: StudyStore,
-    folder: Callable[[str], Path],
-    submit_one: SubmitPoint,
     last: Dependency | None = None,
     wait: Callable[[str], object],
 ) -> Generator[Submitted, None, StudySubmission]:
@@ -181,7 +180,6 @@ def submit_points(
     noted, by a process that was killed, is noted now.
 
     Args:
-        folder: run id → its folder.
         last: the run that the first one waits for.
         wait: waits for the end of a run, given its id.
 
@@ -191,37 +189,42 @@ def submit_points(
     Raises:
         KeyboardInterrupt: Ctrl-C; the record says what was submitted.
     """
-    items: list[Submitted] = []
-    waits = must_wait_between(study, jobs)
+    folder, waits = ports.store.folder, must_wait_between(study, jobs)
+    in_line = study.one_by_one and not waits
     for job in jobs:
+        if folder(job.point.run_id).exists():
+            study = _noted(study, replace(job.point, submitted=True), studies)
+    left = [job for job in jobs if not folder(job.point.run_id).exists()]
+
+    def lineage(done: Sequence[SubmitResult]) -> Lineage:
+        before = Dependency(done[-1].run.run_id, done[-1].run.job_id, "any") if done and in_line else last
+        return Lineage(after=(before,) if before else (), code=_shared_code(study, folder))
+
+    items: list[Submitted] = []
+    series = JobSeries("run", [job.prepared for job in left], lineage, [job.point.run_id for job in left])
+    for job, item in zip(left, submit_many(series, ports, surroundings), strict=True):
         point = job.point
-        result: SubmitResult | None = None
-        problem: HpcrunError | None = None
-        if folder(point.run_id).exists():
-            study = _noted(study, replace(point, submitted=True), studies)
-            continue
-        lineage = Lineage(after=(last,) if last else (), code=_shared_code(study, folder))
-        try:
-            result = submit_one(job.prepared, lineage, point.run_id)
-            point = replace(point, run_id=result.run.run_id, submitted=True, problem="")
-        except InterruptedByUser:  # it speaks of one run, and there are several
+        if isinstance(item, InterruptedByUser):  # it speaks of one run, and there are several
             raise KeyboardInterrupt from None
-        except SubmissionUncertainError as error:
-            point, problem = replace(point, submitted=True, problem=""), error
-        except HpcrunError as error:
-            point, problem = replace(point, problem=" ".join(error.message.split())), error
-        if result and study.one_by_one and job.prepared.plan.scheduler == "slurm":
-            last = Dependency(result.run.run_id, result.run.job_id, "any")
+        if isinstance(item, SubmitResult):
+            point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
+        elif isinstance(item, SubmissionUncertainError):
+            point = replace(point, submitted=True, problem="")
+        else:
+            point = replace(point, problem=" ".join(item.message.split()))
         study = _noted(study, point, studies, was=job.point.run_id)
-        items.append(Submitted(study, point, result, problem))
+        items.append(Submitted(study, point, item))
         yield items[-1]
-        if waits and result:
-            wait(result.run.run_id)
+        if waits and isinstance(item, SubmitResult):
+            wait(item.run.run_id)
+    results = [item.result for item in items]
     return StudySubmission(
         study,
         len(jobs),
-        jobs=tuple(str(item.result.run.job_id) for item in items if item.result),
-        errors=tuple(item.error for item in items if item.error and not item.point.submitted),
+        jobs=tuple(str(item.run.job_id) for item in results if isinstance(item, SubmitResult)),
+        errors=tuple(
+            item.result for item in items if isinstance(item.result, HpcrunError) and not item.point.submitted
+        ),
         waited=waits,
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
+from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.views.plan import plan_lines, submitted_lines
 from tests.unit import given
@@ -11,7 +13,7 @@ from tests.unit import given
 
 def test_what_was_submitted_stands_in_the_columns_of_the_plan() -> None:
     plan = given.plan(gpus="4")
-    result = SubmitResult(given.run(), Path("/runs/it"), remarks="")
+    result = SubmitResult(cast("Prepared", None), given.run(), Path("/runs/it"))
     lines = [*plan_lines(plan), *submitted_lines(result)]
     assert {line[9:11] for line in lines} == {"  "}
     assert all(line[11] != " " for line in lines)

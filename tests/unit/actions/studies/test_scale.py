@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.lineage import Lineage
-from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.actions.studies.scale import StudyJob, StudySubmission, Submitted, new_study, prepare_points, submit_points
-from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
+from hpcrun.errors import PlanError, SchedulerError, SubmissionUncertainError, UsageError
 from hpcrun.job.resources import Machine
+from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyStore
 from hpcrun.scaling.sizes import Design, Size, Workload
-from tests.unit.given import cluster, cpu_cluster, request, run, surroundings, write
+from tests.unit.given import Takes, cluster, cpu_cluster, ports, request, surroundings, write
 
 GPUS = Design("GPUs", None, (Size(1), Size(8)), Workload())
 
@@ -64,37 +62,30 @@ def test_secrets_stand_in_no_record() -> None:
 # --- submitting -----------------------------------------------------------------------------------------------
 
 
-class Cluster:
-    """Takes the runs of a study, or does with some of them what it is told."""
+class Submits:
+    """Submits the runs of a study to a scheduler that does with some of them what it is told."""
 
-    def __init__(self, folder: Path, study: Study, profile: str = "a100", **ends: HpcrunError) -> None:
-        self.study, self.ends, self.taken = study, ends, dict[str, Lineage]()
+    def __init__(self, folder: Path, study: Study, profile: str = "a100", **ends: BaseException) -> None:
+        self.study, self.scheduler = study, Takes(**ends)
         self.waited: list[str] = []
         self.result: StudySubmission | None = None
+        self.store = RunStore(folder / "runs")
         self.studies = StudyStore(folder / "runs")
         self.studies.save(study)
         write(folder / "train.py", "")
-        around = surroundings(folder)
+        self.around = around = surroundings(folder)
         template = request(args=["{gpus}"])
         self.jobs: list[StudyJob] = prepare_points(
             study, template, study.points, lambda asked: prepare(asked, profile, around, lambda: Machine(cpus=1))
         )
 
-    def submit(self, prepared: Prepared, lineage: Lineage, run_id: str) -> SubmitResult:
-        if error := self.ends.get(run_id[16:-5].replace("-", "_")):
-            raise error
-        self.taken[run_id] = lineage
-        job_id = str(len(self.taken))
-        return SubmitResult(run(run_id, job_id=job_id), self.studies.runs / run_id)
-
     def submit_all(self) -> list[Submitted]:
-        folder: Callable[[str], Path] = self.studies.runs.joinpath
         submissions = submit_points(
             self.study,
             self.jobs,
+            ports(self.store, self.scheduler, 1000.0),
+            self.around,
             studies=self.studies,
-            folder=folder,
-            submit_one=self.submit,
             wait=self.waited.append,
         )
         found = []
@@ -111,26 +102,25 @@ class Cluster:
 
 def test_a_run_that_is_refused_does_not_keep_the_next_from_its_turn(tmp_path: Path) -> None:
     sizes = Design("GPUs", None, (Size(1), Size(2), Size(4)), Workload())
-    refuses = Cluster(tmp_path, begun(sizes, one_by_one=True), train_g2_r1=PlanError("no\nroom"))
+    refuses = Submits(tmp_path, begun(sizes, one_by_one=True), train_g2_r1=SchedulerError("no\nroom"))
     outcomes = refuses.submit_all()
-    assert [outcome.result is None for outcome in outcomes] == [False, True, False]
+    assert [isinstance(outcome.result, SchedulerError) for outcome in outcomes] == [False, True, False]
     assert refuses.noted() == [(True, ""), (False, "no room"), (True, "")]
     assert refuses.result is not None
     assert (refuses.result.jobs, [str(error) for error in refuses.result.errors]) == (("1", "2"), ["no\nroom"])
-    waits = [[(item.job_id, item.condition) for item in lineage.after] for lineage in refuses.taken.values()]
-    assert waits == [[], [("1", "any")]]
+    assert [job.dependency for job in refuses.scheduler.taken] == ["", "afterany:1"]
     assert [job.prepared.plan.command[-1] for job in refuses.jobs] == ["1", "2", "4"]
 
 
 def test_runs_at_the_same_time_wait_for_none(tmp_path: Path) -> None:
-    free = Cluster(tmp_path, begun())
+    free = Submits(tmp_path, begun())
     free.submit_all()
-    assert [lineage.after for lineage in free.taken.values()] == [(), ()]
+    assert [job.dependency for job in free.scheduler.taken] == ["", ""]
     assert free.waited == []
 
 
 def test_where_there_is_no_slurm_each_run_is_waited_for_before_the_next(tmp_path: Path) -> None:
-    local = Cluster(tmp_path, begun(one_by_one=True), profile="local")
+    local = Submits(tmp_path, begun(one_by_one=True), profile="local")
     local.submit_all()
     assert local.waited == [an_id("train-g1-r1"), an_id("train-g8-r1")]
     assert local.result is not None
@@ -138,21 +128,21 @@ def test_where_there_is_no_slurm_each_run_is_waited_for_before_the_next(tmp_path
 
 
 def test_a_submission_that_nobody_answered_is_noted_as_made(tmp_path: Path) -> None:
-    silent = Cluster(tmp_path, begun(), train_g1_r1=SubmissionUncertainError("no answer"))
+    silent = Submits(tmp_path, begun(), train_g1_r1=SubmissionUncertainError("no answer"))
     assert [outcome.point.submitted for outcome in silent.submit_all()] == [True, True]
     assert silent.noted() == [(True, ""), (True, "")]
 
 
 def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> None:
-    killed = Cluster(tmp_path, begun())
-    (killed.studies.runs / an_id("train-g1-r1")).mkdir()
+    killed = Submits(tmp_path, begun())
+    killed.store.folder(an_id("train-g1-r1")).mkdir(parents=True)
     assert [outcome.point.gpus for outcome in killed.submit_all()] == [8]
     assert killed.noted() == [(True, ""), (True, "")]
-    assert list(killed.taken) == [an_id("train-g8-r1")]
+    assert [job.name for job in killed.scheduler.taken] == ["train-g8-r1"]
 
 
 def test_an_interruption_is_no_refusal(tmp_path: Path) -> None:
-    interrupted = Cluster(tmp_path, begun(), train_g8_r1=InterruptedByUser("stop"))
+    interrupted = Submits(tmp_path, begun(), train_g8_r1=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         interrupted.submit_all()
     assert interrupted.noted() == [(True, ""), (False, "")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.element_choice import one_element
+from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.errors import UsageError
