@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.status import RunStatus, get_status, last_known
+from hpcrun.actions.status.status import RunStatus, element_row, get_status, last_known
 from hpcrun.job.parameters import parse_assignments
 from hpcrun.runs.elements import load_statuses
 from hpcrun.runs.failed_nodes import FailedNodes
@@ -127,6 +127,15 @@ def test_an_element_that_an_answer_leaves_out_is_stale_and_the_others_are_not(si
     item = site.status(NOW + 5)
     assert [(each.stale, each.live) for each in item.elements] == [(False, True), (True, False)]
     assert (item.stale, item.live, item.status.asked_s) == (False, True, NOW + 5)
+
+
+def test_an_element_that_is_over_is_never_out_of_date(site: Site) -> None:
+    site.has("0-1")
+    site.says({"4711_0": "COMPLETED", "4711_1": "RUNNING"})
+    site.status()
+    site.is_away()
+    item = site.status(NOW + 5)
+    assert [element_row(item, each).stale for each in item.elements] == [False, True]
 
 
 @pytest.mark.parametrize(("indices", "element"), [(None, 0), ("2-3", 2)])
