@@ -15,12 +15,14 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.status.poll import Element, Poller
+from hpcrun.actions.status.poll import known_run
+from hpcrun.api.statuses import JobKey, JobStatuses
 from hpcrun.cli.context import make_context
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
-from hpcrun.runs.attempt import first_failure
+from hpcrun.runs.attempt import first_failure, last_attempt
+from hpcrun.runs.elements import Elements
 from hpcrun.runs.logs import tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -36,11 +38,11 @@ _SETTLES_WITHIN_S = 15.0
 
 
 @cache
-def _watch(scheduler: str) -> Poller:
-    """Return this process's watch over the jobs of a scheduler: of all executors together."""
+def _statuses(scheduler: str) -> JobStatuses:
+    """Return the statuses of this process's jobs of a scheduler: of all executors together."""
     context = make_context()
     adapter = context.scheduler(scheduler, polls=True)
-    return Poller(adapter, adapter.cluster(), context.host)
+    return JobStatuses(adapter, adapter.cluster(), context.host)
 
 
 class FunctionJob(Job[R]):
@@ -103,8 +105,7 @@ class FunctionJob(Job[R]):
             return all(job.done(force_check) for job in self._sub_jobs)
         if not self._keeps_trying and self._has_result():
             return True
-        watch, element = self._watched()
-        return watch.over(element)
+        return self._statuses().over(self._key)
 
     def cancel(self, check: bool = True) -> None:
         """End the job.
@@ -115,11 +116,10 @@ class FunctionJob(Job[R]):
         Raises:
             SchedulerError: see ``check``.
         """
-        watch, element = self._watched()
-        if watch.status(element).final:
+        if self._status().final:
             return
         try:
-            watch.cancel(element)
+            self._statuses().cancel(self._key)
         except SchedulerError:
             if check:
                 raise
@@ -189,19 +189,22 @@ class FunctionJob(Job[R]):
     def _folder(self) -> RunFolder:
         return RunFolder(self.paths.folder.parent)
 
-    def _element(self) -> Element:
-        return Element(self._folder.path, self._index, self.job_id)
+    @property
+    def _key(self) -> JobKey:
+        return self._folder.path, self._index
 
-    def _watched(self) -> tuple[Poller, Element]:
-        element, watch = self._element(), _watch(self._scheduler)
-        if not watch.knows(element):
-            run = RunStore(element.run_folder.parent).load(self._run_id)
-            watch.add(element, run if run.job_id else replace(run, job_id=self.job_id))
-        return watch, element
+    def _statuses(self) -> JobStatuses:
+        statuses, folder = _statuses(self._scheduler), self._folder.path
+        if not statuses.knows(folder):
+            store, (job_id, is_task, _) = RunStore(folder.parent), self.job_id.partition("_")
+            run = store.load(self._run_id)
+            # the record does not say that calls are an array
+            elements = Elements({}) if is_task else None
+            statuses.add(known_run(replace(run, job_id=run.job_id or job_id), store, elements))
+        return statuses
 
     def _status(self) -> LastStatus:
-        watch, element = self._watched()
-        return watch.status(element)
+        return self._statuses().status(self._key)
 
     def _settled(self) -> LastStatus:
         """Return the last status, once the scheduler says how the job ended, or has had the time to."""
@@ -217,7 +220,7 @@ class FunctionJob(Job[R]):
         return self.paths.result_pickle.exists()
 
     def _why_no_result(self, status: LastStatus) -> str:
-        attempt = self._element().attempt()
+        attempt = last_attempt(*self._key)
         rank = first_failure(attempt.folder) if attempt else None
         if rank is not None and not rank.is_consequence:
             ended = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"

@@ -159,7 +159,7 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 
 def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
     """Return the element to show where none was named, and what to say about that."""
-    from hpcrun.actions.status.sweep_status import interesting_element
+    from hpcrun.actions.status.elements import interesting_element
     from hpcrun.views.text import count, one_line
 
     index = interesting_element(item.elements)

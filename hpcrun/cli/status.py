@@ -140,9 +140,9 @@ def _layout(
 def _show(
     context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout, afresh: bool = False
 ) -> Outcomes:
+    from hpcrun.actions.background import answers_of
     from hpcrun.actions.runs.find_element import find_element
     from hpcrun.actions.status.first_line import with_first_lines
-    from hpcrun.actions.status.patience import ask_patiently
     from hpcrun.actions.status.status import chosen_ids, get_status, last_known
     from hpcrun.views.status import only_elements
 
@@ -161,7 +161,7 @@ def _show(
 
     is_for_program = layout.json or layout.csv or not sys.stdout.isatty()
     was_late, away = False, None
-    for result in [ask()] if is_for_program else ask_patiently(ask, PATIENCE_S):
+    for result in [ask()] if is_for_program else answers_of(ask, PATIENCE_S):
         if result is None:
             was_late = True
             yield from shown(last_known(ids, store=context.store, now_s=now_s), known_only=True)

@@ -12,8 +12,8 @@ from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.status.elements import ElementStatus
     from hpcrun.actions.status.status import RunStatus
-    from hpcrun.actions.status.sweep_status import ElementStatus
     from hpcrun.cli.context import Context
 
 NAMED_AT_MOST = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,17 @@ class Attempt:
 def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
     """Return the newest attempt of an element of a run, None where it has not started."""
     return next(iter(attempts(run_folder, element)), None)
+
+
+def last_attempts(run_folder: Path) -> Iterator[Attempt]:
+    """Yield the newest attempt of each element of a run that has started."""
+    for index in parse_numbers(names_in(RunFolder(run_folder).elements)):
+        yield from islice(attempts(run_folder, index), 1)
+
+
+def has_started(run_folder: Path) -> bool:
+    """Whether the script of a run, or of one of its elements, has started at least once."""
+    return any(True for _ in last_attempts(run_folder))
 
 
 def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:

@@ -1,18 +1,20 @@
-"""The elements of a run that is a sweep: their parameters, their job ids, and what was last known of each."""
+"""The elements of a run: their parameters, job ids, folders and records, and what was last known of each of a sweep."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hpcrun.job.layout import RunFolder
+from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.job.parameters import Parameters, parse_indices
 from hpcrun.reading import read_object
+from hpcrun.runs.attempt import Attempt, attempts, names_in
 from hpcrun.runs.record import MOST_RUN, LastStatus, Run, read_status, status_record
 from hpcrun.writing import replace_file
 
@@ -21,27 +23,41 @@ _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a sweep.
+    """The elements of a run. Each is a job of its own: a task of an array, or the run's only job.
 
     Attributes:
         parameters: number of an element → its parameters.
         first: the element that is task 0 of the Slurm array; not 0 in a sweep that needs several arrays.
+        are_array: they are tasks of an array.
     """
 
     parameters: Mapping[int, Parameters]
     first: int = 0
+    are_array: bool = True
 
     def job_id(self, run: Run, index: int) -> str | None:
-        """Return the job id of an element, as Slurm writes it: ``123_4``."""
-        return None if run.job_id is None else f"{run.job_id}_{index - self.first}"
+        """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an array."""
+        return f"{run.job_id}_{index - self.first}" if run.job_id and self.are_array else run.job_id
+
+    def job_folder(self, folder: Path, index: int) -> JobFolder:
+        """Return the folder that schedulers know an element's job by: the run's own where it is the only job."""
+        return RunFolder(folder).element(index) if self.are_array else RunFolder(folder)
 
     def batch_log(self, folder: Path, index: int) -> Path:
         """Return the log of an element's batch script."""
-        return RunFolder(folder).task_log(index - self.first)
+        return RunFolder(folder).task_log(index - self.first) if self.are_array else RunFolder(folder).batch_log
+
+
+_ONLY_ONE = Elements({0: ()}, are_array=False)
+
+
+def all_elements(run: Run) -> Elements:
+    """Return the elements of a run; one that is no sweep has element 0 alone."""
+    return elements_of(run) or _ONLY_ONE
 
 
 def elements_of(run: Run) -> Elements | None:
-    """Return the elements of a run, None where it is no sweep."""
+    """Return the elements of a sweep, None of a run that is none."""
     sweep = run.plan.get("sweep")
     if not sweep:
         return None
@@ -50,10 +66,50 @@ def elements_of(run: Run) -> Elements | None:
     return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
 
 
-def batch_log(run_folder: Path, run: Run, index: int) -> Path:
-    """Return the log of the batch script: of an element of a sweep, or of the run."""
-    elements = elements_of(run)
-    return elements.batch_log(run_folder, index) if elements else RunFolder(run_folder).batch_log
+@dataclass(frozen=True, slots=True)
+class ElementRecords:
+    """What the run's folder says of an element.
+
+    Attributes:
+        newest: its last two attempts, the newest first.
+        cancelled: ``hpcrun cancel`` was called for it or for the whole run.
+    """
+
+    newest: Sequence[Attempt] = ()
+    cancelled: bool = False
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt, None where none has started."""
+        return self.newest[0] if self.newest else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the script has said how its job ended, once and for all.
+
+        A script that got a signal does not know from whom: its job is over for certain only if it was cancelled.
+        """
+        exit_ = self.attempt.exit if self.attempt else None
+        return exit_ is not None and not exit_.again and (self.cancelled or not exit_.signal)
+
+
+def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
+    """Return what a run's folder says of one element."""
+    folder = RunFolder(run_folder)
+    return _records(folder, index, cancelled=folder.cancelled.exists())
+
+
+def all_records(run_folder: Path, indices: Iterable[int]) -> Iterator[tuple[int, ElementRecords]]:
+    """Yield what a run's folder says of elements; those without a folder of their own cost nothing."""
+    folder = RunFolder(run_folder)
+    there, untouched = set(names_in(folder.elements)), ElementRecords((), folder.cancelled.exists())
+    for index in indices:
+        yield index, _records(folder, index, cancelled=untouched.cancelled) if str(index) in there else untouched
+
+
+def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecords:
+    newest = tuple(islice(attempts(folder.path, index), 2))
+    return ElementRecords(newest, cancelled or folder.element(index).cancelled.exists())
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.dependencies import NEVER
+from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
-from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason

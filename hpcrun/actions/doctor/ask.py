@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcrun.actions.background import BackgroundCall
 from hpcrun.actions.doctor.python import Wanted, comes_with_the_job, wanted_by
 from hpcrun.actions.doctor.slurm import SlurmAnswers
 from hpcrun.actions.doctor.target import Target
-from hpcrun.actions.status.with_timeout import Asked
 from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.runs.place import Mount, RunsFolderFacts, look_at_place, mount_of
@@ -53,11 +53,11 @@ def ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Targe
     """
     if "scontrol" in missing:
         return SlurmAnswers(missing)
-    version = Asked(lambda: ask_version(site))
+    version = BackgroundCall(lambda: ask_version(site))
     answer = ping(site)
     if answer.away:
         return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer)
-    trials = Asked(lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ())
+    trials = BackgroundCall(lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ())
     facts = site.ask()
     return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer, facts, trials.answer(_ONE_ANSWER_S) or ())
 

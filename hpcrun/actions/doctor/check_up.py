@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from hpcrun.actions.background import BackgroundCall
 from hpcrun.actions.doctor.ask import PythonAnswers, RunsAnswers, ask_job_python, ask_runs, ask_slurm
 from hpcrun.actions.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, not_checked
 from hpcrun.actions.doctor.container import judge_container
@@ -18,7 +19,6 @@ from hpcrun.actions.doctor.target import Target, targets_of
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import choose_profile
 from hpcrun.actions.jobs.program import find_python
-from hpcrun.actions.status.with_timeout import Asked
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
@@ -54,11 +54,11 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     modules = profile.modules if profile else ()
 
     until_s = time.monotonic() + _ALL_WITHIN_S
-    asked_slurm = Asked(lambda: ask_slurm(site, missing, targets)) if on_slurm else None
-    asked_runs = Asked(lambda: ask_runs(runs, env))
+    asked_slurm = BackgroundCall(lambda: ask_slurm(site, missing, targets)) if on_slurm else None
+    asked_runs = BackgroundCall(lambda: ask_runs(runs, env))
     contained = profile is not None and profile.container.image is not None
-    asked_python = Asked(lambda: ask_job_python(python, profile, env))
-    asked_modules = Asked(lambda: try_modules(modules, env)) if modules else None
+    asked_python = BackgroundCall(lambda: ask_job_python(python, profile, env))
+    asked_modules = BackgroundCall(lambda: try_modules(modules, env)) if modules else None
 
     checks: list[Check] = []
     if asked_slurm is not None:

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.explain.wording import answer, evidence_of, next_command
+from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
-from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule
@@ -21,7 +21,7 @@ from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, attempts, last_attempt, rank_exits, ranks
-from hpcrun.runs.elements import batch_log
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import rank_log
 
 _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
@@ -154,7 +154,7 @@ def _gather(
         exits = rank_exits(attempt.folder)
         ends = {end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
         logs = _rank_logs(reader, attempt, ends)
-    for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
+    for log in reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None):
         logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
     facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
     return facts, tuple(reader.unread)

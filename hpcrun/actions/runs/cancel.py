@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from hpcrun.actions.ports import Ports, Schedulers
 from hpcrun.actions.runs.allocation import unlisted_words
@@ -13,7 +12,7 @@ from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.errors import NotFoundError, SchedulerError
 from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.journal import kept_in
-from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.protocol import JobRef, Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,7 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
             raise _no_job_id(item)
     for name in sorted({item.run.scheduler for item in told}):
         mine = [item for item in told if item.run.scheduler == name]
-        # a note for later, when the scheduler has forgotten why the job ended
-        with _marked([JobFolder(ports.store.folder(item.run.run_id)).cancelled for item in mine]), _kept(mine):
-            ports.schedulers(name).cancel([JobRef(item.folder, item.run.job_id) for item in mine])
+        cancel_jobs(ports.schedulers(name), [JobRef(item.folder, item.run.job_id) for item in mine])
     return Cancelled(told, over, unlisted)
 
 
@@ -81,8 +78,7 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
     live = [index for index in going if known[index].live]
     if live:
         refs = [JobRef(RunFolder(item.folder).element(index).path, known[index].job_id) for index in live]
-        with _marked([JobFolder(ref.folder).cancelled for ref in refs]), _kept([item]):
-            schedulers(item.run.scheduler).cancel(refs)
+        cancel_jobs(schedulers(item.run.scheduler), refs)
     check_listed([element_row(item, known[index]) for index in going if index not in live])
     return live, [index for index in indices if index not in going]
 
@@ -93,26 +89,26 @@ def _no_job_id(item: RunStatus) -> SchedulerError:
     )
 
 
-@contextmanager
-def _kept(runs: Sequence[RunStatus]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for item in runs:
-            stack.enter_context(kept_in(RunFolder(item.folder).journal, "cancel"))
-        yield
+def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
+    """Cancel jobs that the scheduler lists, and note it in the folders of their runs.
 
-
-@contextmanager
-def _marked(marks: Sequence[Path]) -> Iterator[None]:
-    """Note that jobs are cancelled before they are, and take it back where the scheduler did not do it."""
-    made = [mark for mark in marks if not mark.exists()]
-    for mark in made:
+    Raises:
+        SchedulerError: the scheduler refused or is away.
+    """
+    folders = [JobFolder(ref.folder) for ref in refs]
+    # for later, when the scheduler has forgotten why the job ended
+    marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
+    for mark in marks:
         with suppress(OSError):
             mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             mark.touch()
     try:
-        yield
+        with ExitStack() as stack:
+            for run_folder in {folder.run for folder in folders}:
+                stack.enter_context(kept_in(RunFolder(run_folder).journal, "cancel"))
+            scheduler.cancel(refs)
     except SchedulerError:
-        for mark in made:
+        for mark in marks:
             with suppress(OSError):
                 mark.unlink()
         raise

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcrun.actions.status.lost import LOST_AFTER_S, SURELY_OVER_AFTER_S, has_started, last_sign_s
+from hpcrun.actions.status.resolve import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
 from hpcrun.actions.status.status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
+from hpcrun.runs.attempt import has_started
 from hpcrun.runs.size import DiskUsage, run_size
 from hpcrun.runs.store import Leftover, RunStore
 

@@ -1,157 +1,167 @@
-"""Watching many jobs of this process: one question to the scheduler for all of them, and not often."""
+"""How the state of runs is learned: their open elements, one question about all of them, one decision for each."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.status.resolve import judge
-from hpcrun.errors import SchedulerError
-from hpcrun.job.layout import JobFolder, RunFolder
-from hpcrun.job.state import UNKNOWN, JobInfo, is_live, is_terminal
-from hpcrun.runs.attempt import Attempt, last_attempt
+from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.resolve import judge, keep_since, with_attempts
+from hpcrun.errors import HpcrunError, SchedulerError
+from hpcrun.job import state
+from hpcrun.job.state import JobInfo, is_live
+from hpcrun.runs.attempt import has_started, last_attempts
+from hpcrun.runs.elements import ElementRecords, Elements, all_elements, all_records, load_statuses
 from hpcrun.runs.record import LastStatus, Run
+from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
+from hpcrun.schedulers.submitter import Sending, look
 
-ASK_EVERY_S = 10.0
-"""How often Slurm is asked at most, for all jobs together."""
-LOOK_EVERY_S = 0.5
-"""The same for this machine, where asking is reading a file."""
-LOST_AFTER_S = 60.0
-"""A job that nobody knows for so long, and that left no word, is given up."""
+Answers = Mapping[Path, JobInfo]
+"""Folder of a job → what the scheduler says of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
-    """A job of a run: its only one, or one element of its array.
+class KnownRun:
+    """A run with what was last known of it.
 
     Attributes:
-        run_folder: the folder of the run.
-        index: number of the element, 0 for the only one.
-        job_id: as the scheduler lists it: ``7``, or ``7_4`` of an array.
+        last: what was last known of it as a whole.
+        known: the same of its elements.
+        sending: how far its submission was before the scheduler was asked, for a run without a job.
     """
 
-    run_folder: Path
-    index: int
-    job_id: str
+    run: Run
+    folder: Path
+    elements: Elements
+    last: LastStatus | None
+    known: dict[int, LastStatus]
+    sending: Sending | None = None
 
     @property
-    def folder(self) -> Path:
-        """The folder that stands for this job alone."""
-        return RunFolder(self.run_folder).element(self.index).path if "_" in self.job_id else self.run_folder
+    def is_over(self) -> bool:
+        """Whether nothing more can be learned of it."""
+        return self.last is not None and self.last.final
 
-    def ref(self) -> JobRef:
-        """Return the job as schedulers are asked for it."""
-        return JobRef(self.folder, self.job_id)
+    def open_elements(self) -> list[int]:
+        """Return the elements that are not known to be over; the others are never asked about again."""
+        return [index for index in self.elements.parameters if not ((last := self.known.get(index)) and last.final)]
 
-    def attempt(self) -> Attempt | None:
-        """Return its newest attempt, None where it has not started."""
-        return last_attempt(self.run_folder, self.index)
+    def records(self) -> dict[int, ElementRecords]:
+        """Return what the run's folder says of its open elements."""
+        return dict(all_records(self.folder, self.open_elements()))
+
+    def refs(self) -> list[JobRef]:
+        """Return whom to ask the scheduler about: each open element, or the run as a whole while it has no job id."""
+        if self.run.job_id is None:
+            return [JobRef(self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None)]
+        return [self.ref(index) for index in self.open_elements()]
+
+    def ref(self, index: int) -> JobRef:
+        """Return an element as schedulers are asked about it."""
+        folder = self.elements.job_folder(self.folder, index).path
+        return JobRef(folder, self.elements.job_id(self.run, index))
 
 
-@dataclass(slots=True)
-class Poller:
-    """What is known of some jobs of one scheduler.
+def known_run(run: Run, store: RunStore, elements: Elements | None = None) -> KnownRun:
+    """Return a run with what was last known of it.
 
-    Attributes:
-        cluster, host: where this process is; a run of elsewhere is not asked about.
-        clock: seconds, from any beginning.
+    Args:
+        elements: its elements where its record does not name them.
     """
-
-    scheduler: Scheduler
-    cluster: str | None
-    host: str
-    clock: Callable[[], float] = time.monotonic
-    _open: dict[Element, Run] = field(default_factory=dict)
-    _last: dict[Element, LastStatus] = field(default_factory=dict)
-    _answers: dict[Path, JobInfo] | None = None
-    _asked: frozenset[Element] = frozenset()
-    _asked_at: float = float("-inf")
-    _unknown_since: dict[Element, float] = field(default_factory=dict)
-
-    def knows(self, element: Element) -> bool:
-        """Return whether a job is being watched, or is over."""
-        return element in self._open or element in self._last
-
-    def add(self, element: Element, run: Run) -> None:
-        """Watch a job too."""
-        self._open[element] = run
-
-    def status(self, element: Element) -> LastStatus:
-        """Return what is known of a job, asking the scheduler where that was not done lately."""
-        last = self._last.get(element)
-        if last is not None and last.final:
-            return last
-        run = self._open[element]
-        self._ask()
-        # an answer that was given before the job was there says nothing of it
-        attempt, answered = element.attempt(), self._answers is not None and element in self._asked
-        info = (self._answers or {}).get(element.folder)
-        cancelled = _is_cancelled(element)
-        if _left_word(attempt, cancelled=cancelled) and not (info and is_terminal(info.state)):
-            info, answered = None, True  # the answer is older than the script's own word
-        found = judge(run, info, attempt, last, answered=answered, cancelled=cancelled, now_s=time.time())
-        self._last[element] = found
-        if found.final:
-            self._open.pop(element, None)
-        return found
-
-    def over(self, element: Element) -> bool:
-        """Return whether a job is over, or has been lost for so long that nothing more will be heard of it."""
-        if _left_word(element.attempt(), cancelled=_is_cancelled(element)):
-            return True
-        found = self.status(element)
-        if found.state != UNKNOWN:
-            self._unknown_since.pop(element, None)
-            return found.final
-        return self.clock() - self._unknown_since.setdefault(element, self.clock()) > LOST_AFTER_S
-
-    def cancel(self, element: Element) -> None:
-        """End a job, where the scheduler lists it as this run's.
-
-        Raises:
-            SchedulerError: the scheduler refused or is away, or does not list the job.
-        """
-        info = (self._answers or {}).get(element.folder)
-        if info is None and self._is_here(self._open[element]):  # the last answer may be older than the job
-            info = self.scheduler.poll([element.ref()]).get(element.folder)
-        if not is_live(info):
-            raise SchedulerError(f"Slurm does not know job {element.job_id}: nothing was cancelled")
-        mark = JobFolder(element.folder).cancelled
-        with suppress(OSError):  # a note for later, when the scheduler has forgotten why the job ended
-            mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mark.touch()
-        self.scheduler.cancel([element.ref()])
-
-    def _ask(self) -> None:
-        every_s = LOOK_EVERY_S if self.scheduler.name == "local" else ASK_EVERY_S
-        if self.clock() - self._asked_at < every_s:
-            return
-        self._asked_at = self.clock()
-        self._asked = frozenset(element for element, run in self._open.items() if self._is_here(run))
-        try:
-            self._answers = self.scheduler.poll([element.ref() for element in self._asked])
-        except SchedulerError:
-            self._answers = None  # away: what was known stands until it is back
-
-    def _is_here(self, run: Run) -> bool:
-        if run.scheduler == "local":
-            return run.host == self.host
-        return self.cluster is None or run.cluster in (None, self.cluster)
+    folder, last, elements = store.folder(run.run_id), store.last_status(run.run_id), elements or all_elements(run)
+    if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
+        return KnownRun(run, folder, elements, None, {})  # an sbatch that hung has submitted it after all
+    known = load_statuses(folder) if elements.are_array else {0: last} if last else {}
+    return KnownRun(run, folder, elements, last, known)
 
 
-def _is_cancelled(element: Element) -> bool:
-    return JobFolder(element.folder).cancelled.exists()
+def belongs_here(run: Run, cluster: str | None, host: str) -> bool:
+    """Whether a run's job ids mean something to the schedulers of this cluster and host."""
+    return run.host == host if run.scheduler == "local" else cluster is None or run.cluster in (None, cluster)
 
 
-def _left_word(attempt: Attempt | None, *, cancelled: bool) -> bool:
-    """Whether the script has said how its job ended, once and for all.
+def ask(
+    scheduler: Scheduler, runs: Sequence[KnownRun], store: RunStore, host: str, now_s: float
+) -> tuple[list[KnownRun], Answers | None, SchedulerError | None]:
+    """Ask a scheduler about all open elements of all runs of this cluster and host at once.
 
-    One that was told to end does not know by whom: only a cancelled one is over for certain.
+    Only a sweep whose job id the answer has just told costs a second question, about its elements.
+
+    Returns:
+        the runs of here, with the job ids that were learned; the answers, None where the scheduler is away; why it is.
     """
-    if attempt is None or attempt.exit is None or attempt.exit.again:
-        return False
-    return cancelled or not attempt.exit.signal
+    cluster = scheduler.cluster() if runs else None
+    # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
+    ours = [
+        one if one.run.job_id else replace(one, sending=look(one.folder, one.run.created_s, now_s))
+        for one in runs
+        if belongs_here(one.run, cluster, host)
+    ]
+    nameless = {one.folder for one in ours if one.run.job_id is None}
+    try:
+        answers = scheduler.poll([ref for one in ours for ref in one.refs()])
+        ours = [_with_job(one, answers, store) for one in ours]
+        more = [ref for one in ours if one.folder in nameless for ref in one.refs() if ref.folder not in nameless]
+        return ours, {**answers, **scheduler.poll(more)} if more else answers, None
+    except SchedulerError as away:
+        return [_with_job(one, {}, store) for one in ours], None, away
+
+
+def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
+    """Return a run with the job id it never learned, from the scheduler or from what its script wrote."""
+    if one.run.job_id is not None:
+        return one
+    info, attempt = answers.get(one.folder), next(last_attempts(one.folder), None)
+    # the script of an array's task has written 123_4
+    job_id = info.job_id if info else attempt.job_id.partition("_")[0] if attempt else None
+    if job_id is None:
+        return one
+    run = replace(one.run, job_id=job_id)
+    with suppress(HpcrunError):  # a full disk: it is found again next time
+        store.save(run)
+    return replace(one, run=run)
+
+
+def judge_elements(
+    one: KnownRun, records: Mapping[int, ElementRecords], answers: Answers | None, now_s: float
+) -> list[ElementStatus]:
+    """Return the elements of a run in their order: those with records are judged, the others are as last known."""
+    statuses = []
+    for index, parameters in one.elements.parameters.items():
+        if index in records:
+            statuses.append(judge_element(one, index, records[index], answers, now_s))
+            continue
+        last = one.known.get(index) or LastStatus(state.UNKNOWN, one.run.created_s)
+        job_id = one.elements.job_id(one.run, index)
+        statuses.append(ElementStatus(index, job_id, parameters, last, stale=not last.final))
+    return statuses
+
+
+def judge_element(
+    one: KnownRun, index: int, records: ElementRecords, answers: Answers | None, now_s: float
+) -> ElementStatus:
+    """Decide what to say of one element.
+
+    Args:
+        answers: None where the scheduler did not answer, or was not asked about it.
+    """
+    ref, last, answered = one.ref(index), one.known.get(index), answers is not None
+    info = answers.get(ref.folder) if answers is not None else None
+    status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
+    status = keep_since(with_attempts(status, records.newest), last)
+    return ElementStatus(
+        index,
+        ref.job_id,
+        one.elements.parameters.get(index, ()),
+        status,
+        live=is_live(info),
+        stale=is_stale(status, answered=answered, now_s=now_s),
+    )
+
+
+def is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
+    """Whether nobody answered, or the answer left a job out: its status is the last that was known."""
+    return not status.final and (not answered or (status.missed_s is not None and status.asked_s < now_s))

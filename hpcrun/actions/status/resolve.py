@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, is_terminal
-from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord, hosts
+from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord, hosts, last_attempts
+from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.submitter import Sending
 
@@ -18,6 +20,10 @@ SUBMITTED_WITHIN_S = 600.0
 """The first answer that leaves out the job of a submission that is as old is believed."""
 ALIVE_WITHIN_S = 120.0
 """The script gives a sign of life every 30 s; clocks of two hosts may differ a little."""
+LOST_AFTER_S = 86400.0
+"""So long after its last sign of life a run of unknown end is lost."""
+SURELY_OVER_AFTER_S = 30 * 86400.0
+"""So long after its last sign of life a run that has started is over, also on a cluster that cannot be asked."""
 
 _ENDED_BY = {
     "time_limit": (state.TIMEOUT, "time limit"),
@@ -34,29 +40,29 @@ _ENDED_BY = {
 def judge(
     run: Run,
     info: JobInfo | None,
-    attempt: Attempt | None,
+    records: ElementRecords,
     last: LastStatus | None,
     *,
     answered: bool,
-    cancelled: bool,
     now_s: float,
     sending: Sending | None = None,
 ) -> LastStatus:
-    """Decide what to say of a run, from what is known.
+    """Decide what to say of an element of a run, from what is known.
 
     Args:
         info: the scheduler's answer; None where it knows nothing of the job, or did not answer.
-        attempt: what the script wrote down.
+        records: what the script and ``hpcrun cancel`` wrote down.
         last: what was known before.
         answered: the scheduler answered, whatever it said.
-        cancelled: ``hpcrun cancel`` was called for it.
         sending: how far its submission was before the scheduler was asked, for a run without a job.
     """
+    attempt, cancelled = records.attempt, records.cancelled
+    exit_ = attempt.exit if attempt else None
     if info is not None:
         return _from_own_record(run, info, attempt, now_s) or _from_scheduler(info, attempt, now_s)
-    if attempt is not None and attempt.exit is not None and attempt.exit.again:
-        return _from_again(run, attempt.exit, answered=answered, cancelled=cancelled, now_s=now_s)
-    if attempt is not None and attempt.exit is not None and (answered or not attempt.exit.signal):
+    if exit_ and exit_.again:
+        return _from_again(run, exit_, answered=answered, cancelled=cancelled, now_s=now_s)
+    if attempt and exit_ and (answered or not exit_.signal):
         status = _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
         # who ended it may yet be learned from the scheduler's next answer
         return (_missed(run, last, now_s) if status.state == state.UNKNOWN else None) or status
@@ -238,3 +244,34 @@ def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
 
 def _hosts(attempt: Attempt) -> str | None:
     return ",".join(hosts(attempt.folder)) or None
+
+
+def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:
+    """Return the status of a job that is still UNKNOWN with the time since when it is."""
+    if last is None or status.final or not status.state == last.state == state.UNKNOWN:
+        return status
+    return replace(status, asked_s=min(status.asked_s, last.asked_s))
+
+
+def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_s: float) -> bool:
+    """Whether nobody knows the end of a run, for a day.
+
+    Args:
+        status: UNKNOWN since its ``asked_s`` where this cluster or host does not know the run; of a run elsewhere what
+            was last known at its ``asked_s``.
+        elsewhere: it belongs to a cluster or host that cannot be asked from here.
+    """
+    if status.final or not (elsewhere or status.state == state.UNKNOWN):
+        return False
+    if now_s - status.asked_s <= LOST_AFTER_S:
+        return False  # before any file is opened
+    return now_s - last_sign_s(run, folder, status) > LOST_AFTER_S
+
+
+def last_sign_s(run: Run, folder: Path, status: LastStatus) -> float:
+    """Return when a run ended, or last gave a sign of life, in seconds since the epoch: of a sweep its last element."""
+    signs = [
+        attempt.exit.ended_s if attempt.exit else max(attempt.alive_s, attempt.started_s + (status.elapsed_s or 0))
+        for attempt in last_attempts(folder)
+    ]
+    return max(signs, default=run.created_s + (status.elapsed_s or 0))

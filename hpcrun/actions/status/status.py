@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import failures_of
 from hpcrun.actions.jobs.dependencies import Wait, never_started, waits_of
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.lost import is_lost, keep_since
-from hpcrun.actions.status.resolve import judge, with_attempts
-from hpcrun.actions.status.salvage import damage_words
-from hpcrun.actions.status.sweep_status import ElementStatus, OpenSweep, judge_sweep, known_elements, open_sweep
+from hpcrun.actions.status.elements import ElementStatus, combine
+from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_elements, known_run
+from hpcrun.actions.status.resolve import is_lost
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
-from hpcrun.job.layout import RunFolder
+from hpcrun.job.layout import RunFolder, run_name
 from hpcrun.job.parameters import parameters_text
-from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
-from hpcrun.runs.attempt import Attempt, attempts, last_attempt
+from hpcrun.runs.attempt import has_started, last_attempt
+from hpcrun.runs.elements import ElementRecords, save_statuses
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.runs.store import DamagedRunError, RunStore
-from hpcrun.schedulers.protocol import JobRef, Scheduler
-from hpcrun.schedulers.submitter import Sending, look
+from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
+from hpcrun.schedulers.protocol import Scheduler
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
@@ -68,7 +64,7 @@ def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
         item,
         run=run,
         status=element.status,
-        stale=item.stale and not element.status.final,
+        stale=element.stale,
         elements=(),
         element=element.index,
         about=parameters_text(element.parameters),
@@ -125,16 +121,16 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
     others = _waited_for(runs, store)
-    known: dict[str, RunStatus] = {}
+    items: dict[str, RunStatus] = {}
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
-        mine = [run for run in (*runs, *others) if run.scheduler == name]
-        answer, error = _ask(name, mine, ports, now_s)
-        known |= answer
+        mine = [known_run(run, store) for run in (*runs, *others) if run.scheduler == name]
+        asked, error = _ask(ports.schedulers(name), mine, ports, now_s)
+        items |= asked
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
-    return StatusResult(tuple(_with_waits(known[run.run_id], known, store) for run in runs), away, tuple(damaged))
+    return StatusResult(tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged))
 
 
 def one_status(run_id: str, ports: Ports) -> StatusResult:
@@ -159,34 +155,28 @@ def _waited_for(runs: Sequence[Run], store: RunStore) -> list[Run]:
     return _load(sorted(wanted), store)[0]
 
 
-def _with_waits(item: RunStatus, known: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
+def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
     def status_of(run_id: str) -> LastStatus | None:
-        return known[run_id].status if run_id in known else store.last_status(run_id)
+        return items[run_id].status if run_id in items else store.last_status(run_id)
 
-    if not item.run.after or last_attempt(item.folder) is not None:
+    if not item.run.after or has_started(item.folder):
         return item
     waits = waits_of(item.run, item.status, status_of)
     status = never_started(item.status, waits)
-    if status is not item.status:
-        store.save_status(item.run.run_id, status)
-    return replace(item, status=status, waits=waits)
+    if status is item.status:
+        return replace(item, waits=waits)
+    elements = tuple(replace(each, status=never_started(each.status, waits)) for each in item.elements)
+    item = replace(item, status=status, elements=elements, waits=waits)
+    _save(item, store)
+    return item
 
 
 def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> StatusResult:
     """Return what the run folders alone say, at once; nobody is asked."""
     runs, damaged = _load(run_ids, store)
-    items = []
-    for run in sorted(runs, key=lambda run: run.created_s):
-        folder, status = store.folder(run.run_id), store.last_status(run.run_id)
-        if not _is_final(status):
-            newest = list(islice(attempts(folder), 2))
-            status = judge(run, None, newest[0] if newest else None, status, answered=False, cancelled=False,
-                           now_s=now_s)  # fmt: skip
-            status = with_attempts(status, newest)
-        assert status is not None
-        lost = is_lost(run, folder, status, elsewhere=False, now_s=now_s)
-        items.append(RunStatus(run, folder, status, stale=not status.final, lost=lost))
-    return StatusResult(tuple(items), damaged=tuple(damaged))
+    known = [known_run(run, store) for run in sorted(runs, key=lambda run: run.created_s)]
+    items = tuple(_run_status(one, now_s, None if one.is_over else one.records()) for one in known)
+    return StatusResult(items, damaged=tuple(damaged))
 
 
 def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]]:
@@ -201,118 +191,97 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
     return runs, damaged
 
 
+def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
+    """Return what is wrong with a run and what is known of it all the same: from what is left of its record, from
+    what its script wrote, and from what was last known."""
+    if isinstance(error, UnsafeRunError):
+        return error.message
+    folder, left = store.folder(run_id), error.legible
+    attempt, last = last_attempt(folder), store.last_status(run_id)
+    job_id = left.get("job_id") or (attempt.job_id if attempt else None)
+    known = [
+        f"run {run_name(run_id)}",
+        *([f"job {job_id}"] if job_id else []),
+        *(f"{name} {left[name]}" for name in ("profile", "cluster") if name in left),
+        *([f"last known {last.state}"] if last else []),
+        *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
+    ]
+    how = "needs a newer hpcrun" if isinstance(error, NewerRunError) else "is damaged"
+    return f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are in {folder}"
+
+
 def _ask(
-    name: str, runs: Sequence[Run], ports: Ports, now_s: float
+    scheduler: Scheduler, runs: Sequence[KnownRun], ports: Ports, now_s: float
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
-    store, scheduler = ports.store, ports.schedulers(name)
-    lasts = {run.run_id: store.last_status(run.run_id) for run in runs}
-    open_runs = [run for run in runs if not _is_over(lasts[run.run_id], store.folder(run.run_id))]
-    cluster = scheduler.cluster() if open_runs and name == "slurm" else None
-    ours = [run for run in open_runs if _belongs_here(run, cluster, ports.host)]
-    # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
-    sending = {run.run_id: look(store.folder(run.run_id), run.created_s, now_s) for run in ours if run.job_id is None}
-    answers: dict[Path, JobInfo] | None
-    sweeps: dict[str, OpenSweep]
-    error: SchedulerError | None = None
-    try:
-        sweeps, answers = _poll(scheduler, ours, sending, store)
-    except SchedulerError as away:
-        sweeps, answers, error = _sweeps(ours, store), None, away
-    asked = {run.run_id for run in ours}
-    statuses = {}
-    for run in runs:
-        folder, last = store.folder(run.run_id), lasts[run.run_id]
-        if run.run_id not in asked:
-            over = _is_final(last)
-            if over:
-                store.leave_active(run.run_id)
-            known, status = known_elements(run, folder), last or _elsewhere(run)
-            lost = is_lost(run, folder, status, elsewhere=not over, now_s=now_s)
-            statuses[run.run_id] = RunStatus(
-                run, folder, status, stale=not over, elements=known, elsewhere=not over, lost=lost
-            )
-            continue
-        elements: tuple[ElementStatus, ...] = ()
-        if sweep := sweeps.get(run.run_id):
-            run = sweep.run
-            status, elements = judge_sweep(sweep, answers, now_s, sending.get(run.run_id))
-            live = any(element.live for element in elements)
-        else:
-            run = _adopt(run, answers.get(folder) if answers else None, folder, store)
-            newest = list(islice(attempts(folder), 2))
-            if store.failed_nodes:
-                store.failed_nodes.note(failures_of(run, newest), now_s)
-            status = _judge(run, folder, newest, answers, last, sending.get(run.run_id), now_s)
-            live = is_live(answers.get(folder) if answers else None)
-        status = keep_since(_with_refusal(status, folder), last)
-        if answers is not None and not _says_the_same(status, last):
-            store.save_status(run.run_id, status)
-        stale = not status.final and (answers is None or (status.missed_s is not None and status.asked_s < now_s))
-        lost = is_lost(run, folder, status, elsewhere=False, now_s=now_s)
-        statuses[run.run_id] = RunStatus(run, folder, status, stale, elements, lost=lost, live=live)
-    return statuses, error
+    store = ports.store
+    ours, answers, away = ask(scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s)
+    items = {}
+    for one in ours:
+        records = one.records()
+        item = items[one.run.run_id] = _run_status(one, now_s, records, answers)
+        if answers is not None:
+            _save(item, store, one.last, one.known)
+        if store.failed_nodes:
+            failures = (node for each in records.values() for node in failures_of(one.run, each.newest))
+            store.failed_nodes.note(failures, now_s)
+    for one in runs:
+        if one.is_over:
+            store.leave_active(one.run.run_id)
+        if one.run.run_id not in items:
+            items[one.run.run_id] = _run_status(one, now_s)
+    return items, away
 
 
-def _judge(
-    run: Run,
-    folder: Path,
-    newest: Sequence[Attempt],
-    answers: dict[Path, JobInfo] | None,
-    last: LastStatus | None,
-    sending: Sending | None,
+def _run_status(
+    one: KnownRun,
     now_s: float,
-) -> LastStatus:
-    status = judge(
-        run,
-        answers.get(folder) if answers is not None else None,
-        newest[0] if newest else None,
-        last,
-        answered=answers is not None,
-        cancelled=RunFolder(folder).cancelled.exists(),
-        sending=sending,
-        now_s=now_s,
+    records: Mapping[int, ElementRecords] | None = None,
+    answers: Answers | None = None,
+) -> RunStatus:
+    """Return what is to be said of a run.
+
+    Args:
+        records: those of its open elements; None for a run that is over, or of another cluster or host.
+        answers: None where nobody answered.
+    """
+    elements = judge_elements(one, records or {}, answers, now_s)
+    elsewhere = records is None and not one.is_over
+    if records is None:
+        status = one.last or _elsewhere(one.run)
+    else:
+        statuses = [each.status for each in elements]
+        status = combine(statuses, one.run.walltime_s) if one.elements.are_array else statuses[0]
+        status = _with_refusal(status, one.folder)
+    return RunStatus(
+        one.run,
+        one.folder,
+        status,
+        stale=is_stale(status, answered=answers is not None, now_s=now_s),
+        elements=tuple(elements) if one.elements.are_array else (),
+        elsewhere=elsewhere,
+        lost=is_lost(one.run, one.folder, status, elsewhere=elsewhere, now_s=now_s),
+        live=any(each.live for each in elements),
     )
-    return with_attempts(status, newest)
 
 
-def _sweeps(runs: Sequence[Run], store: RunStore) -> dict[str, OpenSweep]:
-    found = {run.run_id: open_sweep(run, store.folder(run.run_id)) for run in runs}
-    return {run_id: sweep for run_id, sweep in found.items() if sweep}
+def _save(
+    item: RunStatus, store: RunStore, last: LastStatus | None = None, known: Mapping[int, LastStatus] | None = None
+) -> None:
+    """Note what is new of a run; where nothing is, nothing is written.
+
+    Args:
+        last, known: what is noted of it, and of its elements.
+    """
+    known = known or {}
+    if any(_is_news(each.status, known.get(each.index)) for each in item.elements):
+        save_statuses(item.folder, {each.index: each.status for each in item.elements})
+    if _is_news(item.status, last):
+        store.save_status(item.run.run_id, item.status)
 
 
-def _poll(
-    scheduler: Scheduler, runs: Sequence[Run], sending: Mapping[str, Sending], store: RunStore
-) -> tuple[dict[str, OpenSweep], dict[Path, JobInfo]]:
-    """Ask about all runs at once, and about each element of a sweep that is not known to be over."""
-    sweeps = _sweeps(runs, store)
-    whole = [run for run in runs if run.run_id not in sweeps or run.job_id is None]
-    refs = [_reference(run, store.folder(run.run_id), sending.get(run.run_id)) for run in whole]
-    refs += [ref for sweep in sweeps.values() if sweep.run.job_id for ref in sweep.refs()]
-    answers = scheduler.poll(refs)
-    # a sweep whose job id is learned only now: the same question again, for its elements
-    lost = [sweep for sweep in sweeps.values() if sweep.run.job_id is None]
-    adopted = _sweeps([_adopt(sweep.run, answers.get(sweep.folder), sweep.folder, store) for sweep in lost], store)
-    if refs := [ref for sweep in adopted.values() if sweep.run.job_id for ref in sweep.refs()]:
-        answers |= scheduler.poll(refs)
-    return sweeps | adopted, answers
-
-
-def _reference(run: Run, folder: Path, sending: Sending | None) -> JobRef:
-    return JobRef(folder, run.job_id, run.created_s if sending is Sending.ENDED else None)
-
-
-def _says_the_same(status: LastStatus, last: LastStatus | None) -> bool:
-    """Whether nothing is new but the time of asking, and that by less than a minute: not worth a write."""
-    return last is not None and status.asked_s - last.asked_s < 60 and replace(status, asked_s=last.asked_s) == last
-
-
-def _is_final(last: LastStatus | None) -> bool:
-    return last is not None and last.final
-
-
-def _is_over(last: LastStatus | None, folder: Path) -> bool:
-    """Whether nothing more can be learned of a run; one without a job that has started after all is looked at again."""
-    return _is_final(last) and not (last and last.state == state.NOT_SUBMITTED and last_attempt(folder))
+def _is_news(status: LastStatus, last: LastStatus | None) -> bool:
+    """Whether a status says more than that it is still so less than a minute later."""
+    return last is None or status.asked_s - last.asked_s >= 60 or replace(status, asked_s=last.asked_s) != last
 
 
 def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
@@ -326,25 +295,6 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
     return replace(status, reason=f"{status.reason}; sbatch said: {said.splitlines()[-1]}") if said else status
 
 
-def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
-    return run.host == host if run.scheduler == "local" else cluster is None or run.cluster in (None, cluster)
-
-
 def _elsewhere(run: Run) -> LastStatus:
     where = f"host {run.host}" if run.scheduler == "local" else f"cluster {run.cluster}"
     return LastStatus(state.UNKNOWN, run.created_s, reason=f"ask on {where}")
-
-
-def _adopt(run: Run, info: JobInfo | None, folder: Path, store: RunStore) -> Run:
-    """Give a run the job id it never learned, from the scheduler or from what its script wrote."""
-    if run.job_id is not None:
-        return run
-    attempt = last_attempt(folder)
-    # the script of a sweep's element has written 123_4
-    job_id = info.job_id if info else attempt.job_id.partition("_")[0] if attempt else None
-    if job_id is None:
-        return run
-    run = replace(run, job_id=job_id)
-    with suppress(HpcrunError):  # a full disk: it is found again next time
-        store.save(run)
-    return run

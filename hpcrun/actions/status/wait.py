@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,8 @@ from pathlib import Path
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.status import RunStatus, one_status
 from hpcrun.job.layout import RunFolder, parse_numbers
-from hpcrun.runs.attempt import last_attempt, names_in
-from hpcrun.runs.elements import elements_of
+from hpcrun.runs.attempt import names_in
+from hpcrun.runs.elements import all_elements, records_of
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
@@ -40,14 +40,14 @@ class Waiter:
         refresh: asks the scheduler for the run's status, at once.
         look: the same with an answer that may be a little older, for asking again and again.
         element: which element of a sweep is waited for, None for all of the run.
-        is_sweep: the run has elements.
+        elements: the numbers of all elements of the run.
     """
 
     folder: Path
     refresh: Callable[[], RunStatus]
     look: Callable[[], RunStatus]
     element: int | None = None
-    is_sweep: bool = False
+    elements: Sequence[int] = (0,)
 
     def status(self) -> LastStatus:
         """Ask for the status of what is waited for: the run, or its element."""
@@ -56,26 +56,21 @@ class Waiter:
     def _status_in(self, item: RunStatus) -> LastStatus:
         return next((known.status for known in item.elements if known.index == self.element), item.status)
 
-    def _left_word(self, element: int) -> bool:
-        """Whether the script of an element (0 for an ordinary run) says that it has ended by itself."""
-        attempt = last_attempt(self.folder, element)
-        exit_ = attempt.exit if attempt else None
-        return exit_ is not None and not exit_.signal and not exit_.again
-
     def over(self) -> Callable[[], bool]:
         """Return a question that can be asked often: is the run over?
 
         The script's own exit record is enough; the scheduler is asked now and then, for a job that was killed
         before it could write one.
         """
-        running, mark = self._awaited(), None
+        # the first one last: a look costs one element's folder
+        running, mark = list(reversed(self.elements)) if self.element is None else [self.element], None
         pauses, changed_at = Pauses(), float("-inf")
 
         def is_over() -> bool:
             nonlocal mark, changed_at
             before, mark = mark, records_mark(self.folder, running[-1]) if running else None
             if mark != before:
-                while running and self._left_word(running[-1]):
+                while running and records_of(self.folder, running[-1]).ended:
                     running.pop()
                     mark = None
                 if before is not None:
@@ -92,12 +87,6 @@ class Waiter:
             return self._status_in(self.refresh() if is_new else self.look()).final
 
         return is_over
-
-    def _awaited(self) -> list[int]:
-        """Return the elements whose end is looked for, the first one last: a look costs one element's folder."""
-        if self.element is not None:
-            return [self.element]
-        return [known.index for known in reversed(self.look().elements)] if self.is_sweep else [0]
 
     def wait(self) -> RunStatus:
         """Wait until the run is over and the scheduler says how."""
@@ -202,5 +191,5 @@ def waiter_for(run_id: str, ports: Ports) -> Waiter:
         ports.store.folder(run_id),
         lambda: one_status(run_id, ports).runs[0],
         lambda: one_status(run_id, ports.for_polling()).runs[0],
-        is_sweep=elements_of(ports.store.load(run_id)) is not None,
+        elements=tuple(all_elements(ports.store.load(run_id)).parameters),
     )

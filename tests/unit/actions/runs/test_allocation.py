@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.allocation import one_element
+from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run
 
 
-def sweep(*states: str, stale: bool = False) -> RunStatus:
+def sweep(*states: str) -> RunStatus:
     elements = tuple(
         ElementStatus(index, f"4711_{index}", (("n", str(index)),), LastStatus(state, 1.0, state == "COMPLETED"))
         for index, state in enumerate(states)
     )
-    return RunStatus(run(), Path("/r"), LastStatus("RUNNING", 1.0), stale, elements)
+    return RunStatus(run(), Path("/r"), LastStatus("RUNNING", 1.0), elements=elements)
 
 
 def test_the_only_element_that_runs_is_meant_and_that_is_said() -> None:
@@ -39,11 +39,3 @@ def test_where_several_run_one_must_be_named() -> None:
 def test_where_none_runs_the_sweep_itself_is_meant() -> None:
     item = sweep("COMPLETED", "PENDING")
     assert one_element(item, None) == (item, None)
-
-
-@pytest.mark.parametrize(
-    ("stale", "index", "old"), [(True, 0, False), (True, 1, True), (False, 0, False), (False, 1, False)]
-)
-def test_an_element_that_is_over_is_never_out_of_date(stale: bool, index: int, old: bool) -> None:
-    found, _ = one_element(sweep("COMPLETED", "RUNNING", stale=stale), index)
-    assert found.stale == old

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.clean import CleanChoice, plan_clean
-from hpcrun.actions.status.lost import is_lost, keep_since, last_sign_s
+from hpcrun.actions.status.elements import combine
+from hpcrun.actions.status.resolve import is_lost, keep_since, last_sign_s
 from hpcrun.actions.status.status import RunStatus, StatusResult, get_status, is_in, last_known, without_lost
-from hpcrun.actions.status.sweep_status import fold
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
@@ -101,9 +101,9 @@ def test_lost_runs_count_as_unknown_and_can_be_left_out(tmp_path: Path) -> None:
 
 def test_a_sweep_of_which_the_rest_is_unknown_is_unknown() -> None:
     done, gone = LastStatus("COMPLETED", 1.0, final=True), LastStatus("UNKNOWN", 1.0)
-    assert fold([done, gone], run(), NOW).state == "UNKNOWN"
-    assert fold([done, gone, LastStatus("PENDING", 1.0)], run(), NOW).state == "RUNNING"
-    assert not fold([done, gone], run(), NOW).final
+    assert combine([done, gone], 60).state == "UNKNOWN"
+    assert combine([done, gone, LastStatus("PENDING", 1.0)], 60).state == "RUNNING"
+    assert not combine([done, gone], 60).final
 
 
 def test_the_last_sign_of_a_sweep_is_that_of_any_element(tmp_path: Path) -> None:

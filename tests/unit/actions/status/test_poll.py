@@ -1,80 +1,76 @@
-"""Watching many jobs: how often Slurm is asked, and when a job is over."""
+"""A plain run and an element of a sweep are treated alike: what is asked, said, noted and written."""
 
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.poll import Element, Poller
-from hpcrun.errors import SchedulerError
-from hpcrun.job.state import JobInfo
-from hpcrun.schedulers.protocol import JobRef
+from hpcrun.actions.status.status import RunStatus, element_row, get_status, last_known
+from hpcrun.job.parameters import parse_assignments
+from hpcrun.runs.elements import load_statuses
+from hpcrun.runs.failed_nodes import FailedNodes
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.slurm import SlurmScheduler
-from tests.unit.given import run
+from hpcrun.schedulers.slurm_text import SEPARATOR
+from tests.unit.given import ports, run, write
 
-SEPARATOR = "\x1f"
+RUN_ID = "20260102-030405-train-0a1b"
+NOW = 5000.0
 
 
 @dataclass
 class Site:
-    """A squeue that says what stands in a file, and a clock."""
+    """A Slurm without accounting whose squeue says what stands in a file, and one run."""
 
     folder: Path
-    now_s: float = 1000.0
-    watch: Poller = field(init=False)
 
-    def __post_init__(self) -> None:
-        (self.folder / "bin").mkdir()
-        squeue = self.folder / "bin/squeue"
-        squeue.write_text(f'#!/bin/sh\necho asked >>"{self.folder}/calls"\n. "{self.folder}/answer"\n')
-        squeue.chmod(0o755)
+    @property
+    def store(self) -> RunStore:
+        return RunStore(self.folder / "runs", FailedNodes(self.folder / "failed-nodes.json"))
+
+    @property
+    def run_folder(self) -> Path:
+        return self.store.folder(RUN_ID)
+
+    def has(self, indices: str | None = None, *, job_id: str | None = "4711", after: str | None = None) -> None:
+        """Give it a run: a sweep of these elements, or a plain one."""
+        rows = [list(map(list, row)) for row in parse_assignments(["n=a,b,c,d"])]
+        sweep = {"request": {"sweep": rows}, "plan": {"sweep": {"indices": indices, "first": 0}}} if indices else {}
+        waits = [{"run_id": after, "job_id": "12", "condition": "ok"}] if after else []
+        self.store.create(run(RUN_ID, job_id=job_id, after=waits, **sweep), "")
         self.says({})
-        scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin"})
-        self.watch = Poller(scheduler, "alpha", "login1", clock=lambda: self.now_s)
 
     def says(self, states: dict[str, str]) -> None:
-        lines = (
-            SEPARATOR.join((job_id, word, "None", "0:10", "1:00", "n1", script(job_id)))
-            for job_id, word in states.items()
-        )
-        (self.folder / "answer").write_text("\n".join(f"echo '{line}'" for line in lines) + "\n")
-
-    def refuses_none(self) -> Path:
-        """Give it a scancel; return the file to which that writes what it is to end."""
-        scancel = self.folder / "bin/scancel"
-        scancel.write_text(f'#!/bin/sh\necho "$@" >>"{self.folder}/ended"\n')
-        scancel.chmod(0o755)
-        return self.folder / "ended"
+        script = f"/r/{RUN_ID}/.submission_file_ab.sh"
+        lines = [SEPARATOR.join((job, word, "None", "0:10", "1:00", "n1", script)) for job, word in states.items()]
+        self.answers("\n".join(f"echo '{line}'" for line in lines))
 
     def is_away(self) -> None:
-        (self.folder / "answer").write_text("exit 1\n")
+        self.answers("exit 1")
 
-    def calls(self) -> int:
-        calls = self.folder / "calls"
-        return len(calls.read_text().split()) if calls.exists() else 0
+    def answers(self, program: str) -> None:
+        write(self.folder / "bin/squeue", f"#!/bin/sh\necho asked >>{self.folder}/asked\n{program}\n").chmod(0o755)
 
-    def job(self, job_id: str, index: int = 0, cluster: str = "alpha") -> Element:
-        folder = self.folder / "runs" / job_id.partition("_")[0]
-        element = Element(folder, index, job_id)
-        self.watch.add(element, run(job_id=job_id, cluster=cluster))
-        return element
+    def starts(self, element: int = 0, attempt: int = 0, **exit_: object) -> None:
+        folder = self.run_folder / f"elements/{element}/attempts/{attempt}"
+        job_id = "4711" if load_is_plain(self.store) else f"4711_{element}"
+        write(folder / "start", json.dumps({"job_id": job_id, "host": "node1", "started": NOW - 100}))
+        write(folder / "heartbeat", str(NOW))
+        if exit_:
+            write(folder / "exit", json.dumps({"signal": "", "ended": NOW - 10, **exit_}))
 
-    def leaves_word(self, element: Element, *, again: bool = False) -> None:
-        folder = element.run_folder / "elements" / str(element.index) / "attempts/0"
-        folder.mkdir(parents=True)
-        (folder / "start").write_text(json.dumps({"job_id": "1", "host": "n1", "started": time.time()}))
-        (folder / "exit").write_text(
-            json.dumps({"status": 3, "signal": "", "ended": time.time(), "again": again, "reason": ""})
-        )
+    def status(self, now_s: float = NOW) -> RunStatus:
+        scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin:/usr/bin:/bin"}, _said={"cluster": "alpha"})
+        (item,) = get_status([RUN_ID], ports(self.store, scheduler, now_s)).runs
+        return item
 
 
-def script(job_id: str) -> str:
-    """The script of the run whose folder is named after a job."""
-    return f"/r/{job_id.partition('_')[0]}/.submission_file_ab.sh"
+def load_is_plain(store: RunStore) -> bool:
+    return not store.load(RUN_ID).plan.get("sweep")
 
 
 @pytest.fixture
@@ -82,114 +78,151 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_all_jobs_cost_one_squeue_in_ten_seconds(site: Site) -> None:
-    site.says({"7": "RUNNING", "8_[1-2]": "PENDING"})
-    jobs = [site.job("7"), site.job("8_1", 1), site.job("8_2", 2)]
-    for _ in range(3):
-        assert [site.watch.status(job).state for job in jobs] == ["RUNNING", "PENDING", "PENDING"]
-    assert site.calls() == 1
-    site.says({"7": "COMPLETED", "8_1": "FAILED", "8_[2]": "PENDING"})
-    site.now_s += 9
-    assert not site.watch.over(jobs[0])
-    site.now_s += 2
-    assert [site.watch.over(job) for job in jobs] == [True, True, False]
-    assert site.calls() == 2
+def test_what_the_elements_say_is_written_when_it_is_new_or_a_minute_old(site: Site) -> None:
+    site.has("0-1")
+    site.says({"4711_0": "RUNNING", "4711_[1]": "PENDING"})
+    record = site.run_folder / "elements.json"
+    site.status()
+    first = record.stat().st_ino
+    site.status(NOW + 59)
+    assert record.stat().st_ino == first
+    site.status(NOW + 60)
+    second = record.stat().st_ino
+    assert second != first
+    site.says({"4711_0": "COMPLETED", "4711_[1]": "PENDING"})
+    site.status(NOW + 61)
+    assert record.stat().st_ino != second
 
 
-@dataclass
-class Asked:
-    """This machine as a scheduler that counts how often it is asked, and a clock."""
-
-    name: str = "local"
-    times: int = 0
-    now_s: float = 0.0
-
-    def poll(self, refs: list[JobRef]) -> dict[Path, JobInfo]:
-        self.times += 1
-        return {ref.folder: JobInfo(ref.job_id or "", "RUNNING") for ref in refs}
-
-
-def test_jobs_of_this_machine_are_looked_at_twice_a_second(tmp_path: Path) -> None:
-    machine = Asked()
-    watch = Poller(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
-    element = Element(tmp_path, 0, "L1")
-    watch.add(element, run(job_id="L1", scheduler="local", host="here", cluster=None))
-    for now_s, times in ((0.0, 1), (0.0, 1), (0.4, 1), (0.5, 2), (0.9, 2), (1.0, 3)):
-        machine.now_s = now_s
-        assert watch.status(element).state == "RUNNING"
-        assert machine.times == times
-
-
-def test_an_answer_says_nothing_of_a_job_that_came_after_it(site: Site) -> None:
-    site.says({"7": "RUNNING"})
-    site.watch.status(site.job("7"))
-    late = site.job("8")
-    assert site.watch.status(late).state == "PENDING"
-    assert site.calls() == 1
-
-
-def test_a_job_that_left_word_is_over_and_nobody_need_be_asked(site: Site) -> None:
-    job = site.job("7")
-    site.leaves_word(job)
-    assert site.watch.over(job)
-    assert site.calls() == 0
-
-
-def test_the_script_s_word_comes_before_an_older_answer(site: Site) -> None:
-    site.says({"7": "RUNNING"})
-    job = site.job("7")
-    assert site.watch.status(job).state == "RUNNING"
-    site.leaves_word(job)
-    found = site.watch.status(job)
-    assert (found.state, found.exit_status, found.final) == ("FAILED", 3, True)
-
-
-def test_an_attempt_that_is_started_again_is_not_the_end(site: Site) -> None:
-    site.says({"7": "PENDING"})
-    job = site.job("7")
-    site.leaves_word(job, again=True)
-    assert not site.watch.over(job)
-
-
-def test_a_job_that_nobody_knows_is_given_up_after_a_minute(site: Site) -> None:
-    job = site.job("7")
-    assert not site.watch.over(job)
-    site.now_s += 30
-    assert not site.watch.over(job)
-    site.now_s += 31
-    assert site.watch.over(job)
-    assert site.watch.status(job).state == "UNKNOWN"
-
-
-def test_a_controller_that_is_away_ends_no_job(site: Site) -> None:
-    site.says({"7": "RUNNING"})
-    job = site.job("7")
-    assert not site.watch.over(job)
+@pytest.mark.parametrize("indices", [None, "0-1"])
+def test_with_slurm_away_it_is_said_when_the_state_was_learned(site: Site, indices: str | None) -> None:
+    site.has(indices)
+    site.says({"4711": "RUNNING"} if indices is None else {"4711_[0-1]": "RUNNING"})
+    site.status()
     site.is_away()
-    for _ in range(12):
-        site.now_s += 11
-        assert not site.watch.over(job)
-    assert site.watch.status(job).state == "RUNNING"
-    assert site.calls() == 13
+    item = site.status(NOW + 500)
+    assert (item.status.state, item.status.asked_s, item.stale, item.live) == ("RUNNING", NOW, True, False)
 
 
-def test_a_run_of_another_cluster_is_not_asked_about(site: Site) -> None:
-    site.says({"7": "FAILED"})
-    job = site.job("7", cluster="beta")
-    assert not site.watch.over(job)
-    assert site.watch.status(job).state == "PENDING"
+@pytest.mark.parametrize("indices", [None, "0-1"])
+def test_what_an_answer_leaves_out_is_as_last_known(site: Site, indices: str | None) -> None:
+    site.has(indices)
+    site.says({"4711": "RUNNING"} if indices is None else {"4711_[0-1]": "RUNNING"})
+    site.status()
+    site.says({})
+    item = site.status(NOW + 5)
+    assert (item.status.state, item.status.asked_s, item.status.missed_s, item.stale) == (
+        "RUNNING",
+        NOW,
+        NOW + 5,
+        True,
+    )
 
 
-def test_only_a_job_that_is_listed_as_the_run_s_is_cancelled(site: Site) -> None:
-    ended = site.refuses_none()
-    site.says({"7": "RUNNING"})
-    mine = site.job("7")
-    other = Element(site.folder / "runs/reused", 0, "7")
-    site.watch.add(other, run(job_id="7"))
-    with pytest.raises(SchedulerError, match="Slurm does not know job 7: nothing was cancelled"):
-        site.watch.cancel(other)
-    assert not ended.exists()
-    assert not (other.folder / "cancelled").exists()
-    site.watch.cancel(mine)
-    assert ended.read_text().split() == ["--quiet", "7"]
-    assert (mine.folder / "cancelled").exists()
+def test_an_element_that_an_answer_leaves_out_is_stale_and_the_others_are_not(site: Site) -> None:
+    site.has("0-1")
+    site.says({"4711_[0-1]": "RUNNING"})
+    site.status()
+    site.says({"4711_0": "RUNNING"})
+    item = site.status(NOW + 5)
+    assert [(each.stale, each.live) for each in item.elements] == [(False, True), (True, False)]
+    assert (item.stale, item.live, item.status.asked_s) == (False, True, NOW + 5)
+
+
+def test_an_element_that_is_over_is_never_out_of_date(site: Site) -> None:
+    site.has("0-1")
+    site.says({"4711_0": "COMPLETED", "4711_1": "RUNNING"})
+    site.status()
+    site.is_away()
+    item = site.status(NOW + 5)
+    assert [element_row(item, each).stale for each in item.elements] == [False, True]
+
+
+@pytest.mark.parametrize(("indices", "element"), [(None, 0), ("2-3", 2)])
+@pytest.mark.parametrize("away", [False, True])
+def test_a_job_id_that_was_never_learned_is_the_one_that_any_script_wrote(
+    site: Site, indices: str | None, element: int, away: bool
+) -> None:
+    site.has(indices, job_id=None)
+    site.starts(element)
+    if away:
+        site.is_away()
+    item = site.status()
+    assert (item.run.job_id, item.status.state) == ("4711", "RUNNING")
+    assert site.store.load(RUN_ID).job_id == "4711"
+
+
+def test_a_sweep_whose_job_id_squeue_tells_costs_a_second_question(site: Site) -> None:
+    site.has("0-3", job_id=None)
+    site.says({"4711_0": "RUNNING", "4711_[1-3]": "PENDING"})
+    item = site.status()
+    assert item.run.job_id == "4711"
+    assert [each.status.state for each in item.elements] == ["RUNNING", "PENDING", "PENDING", "PENDING"]
+    assert (site.folder / "asked").read_text().split() == ["asked"] * 2
+
+
+@pytest.mark.parametrize(("indices", "element"), [(None, 0), ("0-1", 1)])
+def test_a_run_of_which_no_job_came_is_known_again_when_it_starts_after_all(
+    site: Site, indices: str | None, element: int
+) -> None:
+    site.has(indices, job_id=None)
+    assert site.status().status.state == "NOT_SUBMITTED"
+    assert site.store.active_ids() == []
+    site.starts(element)
+    states = {"4711": "RUNNING"} if indices is None else {f"4711_{element}": "RUNNING", "4711_[0]": "PENDING"}
+    site.says(states)
+    item = site.status(NOW + 1)
+    assert (item.status.state, item.run.job_id, item.live) == ("RUNNING", "4711", True)
+    assert [each.status.state for each in item.elements] == ([] if indices is None else ["PENDING", "RUNNING"])
+    assert site.store.active_ids() == [RUN_ID]
+
+
+@pytest.mark.parametrize(("indices", "element"), [(None, 0), ("0-3", 3)])
+def test_the_node_that_failed_is_noted(site: Site, indices: str | None, element: int) -> None:
+    site.has(indices)
+    site.starts(element, status=1, reason="node_failure", nodes=["node7"], again=True)
+    site.status()
+    assert [entry.node for entry in FailedNodes(site.folder / "failed-nodes.json").known(NOW)] == ["node7"]
+
+
+def test_what_a_folder_alone_says_of_a_sweep_is_what_its_elements_do(site: Site) -> None:
+    site.has("0-3")
+    site.starts(0, status=0)
+    site.starts(2)
+    (item,) = last_known([RUN_ID], store=site.store, now_s=NOW).runs
+    assert [each.status.state for each in item.elements] == ["COMPLETED", "PENDING", "RUNNING", "PENDING"]
+    assert (item.status.state, item.stale, item.status.attempt) == ("RUNNING", True, 0)
+    assert not (item.folder / "elements.json").exists()
+
+
+@pytest.mark.parametrize("indices", [None, "1-2"])
+def test_a_run_that_could_never_start_was_cancelled_with_its_elements(site: Site, indices: str | None) -> None:
+    first = "20260102-030400-first-0a1b"
+    site.has(indices, after=first)
+    site.store.create(run(first, job_id="12"), "")
+    site.store.save_status(first, LastStatus("FAILED", 1.0, final=True))
+    item = site.status()
+    assert (item.status.state, item.status.final, item.status.reason) == ("CANCELLED", True, "DependencyNeverSatisfied")
+    assert {each.status.state for each in item.elements} <= {"CANCELLED"}
+    assert {status.state for status in load_statuses(item.folder).values()} <= {"CANCELLED"}
+
+
+def test_a_sweep_of_which_an_element_has_started_waits_for_nobody(site: Site) -> None:
+    first = "20260102-030400-first-0a1b"
+    site.has("1-2", after=first)
+    site.store.create(run(first, job_id="12"), "")
+    site.starts(2)
+    assert site.status().waits == ()
+
+
+def test_a_second_question_without_an_answer_loses_nothing(site: Site) -> None:
+    """The controller goes away between the two questions about a sweep whose job id the first one told."""
+    site.has("0-1", job_id=None)
+    site.says({"4711_[0-1]": "RUNNING"})
+    squeue = write(site.folder / "bin/away", "#!/bin/sh\nexit 1\n")
+    squeue.chmod(0o755)
+    with (site.folder / "bin/squeue").open("a") as program:
+        program.write(f"mv {squeue} $0\n")
+    item = site.status()
+    assert (item.run.job_id, item.stale) == ("4711", True)
+    assert not (item.folder / "elements.json").exists()

@@ -11,6 +11,7 @@ from hpcrun.actions.status.resolve import ALIVE_WITHIN_S, MISSED_FOR_S, judge, w
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
+from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.slurm_text import SEPARATOR, parse_sacct
 from hpcrun.schedulers.submitter import Sending
@@ -37,7 +38,8 @@ def decide(
     sending: Sending | None = None,
     now_s: float = NOW,
 ) -> LastStatus:
-    return judge(of or run(), info, attempt, last, answered=answered, cancelled=cancelled, now_s=now_s, sending=sending)
+    records = ElementRecords((attempt,) if attempt else (), cancelled)
+    return judge(of or run(), info, records, last, answered=answered, now_s=now_s, sending=sending)
 
 
 @pytest.mark.parametrize(

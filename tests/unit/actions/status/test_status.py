@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.patience import ask_patiently
 from hpcrun.actions.status.status import NEWEST, RunStatus, active_ids, chosen_ids, get_status, last_known
-from hpcrun.errors import SchedulerError
 from hpcrun.job.layout import WITHIN
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -141,25 +137,3 @@ def test_a_run_that_is_not_over_is_shown_however_old_it_is(tmp_path: Path) -> No
     assert chosen_ids(store, everything=False) == [ids[0], *ids[3:]]
     assert active_ids(store) == [ids[0], *ids[3:5]]
     assert chosen_ids(store, everything=True) == ids
-
-
-def failing() -> int:
-    raise SchedulerError("away")
-
-
-@pytest.mark.parametrize(("ask", "raises"), [(lambda: 7, False), (failing, True)])
-def test_a_quick_answer_is_just_the_answer(ask: Callable[[], int], raises: bool) -> None:
-    answers = ask_patiently(ask, 20)
-    if raises:
-        with pytest.raises(SchedulerError, match="away"):
-            next(answers)
-    else:
-        assert list(answers) == [7]
-
-
-def test_before_a_late_answer_comes_none() -> None:
-    may_answer = threading.Event()
-    answers = ask_patiently(may_answer.wait, 0.01)
-    assert next(answers) is None
-    may_answer.set()
-    assert list(answers) == [True]

@@ -57,6 +57,15 @@ def test_an_attempt_that_is_started_again_or_was_signalled_is_not_the_end(
     assert is_over()
 
 
+@pytest.mark.parametrize("mark", ["cancelled", "elements/0/cancelled"])
+def test_a_cancelled_script_that_says_that_it_was_signalled_has_ended(tmp_path: Path, mark: str) -> None:
+    is_over = waiter(tmp_path).over()
+    ended(tmp_path, signal="TERM")
+    assert not is_over()
+    write(tmp_path / mark, "")
+    assert is_over()
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in the list's only place; nothing is left to chance."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.salvage import damage_words
+from hpcrun.actions.status.status import damage_words
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunStore
 from tests.unit.given import run, write

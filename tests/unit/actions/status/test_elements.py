@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.runs.find_element import find_element
-from hpcrun.actions.status.sweep_status import ElementStatus, failed_elements, fold, interesting_element
+from hpcrun.actions.status.elements import ElementStatus, combine, failed_elements, interesting_element
 from hpcrun.errors import NotFoundError
 from hpcrun.job.parameters import parse_assignments
 from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
@@ -43,16 +43,13 @@ def sweep_run(indices: str = "0-3", first: int = 0, **said: Any) -> Run:
     ],
 )
 def test_one_state_for_many(words: tuple[str, ...], state: str, final: bool) -> None:
-    folded = fold(statuses(*words), given.run(), 1.0)
-    assert (folded.state, folded.final) == (state, final)
+    whole = combine(statuses(*words), 60)
+    assert (whole.state, whole.final) == (state, final)
 
 
 def test_the_counts_add_up() -> None:
     words = ["RUNNING"] * 12 + ["COMPLETED"] * 30 + ["FAILED"] + ["PENDING"] * 957
-    assert (
-        fold(statuses(*words), given.run(), 1.0).reason
-        == "1000 elements: 12 running, 957 pending, 30 completed, 1 failed"
-    )
+    assert combine(statuses(*words), 60).reason == "1000 elements: 12 running, 957 pending, 30 completed, 1 failed"
 
 
 def test_failed_elements_can_be_submitted_again() -> None:
