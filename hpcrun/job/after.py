@@ -1,4 +1,4 @@
-"""Waiting for other jobs: ``RUN:ok``, what fulfils it, and how sbatch is told."""
+"""Dependencies on other runs: ``RUN:ok``, the states that fulfil it, and sbatch's option for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEPENDENCY: dict[Condition, str] = {"ok": "afterok", "any": "afterany", "fail":
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What was asked for: a run in a person's words, and how it must have ended."""
+    """A requested dependency: a run as the user names it, and how it must have ended."""
 
     word: str
     condition: Condition = "ok"
@@ -25,11 +25,11 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A run that is waited for.
+    """A run on which a job depends.
 
     Attributes:
         condition: how it must end.
-        over: it has ended so already.
+        over: whether it has already ended in this way.
     """
 
     run_id: str
@@ -40,7 +40,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How many links, and how one must end for the next to start."""
+    """The number of links of a chain, and how a link must end for the next to start."""
 
     links: int
     condition: Condition = "fail"
@@ -80,14 +80,14 @@ def _split(text: str, default: Condition, option: str) -> tuple[str, Condition]:
 
 
 def fulfils(state: str, condition: Condition) -> bool:
-    """Return whether a run that is over in this state is what was waited for."""
+    """Return whether a run that has ended in this state fulfils the condition."""
     if condition == "any":
         return True
     return (state == COMPLETED) is (condition == "ok") and state != NOT_SUBMITTED
 
 
 def dependency_option(dependencies: Sequence[Dependency]) -> str:
-    """Return the value of sbatch's ``--dependency``: all that are not over; empty for none."""
+    """Return the value of sbatch's ``--dependency`` for the runs that have not ended; empty for none."""
     return ",".join(f"{_DEPENDENCY[item.condition]}:{item.job_id}" for item in dependencies if not item.over)
 
 

@@ -1,4 +1,4 @@
-"""What the final directives ask Slurm for: which of them decides which number of the plan. Pure.
+"""The resources that the final directives request: which directive decides which number of the plan. Pure.
 
 | number | decided by |
 |---|---|
@@ -9,8 +9,8 @@
 | memory of each node | ``mem``, else ``mem-per-gpu`` × its GPUs, else ``mem-per-cpu`` × its CPUs |
 | time limit | ``time`` |
 
-A bare ``exclusive`` gives the job every CPU and GPU of its nodes, and so the memory of each; a step still gets those
-that the job asked for (sbatch(1); seen on 22.05).
+``exclusive`` without a value gives the job every CPU and GPU of its nodes, and so the memory of each; a step still gets
+only those that the job requested (sbatch(1); observed on 22.05).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 @dataclass(frozen=True, slots=True)
 class RequestedResources:
-    """What Slurm is asked for.
+    """The resources requested from Slurm.
 
     Attributes:
-        cpus_per_node, walltime_s: None where the site decides.
-        memory_mb: of each node; 0 for all of it, None where the site decides.
+        cpus_per_node, walltime_s: None if the site decides.
+        memory_mb: of each node; 0 for all of it, None if the site decides.
     """
 
     cpus_per_node: int | None
@@ -42,10 +42,10 @@ class RequestedResources:
 
 
 def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> RequestedResources:
-    """Return what the directives of a job ask for.
+    """Return the resources that the directives of a job request.
 
     Raises:
-        UsageError: its ranks would not see the GPUs that they are planned for.
+        UsageError: the ranks would not see their planned GPUs.
     """
     _check_gpus(directives, shape)
     _check_binding(directives, shape)
@@ -71,10 +71,10 @@ def _memory_mb(directives: Directives, shape: Shape, cpus: int | None, profile: 
 
 
 def _check_gpus(directives: Directives, shape: Shape) -> None:
-    """Refuse a job whose nodes would not have a GPU for each of the ranks that are planned there.
+    """Refuse a job if one of its nodes would have fewer GPUs than planned ranks.
 
     Raises:
-        UsageError: Slurm gives no GPUs, or shares them out between the nodes as it likes.
+        UsageError: Slurm gives no GPUs, or divides them among the nodes in an unknown way.
     """
     wanted = shape.gpus_per_node
     given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
@@ -96,10 +96,10 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
 
 
 def _check_binding(directives: Directives, shape: Shape) -> None:
-    """Refuse to hide a rank's peers from it: each rank takes the GPU of its number on the node, LOCAL_RANK.
+    """Refuse an option that hides GPUs of the node from a rank: a rank uses the GPU with the number LOCAL_RANK.
 
     Raises:
-        UsageError: it would see only some of them.
+        UsageError: a rank would see only some of the GPUs.
     """
     for key in ("gpu-bind", "tres-bind"):
         value = directives.get(key) or "none"

@@ -1,4 +1,4 @@
-"""The container that the ranks of a job run in: what is asked for, and what the plan makes of it. Pure: no I/O."""
+"""The container in which the ranks of a job run: the request, and its part of the plan. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hpcrun.job.shape import Shape
 
 Runtime = Literal["apptainer", "singularity", "pyxis", "podman"]
 NONE = "none"
-"""``--container none`` undoes the profile's."""
+"""``--container none`` turns off the profile's container."""
 _REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What the ranks run in.
+    """The container of the ranks.
 
     Attributes:
         runtime: the program that starts it; pyxis is a plugin of srun.
         image: an absolute path, or a reference as the runtime takes it.
-        mounts: ``SOURCE:TARGET[:ro]`` for each folder that the image gets besides those of the job.
-        gpus: whether the GPUs of the node are made visible in it.
-        host_python: what starts the ranks, outside the container.
+        mounts: ``SOURCE:TARGET[:ro]`` for each folder to mount besides those of the job.
+        gpus: whether the GPUs of the node are visible in it.
+        host_python: the Python outside the container, which starts the ranks.
     """
 
     runtime: Runtime
@@ -37,25 +37,25 @@ class Container:
 
     @property
     def is_file(self) -> bool:
-        """Whether the image lies in the file system."""
+        """Whether the image is a file."""
         return is_image_file(self.runtime, self.image)
 
 
 def is_image_file(runtime: str, image: str) -> bool:
-    """Return whether an image is a path: apptainer takes any word without ``docker://`` or the like for one."""
+    """Return whether an image is a path: for apptainer, any word without a scheme such as ``docker://`` is a path."""
     if runtime in ("apptainer", "singularity"):
         return _REFERENCE.match(image) is None
     return runtime == "pyxis" and (image.startswith(("/", "./", "../", "~")) or image.endswith(".sqsh"))
 
 
 def image_of(request: JobRequest, profile: Profile) -> str | None:
-    """Return the image that a request and a profile ask for."""
+    """Return the image of a request, else of a profile."""
     image = request.container or profile.container.image
     return None if image == NONE else image
 
 
 def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_python: str) -> Container | None:
-    """Return the container of a job; None where it has none.
+    """Return the container of a job; None if it has none.
 
     Raises:
         UsageError: mounts without a container.

@@ -1,4 +1,4 @@
-"""The directives of sbatch: which ones hpcrun owns, which it knows, how a line is written.
+"""The directives of sbatch: those that hpcrun sets itself, those that it knows, and how to write a line.
 
 Names are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.quoting import quote_directive
 
-# Directives that hpcrun decides itself, and what a person uses instead.
+# Directives that hpcrun sets itself, and what a user writes instead.
 OWNED: dict[str, str] = {
     "array": "use --sweep NAME=VALUE,VALUE or --sweep-file",
     "batch": "the batch script runs on the first node",
@@ -47,7 +47,7 @@ OWNED: dict[str, str] = {
     "wrap": "write the program and its arguments",
 }
 
-# Directives with an option of their own that --sbatch may set as well.
+# Directives that have an option of hpcrun, and that --sbatch may set, too.
 OPTIONS: dict[str, str] = {
     "account": "account",
     "constraint": "constraint",
@@ -61,7 +61,7 @@ OPTIONS: dict[str, str] = {
     "time": "walltime_s",
 }
 
-# The rest of sbatch's long options, for the nearest name of a misspelt one. No word may be divided at a line's end.
+# The other long options of sbatch, to find the nearest name of a misspelt one. Do not divide a word at a line's end.
 KNOWN: tuple[str, ...] = tuple(
     """
     acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment consolidate-segments container
@@ -74,7 +74,7 @@ KNOWN: tuple[str, ...] = tuple(
     """.split()
 )
 
-# Options that NVIDIA's pyxis plugin adds to sbatch where a site has it (its args.c).
+# Options that NVIDIA's pyxis plugin adds to sbatch on sites that have it (its args.c).
 PYXIS: tuple[str, ...] = tuple(
     """
     container-entrypoint container-entrypoint-log container-env container-image container-mount-home container-mounts
@@ -83,8 +83,8 @@ PYXIS: tuple[str, ...] = tuple(
     """.split()
 )
 
-# What sbatch takes as one choice of several: setting one removes the others (sbatch(1): --mem, --mem-per-cpu
-# and --mem-per-gpu are mutually exclusive).
+# Directives that exclude each other: setting one removes the others (sbatch(1): --mem, --mem-per-cpu and --mem-per-gpu
+# are mutually exclusive).
 EXCLUSIVE: tuple[frozenset[str], ...] = (frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),)
 
 # Without these the script could not find its nodes or its log.
@@ -94,15 +94,15 @@ Directives = dict[str, str | None]
 
 
 def normalise_key(key: str) -> str:
-    """Return a directive's name as sbatch lists it: no dashes in front, dashes inside."""
+    """Return a directive's name as sbatch lists it: without leading dashes, with dashes inside."""
     return key.strip().lstrip("-").replace("_", "-")
 
 
 def check_free_key(key: str, where: str) -> str:
-    """Return the normalised name of a directive that a person or a profile may set.
+    """Return the normalised name of a directive that a user or a profile may set.
 
     Raises:
-        UsageError: hpcrun owns it, or it cannot be a directive's name.
+        UsageError: hpcrun sets it itself, or it cannot be a directive's name.
     """
     name = normalise_key(key)
     if name in OWNED:
@@ -113,7 +113,7 @@ def check_free_key(key: str, where: str) -> str:
 
 
 def unknown_note(name: str) -> str | None:
-    """Return what to say of a directive hpcrun does not know, or None where it does."""
+    """Return a note on a directive that hpcrun does not know, or None if hpcrun knows it."""
     known = sorted({*KNOWN, *PYXIS, *OPTIONS, *OWNED})
     if name in known:
         return None
@@ -122,7 +122,7 @@ def unknown_note(name: str) -> str | None:
 
 
 def set_directive(directives: Directives, key: str, value: str | None) -> None:
-    """Set one directive, dropping those that exclude it."""
+    """Set one directive, and remove those that exclude it."""
     for group in EXCLUSIVE:
         if key in group:
             for other in group - {key}:
@@ -150,7 +150,7 @@ def remove_directive(directives: Directives, key: str) -> None:
 
 
 def directive_line(key: str, value: str | None) -> str:
-    """Return ``--key`` or ``--key=value`` as it stands behind ``#SBATCH``.
+    """Return ``--key`` or ``--key=value`` in the form for an ``#SBATCH`` line.
 
     Raises:
         UsageError: sbatch cannot read such a value.

@@ -1,4 +1,4 @@
-"""Several GPU types in one profile: which one a request is for, and the profile as it is for that one."""
+"""Several GPU types in one profile: the type of a request, and the profile's values for this type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Section = TypeVar("_Section", bound=BaseModel)
 
 
 def asked_gpu_type(request: JobRequest) -> str | None:
-    """Return the GPU type that a request names, None where it names none.
+    """Return the GPU type that a request names, None if it names none.
 
     Raises:
         UsageError: it names two.
@@ -26,7 +26,7 @@ def asked_gpu_type(request: JobRequest) -> str | None:
 
 
 def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
-    """Return the GPU types of a profile that a request leaves open; none where it is clear what it is for."""
+    """Return the GPU types of a profile between which a request does not decide; none if its type is clear."""
     if profile.scheduler == "local" or asked_gpu_type(request) is not None or _wants_no_gpu(request):
         return ()
     own = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()
@@ -34,7 +34,7 @@ def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ..
 
 
 def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
-    """Return the request as it is with the type of its GPUs named."""
+    """Return the request with a GPU type."""
     counts = {field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))}
     return request.model_copy(
         update={field: count.model_copy(update={"type": type_}) for field, count in counts.items()}
@@ -42,12 +42,12 @@ def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
 
 
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
-    """Return the profile as it is for the GPU type of a request: that type's values over the profile's own.
+    """Return the profile for the GPU type of a request: the type's values override the profile's own.
 
-    A profile without ``gpu.types``, and one for a job without GPUs, is returned as it is.
+    Without ``gpu.types``, and for a job without GPUs, the profile does not change.
 
     Raises:
-        UsageError: a type the profile does not have, or none named where nothing says which.
+        UsageError: the profile does not have the type, or nothing names a type.
     """
     types = profile.gpu.types
     type_ = asked_gpu_type(request)
@@ -56,14 +56,14 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
     type_ = type_ or profile.gpu.type
     names = ", ".join(types)
     if type_ is None:
-        # Slurm would give an untyped request any card, often the dearest
+        # Slurm would give an untyped request any card, often the most expensive one
         first = next(iter(types))
         raise UsageError(
             f"profile {profile.name!r} has GPUs of several types: {names}",
             hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, or ask for --gpus 0",
         )
     if type_ not in types:
-        if type_ == profile.gpu.type:  # the profile's own values are for this one
+        if type_ == profile.gpu.type:  # the profile's own values are for this type
             return profile
         close = nearest(type_, list(types))
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The line to type in place of one that has a launcher for its program. Pure: no I/O."""
+"""The command line to use instead of one whose program is a launcher. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpcrun.job.request import JobRequest
 
 _SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
 _PYTHON = re.compile(r"(.*/)?python[\d.]*")
-# srun's options that hpcrun has under the same name, or the one that is named here
+# srun's options that hpcrun has under the same name, or under the name given here
 _SRUN_KEPT = {"-J": "--name", "--job-name": "--name", **{name: name for name in (
     "-p --partition -A --account -q --qos -t --time --mem -C --constraint -w --nodelist -x --exclude --reservation "
     "-c --cpus-per-task --cpus-per-gpu -G --gpus --gpus-per-node").split()}}  # fmt: skip
@@ -22,7 +22,7 @@ _SRUN_KEPT = {"-J": "--name", "--job-name": "--name", **{name: name for name in 
 
 _REPEATABLE = ("--srun", "--torchrun")
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
-# What hpcrun decides itself, where logs go among it, and --use-env, which torchrun always does.
+# What hpcrun decides itself, such as the places of logs, and --use-env, which torchrun always does.
 _TORCHRUN_OURS = re.compile(
     r"-[mrt]|--(module|no-python|rdzv-.*|master-.*|node-rank|local-addr|standalone|use-env|log-dir|redirects|tee|role"
     r"|start-method|monitor-interval)"
@@ -31,7 +31,7 @@ _TORCHRUN_OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """A line to type, and which options of the launcher it does without."""
+    """A line to type, and the options of the launcher that it leaves out."""
 
     line: str
     left_out: tuple[str, ...] = ()
@@ -39,11 +39,11 @@ class Instead:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """What a launcher would start: so many ranks of a program.
+    """What a launcher would start: a number of ranks of a program.
 
     Attributes:
-        total: ranks of all nodes together, where that was said.
-        options: options of hpcrun that say the same as the launcher's.
+        total: ranks of all nodes together, if given.
+        options: options of hpcrun with the same meaning as the launcher's.
     """
 
     program: tuple[str, ...]
@@ -56,11 +56,11 @@ class _Started:
 
 
 def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has_gpus: bool) -> Instead | None:
-    """Return the line that does what the launcher was meant to, or None where that cannot be told.
+    """Return the line that does what the launcher was meant to do, or None if this is unclear.
 
     Args:
-        request: what was asked for besides the program.
-        typed: hpcrun's subcommand and its options as they were typed; empty where nobody typed any.
+        request: the request, besides the program.
+        typed: hpcrun's subcommand and its options as typed; empty if there is no command line.
         has_gpus: whether the nodes have GPUs at all.
     """
     if call.launcher.role == "submits":
@@ -70,7 +70,7 @@ def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has
         return None
     options = _without(typed[1:], ("-m", "--module"), values=0)
     verb = typed[0] if typed else "submit"
-    if verb != "scale":  # the sizes of a study are its own
+    if verb != "scale":  # a study has its own sizes
         options = (*_sized(options, started, request, has_gpus=has_gpus),)
     options += tuple(_missing(started.options, options))
     if started.by_srun and request.launcher is None:
@@ -79,13 +79,13 @@ def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has
 
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
-    """Return the line that starts the launcher once per node with the options that it needs there."""
+    """Return the line that starts the launcher once per node, with the options that it needs there."""
     launcher = call.launcher
     if not launcher.node_options:
         return None
     own = {word for word in launcher.node_options.split() if word.startswith("--")}
     argv = call.argv
-    for name in own:  # said once, and rightly
+    for name in own:  # only once, with the right value
         argv = _without(argv, (name, name.replace("_", "-")), values=1, up_to_script=True)
     words = " ".join(quote_bash(word) for word in (*call.before, *call.title.split()))
     text = " ".join([words, launcher.node_options, *(quote_bash(word) for word in argv)])
@@ -110,7 +110,7 @@ def _started(call: Call) -> _Started | None:
 
 
 def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
-    """Return an option of srun or torchrun as hpcrun hands it on; nothing where it does not."""
+    """Return an option of srun or torchrun as hpcrun passes it on; empty if hpcrun does not pass it on."""
     value = next(iter(values), None)
     try:
         key = check_option(program, name, value, name) if name.startswith("--") else ""
@@ -158,7 +158,7 @@ def _by_srun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
 
 
 def _sized(options: tuple[str, ...], started: _Started, request: JobRequest, *, has_gpus: bool) -> tuple[str, ...]:
-    """Return hpcrun's options with as many nodes and ranks as the launcher was told of."""
+    """Return hpcrun's options with the nodes and ranks of the launcher's options."""
     nodes = started.nodes or request.nodes or 1
     total = started.total or (nodes * started.per_node if started.per_node else None)
     if total is None:
@@ -186,7 +186,7 @@ def _asked_gpus(request: JobRequest) -> int | None:
 
 
 def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """Return a launcher's options, each with its values, and the program behind them."""
+    """Return a launcher's options, each with its values, and the program after them."""
     options: list[tuple[str, ...]] = []
     while argv and argv[0].startswith("-") and argv[0] != "-":
         word, argv = argv[0], argv[1:]
@@ -220,7 +220,7 @@ def _number(values: Collection[str]) -> int | None:
 
 
 def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a program without ``python``, which hpcrun puts there itself."""
+    """Return a program without ``python``, which hpcrun adds itself."""
     if not program or not _PYTHON.fullmatch(program[0]):
         return program
     rest = program[1:]
@@ -237,7 +237,7 @@ def _program(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ..
 
 
 def _missing(more: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pairs of option and value of which the option is not there yet."""
+    """Return the pairs of option and value whose option is not yet present."""
     pairs = zip(more[::2], more[1::2], strict=True)
     return tuple(word for name, value in pairs if name not in options or name in _REPEATABLE for word in (name, value))
 

@@ -1,4 +1,4 @@
-"""Options of the srun and the torchrun that start the ranks: which a person or a profile may set. Pure: no I/O."""
+"""Options of srun and torchrun, which start the ranks, that a user or a profile may set. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # both check their own values with this
 
 Program = Literal["srun", "torchrun"]
 Options = tuple[tuple[str, str | None], ...]
-"""Name → value, None for a bare flag; names without dashes in front."""
+"""Name → value, None for a flag; names without leading dashes."""
 
 _SIZE = "--gpus, --nodes and --nproc-per-node decide the number of ranks"
 _GPUS = "use --gpus; a step without options has all GPUs of the job"
@@ -24,8 +24,8 @@ _OF_JOB = "the step uses the job's allocation: use hpcrun's option, or --sbatch"
 _LOGS = "every rank has its own log: hpcrun logs shows it"
 _ALONE = "srun would not start the ranks"
 _PER_NODE = "hpcrun sets it on each node"
-# What hpcrun decides itself, and what a person uses instead. --wait and --kill-on-bad-exit may be set: a training that
-# lives on with fewer ranks wants neither.
+# Options that hpcrun sets itself, and what a user writes instead. --wait and --kill-on-bad-exit may be set, for a
+# training that continues with fewer ranks.
 _OWNED: dict[Program, dict[str, str]] = {
     "srun": {
         **dict.fromkeys(("nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node"), _SIZE),
@@ -67,11 +67,11 @@ _KNOWN: dict[Program, tuple[str, ...]] = {
                  "shutdown-timeout"),
 }  # fmt: skip
 _LEAST_SHUTDOWN_S = 30
-"""hpcrun gives a rank that is cleared away 25 s before SIGKILL, and notes its end after that."""
+"""When another rank has failed, hpcrun gives a rank 25 s before SIGKILL, and then records its end."""
 
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:
-    """Return the normalised name of an option that a person or a profile may set.
+    """Return the normalised name of an option that a user or a profile may set.
 
     Args:
         where: the option or the profile's key, for the message.
@@ -86,7 +86,7 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     owned = _OWNED[program]
     if name in owned:
         raise UsageError(f"{where}: hpcrun sets {program}'s --{name} itself", hint=owned[name])
-    # both programs take the beginning of a name for the whole
+    # both programs accept an abbreviated name
     if longer := next((long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None):
         raise UsageError(f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets", hint=owned[longer])
     if value is not None and "\0" in value:
@@ -107,7 +107,7 @@ def similar_option(program: Program, name: str) -> str | None:
 
 
 def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return the options of the srun that starts the ranks: the profile's, and over them the request's.
+    """Return the options of the srun that starts the ranks: the profile's, overridden by the request's.
 
     Raises:
         UsageError: the local scheduler has no srun, or ranks would not see their GPUs.
@@ -130,10 +130,10 @@ def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options
 
 
 def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return torchrun's options: the profile's, and over them the request's; none where torchrun starts no ranks.
+    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun starts no ranks.
 
     Raises:
-        UsageError: the request has options, and another launcher.
+        UsageError: the request has such options, but another launcher.
     """
     if shape.launcher == "torchrun":
         return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
@@ -144,19 +144,19 @@ def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Opt
 
 
 def step_words(options: Options) -> tuple[str, ...]:
-    """Return what the ranks' srun gets besides its sizes: hpcrun's own options, and others over them."""
+    """Return the options of the ranks' srun besides its sizes: hpcrun's own, overridden by others."""
     return _words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(options)})
 
 
 def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
-    """Return what torchrun gets besides its sizes. A job on one node needs no port, unless it is to meet elsewhere."""
+    """Return torchrun's options besides its sizes. A job on one node needs no port, unless an endpoint is given."""
     meets = nodes > 1 or any(name.startswith("rdzv-") for name, _ in options)
     own: dict[str, str | None] = {"rdzv-backend": "c10d"} if meets else {"standalone": None}
     return _words({**own, "max-restarts": "0", **dict(options)})
 
 
 def option_words(options: Options) -> tuple[str, ...]:
-    """Return options as they stand on a command line."""
+    """Return options as words of a command line."""
     return _words(dict(options))
 
 

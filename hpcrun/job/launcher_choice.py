@@ -1,4 +1,4 @@
-"""What becomes of a job whose program starts ranks itself: another line, or one process per node. Pure: no I/O."""
+"""The launcher of a job whose program starts ranks itself: refuse the job, or one process per node. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
 def choose_launcher(
     request: JobRequest, profile: Profile, calls: list[Call], typed: tuple[str, ...] = ()
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and what to say of that.
+    """Return the request with the launcher that its program needs, and notes on it.
 
     Args:
         calls: the launchers that the program is, or calls.
-        typed: hpcrun's subcommand and options as they were typed, for the line to type instead.
+        typed: hpcrun's subcommand and options as typed, for the line to type instead.
 
     Raises:
-        UsageError: hpcrun starts the ranks itself, the program submits jobs, or nothing would join its nodes.
+        UsageError: hpcrun starts the ranks itself, the program submits jobs, or its nodes would not join one training.
     """
     if not calls:
         return request, _remark(request)
@@ -40,7 +40,7 @@ def choose_launcher(
 
 
 def _is_ours(call: Call) -> bool:
-    """Return whether nothing good can come of starting it, once or often."""
+    """Return whether the call cannot work inside a job, neither once per node nor once per rank."""
     if call.place is None:
         return call.launcher.role in ("ours", "submits")
     # a step inside this job's own step waits for CPUs and GPUs that the outer one holds (srun(1), --overlap)
@@ -88,7 +88,7 @@ def _dropped(instead: Instead) -> str:
 
 
 def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> UsageError:
-    """Return the error for what hpcrun does itself."""
+    """Return the error for a launcher that hpcrun replaces."""
     if call.place is not None:
         return UsageError(
             f"{_subject(call)} hangs: it waits for the CPUs and GPUs of the job's own step",
@@ -106,7 +106,7 @@ def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
 
 
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
-    """Return the error for a launcher that would start a training of its own on each node."""
+    """Return the error for a launcher that would start a separate training on each node."""
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.role == "submits":
         message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
@@ -126,7 +126,7 @@ def _has_gpus(profile: Profile) -> bool:
 
 
 def _remark(request: JobRequest) -> tuple[str, ...]:
-    """Say that a program of which nothing is known has a launcher among its arguments."""
+    """Return a note if an unknown program has a launcher among its arguments."""
     name = None if request.module or request.launcher in _ONCE else named_launcher((request.script, *request.args))
     if name is None:
         return ()

@@ -1,6 +1,6 @@
-"""Programs that start the ranks of a training themselves, or submit jobs: a table of them, and how one is found.
+"""Programs that start the ranks of a training themselves, or submit jobs: a table, and the search for them.
 
-Typed as the program of a job, each would be started once per rank, and start all ranks each time. Pure: no I/O.
+As the program of a job, each would be started once per rank, and start all ranks each time. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hpcrun.job.wrappers import WRAPPERS, Wrapper, unwrap
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]
 _DEPTH = 4
-"""Scripts that call scripts are followed so far."""
+"""The depth to which scripts that call scripts are followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class Launcher:
     """A program that starts ranks or jobs.
 
     Attributes:
-        name: as a person types it.
-        role: ``ours``: hpcrun does the same itself; ``submits``: makes jobs; ``node``: starts the ranks of one node;
+        name: as a user types it.
+        role: ``ours``: hpcrun does the same itself; ``submits``: submits jobs; ``node``: starts the ranks of one node;
             ``job``: starts the ranks of all nodes from one of them.
-        subcommands: the first words with which it does so; empty where it always does.
-        modules: names after ``python -m`` that are the same program.
-        values: how many words follow an option that is not written with ``=``.
+        subcommands: the first words with which it starts ranks or jobs; empty if it always does.
+        modules: names of the same program after ``python -m``.
+        values: the number of words that follow an option written without ``=``.
         other_values: the same for an option that is not in ``values``.
-        reads_env: it learns node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT.
-        node_options: the options, as a shell reads them, with which it becomes one node of several.
-        torchrun_runs_it: its scripts run under torchrun as well.
+        reads_env: it reads node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT.
+        node_options: the options, in shell syntax, that make it one node of several.
+        torchrun_runs_it: its scripts also run under torchrun.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Call:
 
     Attributes:
         argv: the launcher's words after its name and subcommand.
-        before: what stands before it: ``env A=1``, ``uv run``.
-        place: where the call stands in a script or in the text of ``sh -c``; None where it is the program itself.
+        before: the words before it: ``env A=1``, ``uv run``.
+        place: the place of the call in a script or in the text of ``sh -c``; None if it is the program itself.
         knows_nodes: the script uses a variable that differs between nodes, or names the first one.
-        title: the words that call it, as they were written.
+        title: the words that call it, as written.
     """
 
     launcher: Launcher
@@ -78,7 +78,7 @@ def _ones(words: str) -> dict[str, int]:
     return dict.fromkeys(words.split(), 1)
 
 
-# torch/distributed/run.py (2.13); each is also taken with _ for -
+# torch/distributed/run.py (2.13); each name is also accepted with _ instead of -
 TORCHRUN_VALUES = _ones(
     "--nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval "
     "--start-method --event-log-handler --role --log-dir -r --redirects -t --tee --local-ranks-filter --node-rank "
@@ -120,7 +120,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Launcher("accelerate-launch", "node", modules=("accelerate.commands.launch",),
              node_options="--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
              "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE))", torchrun_runs_it=True),
-    # without a hostfile deepspeed knows this node alone, and reaches the others by ssh
+    # without a hostfile deepspeed knows only this node; it connects to other nodes by ssh
     Launcher("deepspeed", "job", modules=("deepspeed.launcher.runner",), torchrun_runs_it=True),
     Launcher("colossalai", "job", subcommands=("run",), torchrun_runs_it=True),
     Launcher("lightning", "node", subcommands=("run",), torchrun_runs_it=True),
@@ -148,7 +148,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _SHELL_VALUES = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-# A script that has one of these tells its nodes apart, or finds the first one.
+# A script that uses one of these can distinguish its nodes, or find the first node.
 _OF_NODES = re.compile(
     r"\b(NNODES|NODE_RANK|MASTER_ADDR|HPCRUN_(HEAD|HEAD_ADDR|NODE|NODE_RANK)|GROUP_RANK"
     r"|SLURM_(NODEID|PROCID|NNODES|JOB_NUM_NODES|JOB_NODELIST|NODELIST|LAUNCH_NODE_IPADDR))\b"
@@ -157,11 +157,11 @@ _HELP = frozenset({"-h", "--help", "--version", "-V"})
 
 
 def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
-    """Return the launchers that a command starts: itself, behind wrappers, or in a shell script.
+    """Return the launchers that a command starts: the command itself, after wrappers, or in a shell script.
 
     Args:
         argv: the program and its arguments.
-        read_script: the text of a shell script by its name as it was written; None where that is none.
+        read_script: returns the text of a shell script by its name as written; None if it is not a shell script.
     """
     seen: set[str] = set()
 
@@ -262,7 +262,7 @@ def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Ite
 
 
 def named_launcher(argv: tuple[str, ...]) -> str | None:
-    """Return the launcher that an unknown program has among its arguments, as ``./with-modules torchrun train.py``."""
+    """Return the launcher among the arguments of an unknown program, as in ``./with-modules torchrun train.py``."""
     name = PurePath(argv[0]).name
     if name in WRAPPERS or name in _SHELLS or _PYTHON.fullmatch(name) or name.endswith(".py"):
         return None

@@ -1,8 +1,8 @@
-"""The layout of a runs folder: the only place in hpcrun that spells a path in one. Pure: no I/O.
+"""The layout of a runs folder: the only module of hpcrun that builds a path in it. Pure: no I/O.
 
-What runs inside a job travels without the rest of hpcrun and spells some of these names again: the templates,
-``launch/``, ``preflight/``, ``hpcrun_*.py`` and ``schedulers/supervisor.py``. ``tests/unit/job/test_layout.py`` holds
-both sides to the same names.
+Programs that run inside a job do not have the rest of hpcrun, and so repeat some of these names: the templates,
+``launch/``, ``preflight/``, ``hpcrun_*.py`` and ``schedulers/supervisor.py``. ``tests/unit/job/test_layout.py`` checks
+that both sides use the same names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}", re.ASCII)
 JOB_ID = re.compile(r"L?\d{1,20}", re.ASCII)
 """A Slurm job id, or one of the local scheduler."""
 SUBMISSION_FILE = ".submission_file_"
-"""How submitit's name for the script that it submits begins; Slurm shows it as the job's command."""
+"""The beginning of submitit's name for the script that it submits; Slurm shows it as the job's command."""
 
 _ANY_RUN_ID = RUN_ID.pattern.replace("?P<name>", "?:")
 _ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID})(?:\.gone)?", re.ASCII)
@@ -47,7 +47,7 @@ class AttemptFolder:
 
     @property
     def heartbeat(self) -> Path:
-        """The time of the script's last sign of life."""
+        """The time of the script's last heartbeat."""
         return self.path / "heartbeat"
 
     @property
@@ -62,7 +62,7 @@ class AttemptFolder:
 
     @property
     def imports(self) -> Path:
-        """The record of the code that ran, where the run has a snapshot."""
+        """The record of the code that ran, if the run has a snapshot."""
         return self.path / "code"
 
     @property
@@ -99,7 +99,7 @@ class AttemptFolder:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """The folder that schedulers know a job by: a run's, or that of an element where each element is a job."""
+    """The folder that identifies a job for a scheduler: a run's, or an element's if each element is a job."""
 
     path: Path
 
@@ -149,7 +149,7 @@ class RunFolder(JobFolder):
 
     @property
     def marker(self) -> Path:
-        """The mark that hpcrun made the folder; it goes when the run is whole."""
+        """The mark that hpcrun made the folder; it is removed when the run is complete."""
         return self.path / ".made-by-hpcrun"
 
     @property
@@ -178,7 +178,7 @@ class RunFolder(JobFolder):
 
     @property
     def journal(self) -> Path:
-        """What hpcrun did to the run: each command, and how it ended."""
+        """The log of hpcrun's commands for the run: each command, and how it ended."""
         return self.path / "hpcrun.log"
 
     @property
@@ -198,7 +198,7 @@ class RunFolder(JobFolder):
 
     @property
     def code_diff(self) -> Path:
-        """What the snapshot of the code changes in its commit."""
+        """The difference between the snapshot of the code and its commit."""
         return self.path / "code.diff"
 
     @property
@@ -238,7 +238,7 @@ class RunFolder(JobFolder):
 
     @property
     def permit_revoked(self) -> Path:
-        """The permit to submit after it was taken back."""
+        """The permit to submit after it was revoked."""
         return self.path / "submit.revoked"
 
     @property
@@ -257,7 +257,7 @@ class RunFolder(JobFolder):
         return self.path / _ELEMENTS
 
     def element(self, index: int) -> ElementFolder:
-        """Return the folder of an element; a run that is no sweep has element 0."""
+        """Return the folder of an element; a run that is not a sweep has element 0."""
         return ElementFolder(self.elements / str(index))
 
 
@@ -278,7 +278,7 @@ class StudyFolder:
 
     @property
     def measured(self) -> Path:
-        """The measurements of the runs that are over."""
+        """The measurements of the runs that have ended."""
         return self.path / "points.json"
 
     @property
@@ -307,11 +307,11 @@ class RunsFolder:
 
     @property
     def active(self) -> Path:
-        """The folder of the markers of runs that are not over."""
+        """The folder of the markers of runs that have not ended."""
         return self.path / _ACTIVE
 
     def active_marker(self, run_id: str) -> Path:
-        """Return the marker of a run that is not over."""
+        """Return the marker of a run that has not ended."""
         return self.active / run_id
 
     @property
@@ -373,5 +373,5 @@ def parse_nodes(names: Iterable[str]) -> list[str]:
 
 
 def is_checkpoint(parts: Sequence[str]) -> bool:
-    """Whether a path below a run's folder, in its parts, lies in an element's folder of checkpoints."""
+    """Whether a path below a run's folder, given as parts, is in an element's folder of checkpoints."""
     return len(parts) > 2 and parts[0] == _ELEMENTS and parts[2] == _CHECKPOINTS

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hpcrun.job.patterns import Match, PatternError, compile_pattern
 
 VALUE = "value"
-"""The named group with the number; without one the first group is it."""
+"""The named group with the number; without it, the first group has the number."""
 STEP = "step"
-"""The named group, or the metric, that says which step a line speaks of."""
+"""The named group, or the metric, with the step of a line."""
 
 
 def check_metric_pattern(text: str) -> str:
     """Return the regular expression of a metric.
 
     Raises:
-        ValueError: it is none, or has no group for the number.
+        ValueError: it is not a regular expression, or has no group for the number.
     """
     try:
         pattern = compile_pattern(text)
@@ -26,7 +26,7 @@ def check_metric_pattern(text: str) -> str:
 
 
 def found_number(match: Match) -> float | None:
-    """Return the number that was found, None where it is none."""
+    """Return the number in a match, None if it is not a number."""
     text = match.named[VALUE] if VALUE in match.named else match.groups[0]
     try:
         return float((text or "").replace(",", ""))  # 1,234.5

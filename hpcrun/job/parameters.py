@@ -1,4 +1,4 @@
-"""The parameters of a sweep: how they are said, and which elements come of them. Pure text and arithmetic."""
+"""The parameters of a sweep: their syntax, and the resulting elements. Pure text and arithmetic."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import product
 from math import prod
 
 MOST = 10_000
-"""How many elements a sweep may have: more are a mistake, or a job for one program that loops."""
+"""The most elements of a sweep: more are a mistake, or the task of one program with a loop."""
 
 Parameters = tuple[tuple[str, str], ...]
-"""The parameters of one element: name and value, in the order in which they are handed to the script."""
+"""The parameters of one element: name and value, in the order in which the script gets them."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-# {{name}} is {name} untouched; anything else in braces, such as JSON, is the script's own
+# {{name}} becomes {name}; any other text in braces, such as JSON, belongs to the script
 _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _INDICES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 
 
 def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
-    """Read ``NAME=VALUE,VALUE...``, one text per parameter, as the product of them all; the last varies fastest.
+    """Read ``NAME=VALUE,VALUE...``, one text per parameter, as their product; the last varies fastest.
 
     Raises:
-        ValueError: one cannot be read, or there are too many elements.
+        ValueError: a text cannot be read, or there are too many elements.
     """
     columns: dict[str, list[str]] = {}
     for item in items:
@@ -42,7 +42,7 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
 
 
 def check_parameter(name: str) -> str:
-    """Return ``name`` where it can be a parameter's.
+    """Return ``name`` if it can be the name of a parameter.
 
     Raises:
         ValueError: it cannot.
@@ -68,7 +68,7 @@ def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
 
 
 def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
-    """Return the first values of some parameters together, then the second ones, and so on.
+    """Return the first values of some parameters together, then the second values, and so on.
 
     Raises:
         ValueError: they have different numbers of values.
@@ -81,10 +81,10 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
 
 
 def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
-    """Return every row of one kind with every row of the other.
+    """Return every row of one list with every row of the other.
 
     Raises:
-        ValueError: a parameter stands in both, or there are too many elements.
+        ValueError: a parameter is in both lists, or there are too many elements.
     """
     for name in {name for row in rows for name, _ in row} & {name for row in others for name, _ in row}:
         raise ValueError(f"{name!r} is given twice")
@@ -103,7 +103,7 @@ def check_number(number: int) -> None:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Read ``3,7-9`` as numbers of elements, ascending, each once.
+    """Read ``3,7-9`` as numbers of elements, in ascending order, each once.
 
     Raises:
         ValueError: the text is something else.
@@ -131,7 +131,7 @@ def index_ranges(indices: Iterable[int]) -> str:
 
 
 def parameters_text(row: Parameters) -> str:
-    """Return the parameters of an element for a person: ``lr=1e-3 model=small``."""
+    """Return the parameters of an element as text: ``lr=1e-3 model=small``."""
     return " ".join(f"{name}={value}" for name, value in row)
 
 
@@ -143,13 +143,13 @@ def has_place(word: str) -> bool:
 def fill_places(
     words: Sequence[str], values: Mapping[str, str], unknown: Callable[[str], Exception]
 ) -> tuple[tuple[str, ...], set[str]]:
-    """Put values where arguments have ``{name}``; ``{{name}}`` becomes ``{name}``.
+    """Replace ``{name}`` in arguments by values; ``{{name}}`` becomes ``{name}``.
 
     Args:
-        unknown: what to raise for a name that has no value.
+        unknown: the exception for a name without a value.
 
     Returns:
-        The arguments, and the names that stood in them.
+        The arguments, and the names that they contained.
     """
     used: set[str] = set()
 

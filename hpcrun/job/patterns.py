@@ -1,10 +1,11 @@
-"""Regular expressions that people write, for lines of logs: matched in time that grows with the line and no faster.
+"""Regular expressions that users write for lines of logs: the time of a match grows only linearly with the line.
 
-Python's ``re`` tries every way to match: ``(a+)+$`` takes hours for a line of 40 characters. These are compiled by RE2
-(https://github.com/google/re2), which has no look-around and no back-references, and needs neither here. The syntax is
-Python's without those; ``\\w``, ``\\d``, ``\\s`` and ``\\b`` know ASCII, and ``\\pL`` is any letter.
+Python's ``re`` tries every way to match: ``(a+)+$`` takes hours for a line of 40 characters. So RE2
+(https://github.com/google/re2) compiles these expressions. It has no look-around and no back-references; hpcrun needs
+neither. The syntax is Python's without these; ``\\w``, ``\\d``, ``\\s`` and ``\\b`` match ASCII only, and ``\\pL`` is
+any letter.
 
-RE2 is imported when the first expression is compiled: ``submit`` and most calls of ``status`` need none.
+RE2 is imported when the first expression is compiled: ``submit`` and most calls of ``status`` do not need it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 _MOST_CHARACTERS = 20_000
 _MOST_MEMORY = 4 << 20
-"""Bytes that one expression may use: RE2's default, 8 MiB, would come to 500 MB for the shipped rules."""
+"""Bytes that one expression may use: with RE2's default, 8 MiB, the shipped rules would use 500 MB."""
 _LINES_AT_ONCE = 512
 _PART = re.compile(
     r"(?P<escape>\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.))"
@@ -41,16 +42,16 @@ _REFUSED = {
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression, or one that cannot be matched in linear time."""
+    """A text that is not a regular expression, or one that cannot be matched in linear time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a pattern found in a line.
+    """The match of a pattern in a line.
 
     Attributes:
-        groups: the text of each group, the first being number 1; None for one that took no part.
-        named: the same of the groups that have names.
+        groups: the text of each group, the first has number 1; None for a group that matched nothing.
+        named: the same for the groups with names.
     """
 
     groups: tuple[str | None, ...]
@@ -62,9 +63,9 @@ class Pattern:
     """A compiled regular expression.
 
     Attributes:
-        text: as it was written.
+        text: as the user wrote it.
         names: name of a group → its number.
-        groups: how many groups it has.
+        groups: the number of groups.
     """
 
     text: str
@@ -86,10 +87,10 @@ class Pattern:
         return self._of_line.search(_encode(line.removesuffix("\n"))) is not None
 
     def filter(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-        """Yield the lines in which the expression is found.
+        """Yield the lines that match the expression.
 
         Args:
-            lines: each line, and what of it is searched. Many are searched at once: a call costs more than a line.
+            lines: each line, and its text to search. Many lines are searched at once: a call takes longer than a line.
         """
         listed = iter(lines)
         while batch := list(islice(listed, _LINES_AT_ONCE)):
@@ -111,9 +112,9 @@ def compile_pattern(text: str) -> Pattern:
     """Return a regular expression, ready to search with.
 
     Raises:
-        PatternError: it is none, or needs more than linear time; the message says what to write instead.
+        PatternError: it is not a regular expression, or needs more than linear time; the message shows what to write.
     """
-    import re2  # takes 7 ms: only who has an expression pays
+    import re2  # takes 7 ms: import it only if there is an expression
 
     if len(text) > _MOST_CHARACTERS:
         raise PatternError(f"an expression of {len(text)} characters is too long; the most is {_MOST_CHARACTERS}")
@@ -121,7 +122,7 @@ def compile_pattern(text: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
-    # "a" at the end of one line and "b" at the beginning of the next do match a\sb: each line is looked at again
+    # "a" at the end of a line and "b" at the beginning of the next match a\sb: so search each line again, alone
     whole_text = r"\A" in text or r"\z" in translated
     try:
         of_line = re2.compile(_encode(translated), options)
@@ -169,7 +170,7 @@ def _group(said: str) -> str:
     flags = said[2:-1]
     if "x" in flags:
         raise PatternError(f"{said} is a verbose expression: write it on one line, without spaces and comments")
-    kept = "".join(flag for flag in flags if flag not in "auL")  # of Python: RE2 is always ASCII there
+    kept = "".join(flag for flag in flags if flag not in "auL")  # flags of Python only: RE2 always uses ASCII here
     return f"(?{kept}{said[-1]}" if kept or said[-1] == ":" else ""
 
 

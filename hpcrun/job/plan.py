@@ -1,4 +1,4 @@
-"""Every number of a job, decided: request + profile → Plan. Pure arithmetic and choice, no I/O."""
+"""The decision on every number of a job: request + profile → Plan. Pure arithmetic and choice, no I/O."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from hpcrun.job.units import format_memory, format_time
 
 @dataclass(frozen=True, slots=True)
 class PythonEnvironment:
-    """The Python a job runs with.
+    """The Python of a job.
 
     Attributes:
         executable: path or name of the interpreter.
-        kind: where it was found, in words for a person.
+        kind: where it was found, as text for the user.
         prefix: the environment's folder, put on PATH by the script; None for a bare interpreter.
         variable: the variable that names an active environment of this kind.
     """
@@ -51,24 +51,24 @@ class PythonEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will run: every number and word of the script, and nothing that depends on when or where.
+    """The plan of a job: every number and word of the script, and nothing that depends on time or place.
 
     Attributes:
-        cpus_per_node: CPUs of each node, None where the site decides; a rank's share of them sets OMP_NUM_THREADS.
-        memory_mb: host memory per node, None where the site decides, 0 for all of it.
-        walltime_s: time limit in seconds, None where the site decides.
-        directives: the #SBATCH lines in order, name → value (None for a bare flag).
-        env: variables of the job; None stands for a secret, whose value goes through the environment alone.
+        cpus_per_node: CPUs of each node, None if the site decides; a rank's share of them sets OMP_NUM_THREADS.
+        memory_mb: host memory per node, None if the site decides, 0 for all of it.
+        walltime_s: time limit in seconds, None if the site decides.
+        directives: the #SBATCH lines in order, name → value (None for a flag).
+        env: variables of the job; None stands for a secret, whose value goes only through the environment.
         command: program and arguments of one rank, undecodable bytes kept as surrogates.
-        requeue: what becomes of it when it is interrupted; None where it is simply over.
+        requeue: how it continues after an interruption; None if it does not.
         sweep: the elements of a sweep, whose arguments follow ``command``; None for one job.
-        local_gpus: GPU ids of each local node; empty where ranks run on the CPU.
-        notes: what a person should be told before it runs.
-        preflight: whether nodes and GPUs are checked first, or nothing else is done.
-        rates: what they are compared with: what the card and the network can do by the profile.
-        srun, torchrun: options of a person or a profile for the programs that start the ranks.
-        snapshot: where in its copy of the code it starts; None where it runs the files themselves.
-        container: what the ranks run in; ``python`` is that of its image then.
+        local_gpus: GPU ids of each local node; empty if ranks run on the CPU.
+        notes: notes for the user, shown before the job runs.
+        preflight: whether nodes and GPUs are checked first, or only checked.
+        rates: reference rates of the card and the network for preflight, from the profile.
+        srun, torchrun: options from the user or the profile for the programs that start the ranks.
+        snapshot: the folder in the copy of the code where it starts; None if it runs the original files.
+        container: the container of the ranks; then ``python`` is that of its image.
     """
 
     name: str
@@ -98,14 +98,14 @@ class Plan:
 
     @property
     def cpus_per_rank(self) -> int | None:
-        """CPUs of one rank, at least one; None where the site decides."""
+        """CPUs of one rank, at least one; None if the site decides."""
         if self.cpus_per_node is None:
             return None
         return max(1, self.cpus_per_node // max(self.shape.procs_per_node, self.shape.workers_per_node))
 
     @property
     def cpus_per_task(self) -> int | None:
-        """CPUs of one Slurm task; None where the site decides."""
+        """CPUs of one Slurm task; None if the site decides."""
         return None if self.cpus_per_node is None else self.cpus_per_node // self.shape.tasks_per_node
 
     @property
@@ -119,7 +119,7 @@ class Plan:
         return torchrun_words(self.torchrun, self.shape.nodes)
 
     def directive(self, name: str) -> str | None:
-        """Return a directive's value, or None where it is not set."""
+        """Return a directive's value, or None if it is not set."""
         return dict(self.directives).get(name)
 
 
@@ -127,14 +127,14 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
     """Decide every number of a job.
 
     Args:
-        request: what was asked for; anything not said is taken from the profile.
+        request: the request; missing values come from the profile.
         profile: the cluster.
-        python: the interpreter of the job; of one in a container that of the host, which starts it.
-        machine: the machine the local scheduler shares out; not looked at for Slurm.
+        python: the interpreter of the job; for a job in a container, that of the host, which starts it.
+        machine: the machine of the local scheduler; not used for Slurm.
 
     Raises:
         UsageError: the request contradicts itself; the message shows the arithmetic.
-        PlanError: more than the profile allows, or a launcher that cannot run there.
+        PlanError: it exceeds the profile's limits, or the launcher cannot run there.
     """
     profile = for_gpu_type(profile, request)
     sweep = decide_sweep(request)
@@ -158,7 +158,7 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         directives |= _requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
         _apply_request(directives, request)
-        # what --sbatch and --no-sbatch made of it is what counts
+        # the directives after --sbatch and --no-sbatch decide
         asked = read_allocation(directives, shape, profile)
         cpus, memory_mb, walltime_s = asked.cpus_per_node, asked.memory_mb, asked.walltime_s
         check_memory(memory_mb, profile)
@@ -193,14 +193,14 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
 
 
 def job_env(request: JobRequest, profile: Profile) -> dict[str, str]:
-    """Return the variables that profile and request set, secrets with their values."""
+    """Return the variables that profile and request set, with the values of secrets."""
     return {**profile.fabric.env(), **profile.env, **dict(request.env)}
 
 
 def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-    """Return the variables of a job: name → value, None for a secret, whose value goes through the environment alone.
+    """Return the variables of a job: name → value, None for a secret, whose value goes only through the environment.
 
-    Those that are named as secrets and set by neither profile nor request come from the caller's environment.
+    If a secret is named but set by neither profile nor request, its value comes from the caller's environment.
     """
     env = job_env(request, profile)
     named = dict.fromkeys((*profile.secrets, *request.secrets))
@@ -209,7 +209,7 @@ def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str |
 
 
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
-    """Return what the profile says that a card and the network can do, by the names that preflight/judge.py knows."""
+    """Return the profile's rates of the card and the network, by the names that preflight/judge.py uses."""
     rates = {
         "bf16-tflops": profile.card.tflops.bf16,
         "fp16-tflops": profile.card.tflops.fp16,
@@ -220,7 +220,7 @@ def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
 
 
 def name_of(request: JobRequest) -> str:
-    """Return the name of a job: the one that was asked for, else its script's."""
+    """Return the name of a job: the requested name, else the name of its script."""
     if request.name:
         return check_job_name(request.name)
     return job_name_from(request.script.rpartition(".")[2] if request.module else PurePath(request.script).stem)
@@ -238,10 +238,10 @@ def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ..
 def _profile_directives(
     profile: Profile, shape: Shape, nodes: int, cpus: int, memory_mb: int | None, walltime_s: int | None
 ) -> Directives:
-    """Return the directives that the profile and the job's size make.
+    """Return the directives that follow from the profile and the job's size.
 
     Args:
-        nodes: those of the job, and the spare ones.
+        nodes: the nodes of the job, spare nodes included.
     """
     wanted = {
         "partition": profile.partition,
@@ -262,7 +262,7 @@ def _profile_directives(
 
 
 def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
-    """Return what asks for the GPUs, in the form that the site wants."""
+    """Return the directive that requests the GPUs, in the form that the site wants."""
     prefix = f"{shape.gpu_type}:" if shape.gpu_type else ""
     each = f"{prefix}{shape.gpus_per_node}"
     if profile.gpu.directive == "gres":
@@ -274,20 +274,20 @@ def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
 
 
 def _requeue_directives(requeue: Requeue | None) -> Directives:
-    # Said either way: without, the cluster's JobRequeue would decide. Appending loses no line of an earlier attempt.
+    # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of earlier attempts.
     again = requeue is not None and requeue.times > 0
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
     if requeue is not None and requeue.expedite:
         directives["requeue"] = "expedite"
     if requeue is not None and requeue.spares:
-        directives["no-kill"] = None  # the allocation outlives a node
+        directives["no-kill"] = None  # the allocation survives the failure of a node
     if requeue is not None:
         directives["signal"] = f"B:USR1@{requeue.warn_s}"
     return directives
 
 
 def _apply_request(directives: Directives, request: JobRequest) -> None:
-    """Lay what was asked for over the profile: options, then --sbatch, then --no-sbatch."""
+    """Override the profile's directives by the request's: options, then --sbatch, then --no-sbatch."""
     asked = {
         "partition": request.partition,
         "account": request.account,

@@ -1,4 +1,4 @@
-"""What a person may not expect of a plan, in one line each. Pure: no I/O."""
+"""Notes on properties of a plan that a user may not expect, in one line each. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     """Return notes on a plan.
 
     Args:
-        profile: the profile as it stands for the job's type of GPU.
-        env: the environment that hpcrun was called in.
+        profile: the profile for the job's GPU type.
+        env: the environment of hpcrun's caller.
     """
     if plan.preflight == "only":
         return

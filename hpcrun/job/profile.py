@@ -1,4 +1,4 @@
-"""What a cluster is, as a person writes it in YAML: the model behind ``cluster_profiles/*.yaml``."""
+"""The description of a cluster in YAML: the model of ``cluster_profiles/*.yaml``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _no_nul(value: Any) -> Any:
 
 
 def _short(value: float) -> float:
-    return int(value) if value.is_integer() else value  # 80 is shown as it was written, not as 80.0
+    return int(value) if value.is_integer() else value  # show 80 as written, not as 80.0
 
 
 def _switch(value: Any) -> Any:
@@ -82,7 +82,7 @@ Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
 Rate = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)]
 RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)]
 Switch = Annotated[bool, BeforeValidator(_switch)]
-# "=", "^" and "," have a meaning to NCCL, which hpcrun writes itself
+# "=", "^" and "," have a meaning for NCCL, and hpcrun adds them itself
 DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
 # as --gpus TYPE:N can name it
 GpuTypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
@@ -97,35 +97,35 @@ class _Section(BaseModel):
 
 
 class CpuSection(_Section):
-    """The CPUs of one node, and how many a job gets with each GPU."""
+    """The CPUs of one node, and the number of CPUs for each GPU of a job."""
 
     per_node: Count | None = Field(default=None, ge=1)
     per_gpu: Count | None = Field(default=None, ge=1)
 
 
 class MemorySection(_Section):
-    """The memory of one node and of each GPU's share, in MB once read."""
+    """The memory of one node, and the memory for each GPU of a job; in MB after reading."""
 
     per_node: MemoryMb | None = None
     per_gpu: MemoryMb | None = None
 
 
 class TimeSection(_Section):
-    """The walltime of a job that says nothing, and the most it may ask for, in seconds once read."""
+    """The default time limit of a job, and the longest one; in seconds after reading."""
 
     default: Walltime | None = None
     max: Walltime | None = None
 
 
 class RequeueSection(_Section):
-    """How often a job that is interrupted is started again, and how long before its time limit it is warned.
+    """How often an interrupted job is requeued, and how long before its time limit it is warned.
 
     Attributes:
         times: further attempts after a time limit, a preemption or a node failure.
-        warn: seconds between the warning and the time limit, once read.
-        expedite: Slurm is asked to start it again at once after a node failure, on nodes that it holds for it (25.11).
+        warn: seconds between the warning and the time limit, after reading.
+        expedite: after a node failure Slurm requeues the job first, on nodes that it reserves for it (25.11).
         restarts: further attempts in the same allocation after a node failure.
-        spares: nodes more that a job with restarts asks for.
+        spares: additional nodes that a job with restarts requests.
     """
 
     times: Count = Field(default=0, ge=0, le=1000)
@@ -136,7 +136,7 @@ class RequeueSection(_Section):
 
 
 class TflopsSection(_Section):
-    """What a card computes in a second, dense (without 2:4 sparsity); a rate that is not there is none."""
+    """The rates of a card, dense (without 2:4 sparsity); the card does not have the types that are missing."""
 
     fp32: Rate | None = None
     tf32: Rate | None = None
@@ -146,11 +146,11 @@ class TflopsSection(_Section):
 
 
 class CardSection(_Section):
-    """What one GPU can do, by its maker's word. A card says nothing of the network.
+    """The properties of one GPU, from its manufacturer; without the network.
 
     Attributes:
-        nvlink_gb_s: both directions together; 0 for a card that has none.
-        bf16: whether it has bfloat16 units: torch emulates the type where there are none.
+        nvlink_gb_s: both directions together; 0 for a card without NVLink.
+        bf16: whether it has bfloat16 units; without them torch emulates the type.
     """
 
     model: Text | None = None
@@ -169,8 +169,8 @@ class FabricSection(_Section):
 
     Attributes:
         bandwidth_gbit_s: of one port or adapter.
-        interface: the one over which nodes reach each other, where the automatic choice is wrong.
-        hcas: the RDMA adapters to use, where the automatic choice is wrong.
+        interface: the interface between the nodes, if the automatic choice is wrong.
+        hcas: the RDMA adapters to use, if the automatic choice is wrong.
     """
 
     kind: Literal["infiniband", "roce", "efa", "ethernet"] | None = None
@@ -179,9 +179,9 @@ class FabricSection(_Section):
     hcas: tuple[DeviceName, ...] = ()
 
     def env(self) -> dict[str, str]:
-        """Return the variables that say so to NCCL and gloo, which spell the same name differently.
+        """Return the variables for NCCL and gloo, which need the same name in different forms.
 
-        To NCCL a name is a prefix unless "=" stands before it (mlx5_1 is mlx5_10 as well); gloo takes it as it is.
+        For NCCL a name without "=" before it is a prefix (mlx5_1 also means mlx5_10); gloo uses the whole name.
         """
         said = {}
         if self.interface:
@@ -192,13 +192,13 @@ class FabricSection(_Section):
 
 
 class PriceSection(_Section):
-    """What a job is charged, in whatever the site counts: euros, dollars, or units of an allocation."""
+    """The price of a job, in the site's currency or unit: euros, dollars, or units of an allocation."""
 
     per_gpu_hour: Rate | None = None
 
 
 class GpuTypeSection(_Section):
-    """What is different for jobs on GPUs of one type; what it leaves out is as in the profile."""
+    """Values for jobs on GPUs of one type; missing values come from the profile."""
 
     per_node: Count | None = Field(default=None, ge=1)
     partition: Text | None = None
@@ -210,11 +210,11 @@ class GpuTypeSection(_Section):
 
 
 class GpuSection(_Section):
-    """The GPUs of one node, and the form in which this site wants them asked for.
+    """The GPUs of one node, and the form of the site's GPU directive.
 
     Attributes:
-        type: the type of a request that names none.
-        types: the types there are, where a site has several; ``--gpus TYPE:N`` chooses.
+        type: the type for a request that names none.
+        types: the types of a site that has several; ``--gpus TYPE:N`` chooses one.
     """
 
     type: Text | None = None
@@ -231,11 +231,11 @@ class GpuSection(_Section):
 
 
 class ContainerSection(_Section):
-    """The container that the ranks run in; none without an image.
+    """The container of the ranks; there is none without an image.
 
     Attributes:
-        image: a file, or what the runtime pulls: ``docker://...``.
-        mounts: ``SOURCE[:TARGET[:ro]]``; the job's own folders are there without.
+        image: a file, or a name that the runtime pulls: ``docker://...``.
+        mounts: ``SOURCE[:TARGET[:ro]]``; the job's own folders are always mounted.
         nv: whether a job with GPUs sees them in the container.
         python: the image's Python, with torch.
     """

@@ -14,7 +14,7 @@ _NAME_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 _MOUNT = re.compile(r"(/[^:,\x00-\x1f]*)(:/[^:,\x00-\x1f]*(:r[ow])?)?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words by which sbatch separates the parts of a heterogeneous job. Some versions find them anywhere on an #SBATCH line
-# (esm-tools/esm_tools#934); 22.05.8 takes them in a name. A name is not worth finding out.
+# (esm-tools/esm_tools#934), although 22.05.8 accepts them in a name. So hpcrun never allows them in a name.
 _HETJOB_WORDS = ("hetjob", "packjob")
 # sbatch copies a directive's value into a buffer of BUFSIZ (8192) bytes: src/sbatch/opt.c.
 _DIRECTIVE_MAX = 4096
@@ -23,15 +23,15 @@ _DIRECTIVE_MAX = 4096
 def quote_bash(text: str) -> str:
     """Return one bash word, in printable ASCII, that expands to exactly ``text``.
 
-    ``text`` may hold any character but NUL; undecodable bytes come as surrogates, as in ``sys.argv``.
+    ``text`` may contain any character but NUL; undecodable bytes are surrogates, as in ``sys.argv``.
 
     Raises:
-        ValueError: ``text`` holds a NUL, which no argument or variable can.
+        ValueError: ``text`` contains a NUL, which is impossible in an argument or variable.
     """
     raw = os.fsencode(text)
     if b"\0" in raw:
         raise ValueError("a NUL character cannot stand in an argument or a variable")
-    if _BASH_SAFE.fullmatch(text) and not text.startswith("="):  # zsh and readers alike take a leading = for more
+    if _BASH_SAFE.fullmatch(text) and not text.startswith("="):  # a leading = has a meaning for zsh
         return text
     if all(0x20 <= byte < 0x7F for byte in raw):
         return "'" + text.replace("'", "'\\''") + "'"
@@ -41,16 +41,16 @@ def quote_bash(text: str) -> str:
 def _ansi_c(byte: int) -> str:
     if byte in b"\\'":
         return "\\" + chr(byte)
-    # always two digits: bash reads at most two, so the next character is never swallowed
+    # always two digits: bash reads at most two, so it never reads the next character as a digit
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
 
 
 def quote_directive(value: str) -> str:
-    """Return ``value`` as it must stand behind ``#SBATCH --key=`` for sbatch to read exactly ``value``.
+    """Return ``value`` in the form after ``#SBATCH --key=`` that sbatch reads as exactly ``value``.
 
     Raises:
         ValueError: sbatch has no way to read such a value (control or non-ASCII characters, too long,
-            or one of the words it takes for a heterogeneous job).
+            or one of the words that separate the parts of a heterogeneous job).
     """
     if any(not 0x20 <= ord(char) < 0x7F for char in value):
         raise ValueError("only printable ASCII can stand in an #SBATCH line")
@@ -65,10 +65,10 @@ def quote_directive(value: str) -> str:
 
 
 def check_job_name(name: str) -> str:
-    """Return ``name`` where it can be a job's name, a part of a file name and a word on a terminal.
+    """Return ``name`` if it can be a job's name, a part of a file name and a word on a terminal.
 
     Raises:
-        ValueError: it cannot; the message proposes one that can.
+        ValueError: it cannot; the message proposes a name that can.
     """
     reason = None
     if _NAME_SAFE.fullmatch(name) is None:
@@ -90,7 +90,7 @@ def job_name_from(text: str) -> str:
 
 
 def check_env_name(name: str) -> str:
-    """Return ``name`` where a shell variable can have it.
+    """Return ``name`` if it can be the name of a shell variable.
 
     Raises:
         ValueError: it cannot.
@@ -101,7 +101,7 @@ def check_env_name(name: str) -> str:
 
 
 def check_mount(text: str) -> str:
-    """Return ``text`` where it names a folder for a container: ``SOURCE[:TARGET[:ro]]``.
+    """Return ``text`` if it names a folder for a container: ``SOURCE[:TARGET[:ro]]``.
 
     Raises:
         ValueError: it does not.

@@ -1,6 +1,6 @@
-"""Slurm's reasons for a job that waits, in plain words, with what a person can do.
+"""Slurm's reasons for a pending job, in plain words, with advice for the user.
 
-The words are those of src/common/job_state_reason.c (job_reason_codes.shtml), 19.05 to 26.05; some have text behind
+The words are those of src/common/job_state_reason.c (job_reason_codes.shtml), 19.05 to 26.05; some have text after
 them.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job waits.
+    """Why a job is pending.
 
     Attributes:
         short: a few words for a table.
@@ -25,7 +25,7 @@ class Reason:
 
 # The first pattern that matches the whole of Slurm's word decides.
 _REASONS: tuple[tuple[str, str, str], ...] = (
-    # --- the ordinary wait
+    # --- ordinary reasons
     ("None|Reason", "not scheduled yet", "Wait about a minute: Slurm has not scheduled it yet."),
     (
         "Priority",
@@ -172,7 +172,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 
 
 def explain_reason(word: str) -> Reason | None:
-    """Return what Slurm's reason means, None for one that is not known."""
+    """Return the meaning of Slurm's reason, None for an unknown reason."""
     for pattern, short, advice in _REASONS:
         if re.fullmatch(pattern, word):
             return Reason(short, advice)

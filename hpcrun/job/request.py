@@ -1,4 +1,4 @@
-"""What a person asked for, as typed: the flags of ``hpcrun submit`` in one frozen model."""
+"""The user's request, as typed: the options of ``hpcrun submit`` in one frozen model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hpcrun.job.value_errors import error_words
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
 MOST = 1_000_000
-"""The most that a number of nodes, ranks or CPUs can be: more is a mistake, and Slurm counts nodes in 16 bits."""
-# Bytes that are no UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
+"""The largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits."""
+# Bytes that are not UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
 
 
 class GpuCount(BaseModel):
-    """A number of GPUs, perhaps of a named type: ``4`` or ``a100:4``."""
+    """A number of GPUs, optionally with a type: ``4`` or ``a100:4``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,7 @@ class GpuCount(BaseModel):
 
 
 class JobRequest(BaseModel):
-    """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not said."""
+    """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -159,7 +159,7 @@ class JobRequest(BaseModel):
         for item in value:
             if isinstance(item, str):
                 key, equals, content = item.partition("=")
-                if not equals:  # what stands behind a name is not repeated: it may be a secret
+                if not equals:  # do not repeat the text after a name: it may be a secret
                     name = f"{key!r} has" if key.isidentifier() else "one variable has"
                     raise ValueError(f"{name} no '='; write NAME=VALUE")
                 item = (check_env_name(key), content)
@@ -206,15 +206,15 @@ _OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "sc
 
 
 def option_of(field: str) -> str:
-    """Return the option a person types for a field of the request."""
+    """Return the option for a field of the request."""
     return _OPTION.get(field) or "--" + field.replace("_", "-")
 
 
 def read_request(asked: dict[str, Any]) -> JobRequest:
-    """Build the request from what was typed.
+    """Build the request from the typed options.
 
     Raises:
-        UsageError: a value cannot be read; the message names the option and says how to write it.
+        UsageError: a value cannot be read; the message names the option and shows how to write it.
     """
     try:
         return JobRequest(**asked)

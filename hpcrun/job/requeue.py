@@ -1,4 +1,4 @@
-"""Being started again: how often, after what, and how long before the time limit a job is warned."""
+"""Requeue and restart: how often, after which events, and how long before the time limit a job is warned."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ EARLY_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """What becomes of a job that is interrupted.
+    """How a job continues after an interruption.
 
     Attributes:
-        times: how often it may be started again; 0 where it is only warned.
+        times: how often it may be requeued; 0 if it is only warned.
         warn_s: seconds between the warning and the time limit.
-        grace_s: seconds that the ranks have for a checkpoint after the warning; the rest is for starting again.
-        on_failure: a failure of the program itself is a reason too.
-        exclude_bad_nodes: the node that failed is not used again.
-        expedite: after a node failure Slurm is to start it again before all other jobs.
-        restarts: how often it may be started again in its allocation, without the queue.
-        spares: nodes more that it asks for, and that are used where one has failed.
+        grace_s: seconds that the ranks have for a checkpoint after the warning; the rest is for the requeue.
+        on_failure: a failure of the program itself is also a reason.
+        exclude_bad_nodes: the failed node is not used again.
+        expedite: after a node failure Slurm requeues it before all other jobs.
+        restarts: how often it may be restarted in its allocation, without the queue.
+        spares: additional nodes that replace failed nodes.
     """
 
     times: int
@@ -38,12 +38,12 @@ class Requeue:
 
     @property
     def grace_s(self) -> int:
-        """Seconds between the warning and the moment in which ranks that go on are given up."""
+        """Seconds between the warning and the moment when ranks that continue are killed."""
         return self.warn_s - min(20, self.warn_s // 3)
 
 
 def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
-    """Return what becomes of an interrupted job; None where nothing was said and the profile says nothing.
+    """Return how an interrupted job continues; None if neither the request nor the profile sets this.
 
     Raises:
         UsageError: an option needs --requeue.
@@ -85,14 +85,14 @@ def check_warning(requeue: Requeue | None, walltime_s: int | None, asked_s: int 
     """Refuse a warning that could come before the ranks listen.
 
     Args:
-        asked_s: --warn in seconds, None where the profile's is used.
+        asked_s: --warn in seconds, None if the profile's is used.
 
     Raises:
         UsageError: it does not fit into the time limit.
     """
     if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
         return
-    if asked_s is not None and asked_s > walltime_s and asked_s % 60 == 0:  # a bare number is minutes, as in --time
+    if asked_s is not None and asked_s > walltime_s and asked_s % 60 == 0:  # a plain number is minutes, as in --time
         minutes = asked_s // 60
         raise UsageError(
             f"--warn {minutes} is {minutes} minutes, longer than --time {format_time(walltime_s)}",

@@ -1,4 +1,4 @@
-"""CPUs, memory, time and local GPUs of a job: what was asked for, else the profile's share, within its limits."""
+"""CPUs, memory, time and local GPUs of a job: the request's, else the profile's share, within the profile's limits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hpcrun.job.units import format_memory, format_time
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine hpcrun runs on; decides what the local scheduler can share out.
+    """The machine on which hpcrun runs: the resources of the local scheduler.
 
     Attributes:
-        cpus: CPUs this process may use.
-        gpu_ids: what ``CUDA_VISIBLE_DEVICES`` may hold here, one entry per visible GPU.
+        cpus: CPUs that this process may use.
+        gpu_ids: the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU.
     """
 
     cpus: int
@@ -72,7 +72,7 @@ def _default_cpus(profile: Profile, shape: Shape, machine: Machine) -> int:
 
 
 def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | None:
-    """Return the host memory of each node in MB, 0 for all of it, None where the site decides.
+    """Return the host memory of each node in MB, 0 for all of it, None if the site decides.
 
     Raises:
         PlanError: more than a node of the profile has.
@@ -103,7 +103,7 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
 
 
 def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
-    """Return the time limit in seconds, None where the site decides.
+    """Return the time limit in seconds, None if the site decides.
 
     Raises:
         PlanError: more than the profile allows.
@@ -114,7 +114,7 @@ def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
 
 
 def check_walltime(walltime_s: int | None, profile: Profile) -> None:
-    """Refuse a time limit over the profile's: Slurm would take the job, and never start it.
+    """Refuse a time limit over the profile's: Slurm would accept the job, and never start it.
 
     Raises:
         PlanError: it is.
@@ -129,10 +129,10 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
 
 
 def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[tuple[str, ...], ...], str | None]:
-    """Share this machine's GPUs out to local nodes, without overlap; none where there are too few.
+    """Divide this machine's GPUs among local nodes, without overlap; none if there are too few.
 
     Returns:
-        The GPU ids of each node (empty where ranks run on the CPU), and what to say of it.
+        The GPU ids of each node (empty if ranks run on the CPU), and notes.
     """
     if profile.scheduler != "local" or shape.gpus == 0:
         return (), None

@@ -1,8 +1,8 @@
-"""The Jinja environment of all templates: text is made, and nothing else can be reached.
+"""The Jinja environment of all templates: a template can make text, and reach nothing else.
 
-Jinja's own sandbox keeps a template from Python's internals (``plan.__class__.__mro__`` ...) and from changing what it
-is given. Beyond that a template calls only what makes text: the method of a path or a process cannot be called, should
-such an object ever become part of a plan.
+Jinja's own sandbox prevents access to Python's internals (``plan.__class__.__mro__`` ...) and changes to the values of
+a template. In addition, this sandbox allows only calls that make text: if a path or a process ever became part of a
+plan, its methods could not be called.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _GLOBALS = ("range", "dict", "namespace")
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Renders templates that anybody may have written."""
+    """Renders templates from unknown authors."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.globals = {name: self.globals[name] for name in _GLOBALS}
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """Whether a template may call this: methods of plain values and of the plan, and what Jinja itself brings."""
+        """Whether a template may call this: methods of plain values and of the plan, and Jinja's own functions."""
         if not super().is_safe_callable(obj):
             return False
         owner = getattr(obj, "__self__", None)

@@ -1,7 +1,7 @@
-"""sbatch's input environment variables, and which of them count for a job of hpcrun. Pure: no I/O.
+"""sbatch's input environment variables, and which of them hpcrun uses for a job. Pure: no I/O.
 
-sbatch would put them over the #SBATCH lines of a script. hpcrun hands none of them on: those that stand for a directive
-that a person may set become one, so that the script shows them; the others are named.
+For sbatch they override the #SBATCH lines of a script. hpcrun passes none of them on: a variable for a directive
+that a user may set becomes a directive, so that the script shows it; the other variables are named in a note.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hpcrun.job.quoting import check_job_name
 from hpcrun.job.request import MOST, JobRequest
 from hpcrun.job.units import parse_memory, parse_time
 
-# "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and what the programs of 22.05, 24.11 and 26.05 know besides. Where no
-# directive is named, the variable's own name is the directive's: SBATCH_GPU_BIND is gpu-bind.
+# "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and other variables that 22.05, 24.11 and 26.05 know. If no directive is
+# given, the variable has the directive's name: SBATCH_GPU_BIND is gpu-bind.
 _OTHER_NAMES = {
     "SBATCH_ARRAY_INX": "array",
     "SBATCH_BURST_BUFFER": "bb",
@@ -44,9 +44,9 @@ DIRECTIVES: dict[str, str] = {
     **{name: normalise_key(name.removeprefix("SBATCH_").lower()) for name in _SAME_NAMES.split()},
     **_OTHER_NAMES,
 }
-"""The directive that each variable stands for; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are ``switches``."""
+"""The directive of each variable; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are ``switches``."""
 
-# What is dropped although hpcrun does not set the directive itself, and why.
+# Variables that are ignored although hpcrun does not set the directive itself, with the reason.
 _DROPPED = {
     "clusters": "hpcrun submits to this cluster alone",
     "gpus-per-socket": "use --gpus",
@@ -78,19 +78,19 @@ _OF_SRUN = {
 
 @dataclass(frozen=True, slots=True)
 class FromEnvironment:
-    """A request with what the environment says besides, and what to say of variables that do not count."""
+    """A request with the values from the environment, and notes on ignored variables."""
 
     request: JobRequest
     notes: tuple[str, ...]
 
 
 def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnvironment:
-    """Fill in what sbatch's variables say, above the profile and below what was typed.
+    """Add the values of sbatch's variables, which override the profile and which typed options override.
 
     Raises:
         UsageError: a value cannot be read.
     """
-    if "SLURM_JOB_ID" in env:  # inside a job these describe the job one is in
+    if "SLURM_JOB_ID" in env:  # inside a job these variables describe the enclosing job
         return FromEnvironment(request, ())
     fields: dict[str, Any] = {}
     directives: list[str] = []

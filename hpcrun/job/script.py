@@ -15,16 +15,16 @@ from hpcrun.job.quoting import quote_bash
 
 MAIN_TEMPLATE = "job.sh.j2"
 LAUNCH = PurePath(__file__).parents[1] / "launch"
-"""The programs that run inside a job, where a script that was submitted by hand finds them."""
+"""The folder where a script that was submitted by hand finds the programs that run inside a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateSource:
-    """One template as it was found.
+    """One template.
 
     Attributes:
         text: the Jinja2 source.
-        path: the file it was read from, for messages.
+        path: its file, for messages.
     """
 
     text: str
@@ -33,7 +33,7 @@ class TemplateSource:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The text that is submitted: pure ASCII, lines ended by LF alone."""
+    """The text that is submitted: pure ASCII, with LF at the end of each line."""
 
     text: str
 
@@ -47,7 +47,7 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
 
     Raises:
         ProfileError: a template is missing, broken, or uses an undefined variable.
-        UsageError: a value of the plan cannot stand in a script.
+        UsageError: a script cannot contain a value of the plan.
     """
     import jinja2
 
@@ -69,7 +69,7 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-        # whatever a person's own template does wrong
+        # any error in a user's own template
         raise _template_error(error, templates) from None
     if not text.isascii() or "\r" in text or "\0" in text:
         raise ProfileError("a template contains non-ASCII characters or CR line ends",
@@ -94,7 +94,7 @@ def _variables(plan: Plan) -> dict[str, Any]:
 
 
 def _by_hand(plan: Plan) -> str:
-    """Return how the script can be submitted without hpcrun, or what it needs that only hpcrun submit provides."""
+    """Return how to submit the script without hpcrun, or what it needs from hpcrun submit."""
     needs = [word for word, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight)) if needed]
     if needs:
         return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
@@ -114,14 +114,14 @@ def _bash_filter(value: object) -> str:
 
 
 def _comment(value: object) -> str:
-    """Make any text safe behind a ``#``: one line of printable ASCII."""
+    """Make any text safe after a ``#``: one line of printable ASCII."""
     return "".join(char if 0x20 <= ord(char) < 0x7F else "?" for char in str(value))
 
 
 def _quoted(value: object) -> str:
-    """Return one word in quotes whatever is in it, line breaks kept where it is plain ASCII.
+    """Return any text as one quoted word; plain ASCII keeps its line breaks.
 
-    A line that begins with # gets no line of its own: sbatch, and the burst buffers of Slurm, look for #SBATCH, #BB and
+    No line of the result begins with #: sbatch and Slurm's burst buffers search for #SBATCH, #BB and
     #DW at the beginnings of lines.
     """
     text = str(value)
@@ -133,7 +133,7 @@ def _quoted(value: object) -> str:
 
 
 def _template_error(error: Any, templates: Mapping[str, TemplateSource]) -> ProfileError:
-    """Say which template file, at which line, could not be rendered."""
+    """Return an error with the file and line of the template that could not be rendered."""
     path, line = getattr(error, "filename", None), getattr(error, "lineno", None)
     paths = {source.path for source in templates.values()}
     frame = error.__traceback__

@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 def looks_secret(path: str) -> bool:
-    """Return whether a file's name says that it holds secrets.
+    """Return whether a file's name shows that it holds secrets.
 
     Args:
         path: below the root of the code, with ``/``.
@@ -39,17 +39,17 @@ def looks_secret(path: str) -> bool:
 
 
 def may_be_key(path: str) -> bool:
-    """Return whether only a file's content tells a private key from a certificate, or from something else."""
+    """Return whether a file may be a private key, so that its content must decide."""
     name = path.lower().rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _BY_CONTENT)
 
 
 def is_key(content: bytes, size: int) -> bool:
-    """Return whether a file so named is a private key.
+    """Return whether a file with such a name is a private key.
 
     Args:
         content: its beginning.
-        size: of all of it, in bytes: what is no PEM file and small may be a key in another form.
+        size: of the whole file, in bytes: a small file that is not PEM may be a key in another form.
     """
     if b"PRIVATE KEY" in content:
         return True
@@ -57,7 +57,7 @@ def is_key(content: bytes, size: int) -> bool:
 
 
 def is_included(path: str, patterns: Sequence[str]) -> bool:
-    """Return whether a person asked for a file, by its path, its name, or a folder above it."""
+    """Return whether a user requested a file, by its path, its name, or a parent folder."""
     name = path.rpartition("/")[2]
     return any(
         fnmatchcase(path, pattern) or fnmatchcase(name, pattern) or path.startswith(f"{pattern.rstrip('/')}/")
@@ -66,6 +66,6 @@ def is_included(path: str, patterns: Sequence[str]) -> bool:
 
 
 def left_out_text(paths: Sequence[str]) -> str:
-    """Return what is not copied, for a person."""
+    """Return a text that names the files that are not copied."""
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     return f"{', '.join(paths[:_MOST_NAMED])}{more}"

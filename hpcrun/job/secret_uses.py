@@ -1,4 +1,4 @@
-"""Where a person could write a secret's value besides a variable, and what to do instead. Pure: no I/O."""
+"""Options and arguments in which a user could write a secret's value, and what to do instead. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.secrets import is_secret_option, secret_arguments, secret_in_command, secret_kind
 
 _INSTEAD = "export NAME=... where you submit, add --secret NAME, and use $NAME"
-# What has rules of its own, or holds no text of a person's.
+# Fields with their own rules, or without text from the user.
 _APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
 
 
 def check_secrets(request: JobRequest) -> tuple[str, ...]:
-    """Return what to say of arguments that look like secrets; refuse them wherever else they would stand in the script.
+    """Return notes on arguments that look like secrets; refuse secrets in all other parts of the script.
 
-    The messages say what was found, never its value.
+    The messages name the kind of secret, never its value.
 
     Raises:
         UsageError: a set-up command, a directive or another option holds one.

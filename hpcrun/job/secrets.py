@@ -1,6 +1,6 @@
-"""What is a secret: variables by their names, and values by their form. Pure: no I/O, and no guess by entropy.
+"""Recognises secrets: variables by their names, and values by their form. Pure: no I/O, and no guess by entropy.
 
-A secret's value stands in no script, record or output: it goes through the environment alone.
+No script, record or output contains a secret's value: it goes only through the environment.
 """
 
 from __future__ import annotations
@@ -11,30 +11,29 @@ from itertools import pairwise
 
 MASK = "***"
 
-# Words of a name, separated by "_", "-" or ".", without a number at the end: a variable that has one holds a secret.
+# Words of a name, separated by "_", "-" or ".", without a number at the end: a variable with such a word is a secret.
 _ALWAYS = frozenset("CREDS PASSCODE PSK".split())
 # Anywhere in a word, as in PGPASSWORD (libpq).
 _ALWAYS_WITHIN = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "CREDENTIAL")
-# These mean other things as well: SORT_KEY=true, TOKENS=512.
+# These words have other meanings, too: SORT_KEY=true, TOKENS=512.
 _OFTEN = frozenset({"KEY", "TOKEN", "JWT", "BEARER", "COOKIE", "COOKIES", "HMAC"})
-# KEY and KEYS alone are common words: DICT_KEYS, HOTKEY. What stands before them, glued or as a word of its own:
+# KEY and KEYS alone are common words: DICT_KEYS, HOTKEY. Words before them, joined or separate:
 _KINDS_OF_KEY = "ACCESS ACCOUNT API AUTH DEPLOY ENCRYPTION MASTER PRIVATE SECRET SIGNING SSH".split()
 # GHTOKEN, REFRESHTOKEN; not MAXTOKENS.
 _OFTEN_WITHIN = re.compile(
     rf"(?!(?:MAX|MIN|N|NUM|TOTAL)?TOKENS?$).*TOKEN.*|.*(?:{'|'.join(_KINDS_OF_KEY)})KEYS?|MYKEYS?"
 )
 _PAIRS = frozenset((kind, "KEYS") for kind in _KINDS_OF_KEY)
-# Words that have one of those within, and mean something else.
+# Words that contain one of those words, but mean something else.
 _INNOCENT = re.compile(r".*TOKENI[SZ].*|(?:PASSWORD|TOKEN|SECRET)LESS|SECRETAR.*")
-# What may stand behind any name; numbers too.
+# Words that may follow any name; numbers, too.
 _QUALIFIERS = re.compile(r"\d+|V\d+|BACKUP|NEW|OLD")
-# At the end of a name only: PASS_THROUGH and SSH_AUTH_SOCK hold no secret.
-# AUTH: OPENAI_AUTH, REDISCLI_AUTH (redis-cli). PASS: DB_PASS, SMTP_PASS. PAT: GITHUB_PAT, AZURE_DEVOPS_EXT_PAT (az).
-# PWD: MYSQL_PWD (mysql(1)).
+# Only at the end of a name: PASS_THROUGH and SSH_AUTH_SOCK hold no secret. AUTH: OPENAI_AUTH, REDISCLI_AUTH
+# (redis-cli). PASS: DB_PASS, SMTP_PASS. PAT: GITHUB_PAT, AZURE_DEVOPS_EXT_PAT (az). PWD: MYSQL_PWD (mysql(1)).
 _LAST = frozenset({"AUTH", "PASS", "PAT", "PWD"})
 # SSHPASS: sshpass(1). BW_SESSION: the command line of Bitwarden. The others: scripts around libpq, LDAP and databases.
 _WHOLE = frozenset({"SSHPASS", "BW_SESSION", "PGPASS", "LDAPPASS", "DBPASS"})
-# What describes a secret is none: DB_PASSWORD_FILE, TOKEN_TYPE, KEY_SIZE. A URL is judged by its own form.
+# A description of a secret is not a secret: DB_PASSWORD_FILE, TOKEN_TYPE, KEY_SIZE. A URL is judged by its own form.
 _DESCRIPTIONS = frozenset(
     """
     ALGORITHM COUNT DIM DIR DIRECTORY DOMAIN ENDPOINT EXPIRY FILE FILENAME FOLDER FORMAT HOME HOST JAR LEN LENGTH LIMIT
@@ -46,13 +45,13 @@ _COUNTS = frozenset("MAX MIN N NUM NUMBER TOTAL AVG MEAN LAST FIRST MASK PAD BOS
 _MAY_BE_FILES = ("CREDENTIAL", "CREDENTIALS", "SECRETS")
 _SHELL_S_OWN = frozenset({"PWD", "OLDPWD"})
 _WORD = re.compile(r"[_.\-]+")
-# Neither a number nor a switch, nor a tokenizer's special token, is worth hiding.
+# A number, a switch, or a tokenizer's special token need not be hidden.
 _HARMLESS = re.compile(r"[+-]?\d{1,12}(\.\d{0,12})?|true|false|yes|no|on|off|none|null|<[^<>]*>|\[[A-Za-z_]*\]", re.I)
 _SWITCH = re.compile(r"true|false|yes|no|on|off|none|null", re.I)
 _FEW = re.compile(r"\d{1,3}")
 
-# A user name and a password, or a token, before the "@" of a URL. Behind "$" or in braces stands the name of a secret.
-# docker://image:tag@sha256:... names an image.
+# A user name and a password, or a token, before the "@" of a URL. After "$" or in braces there is only the name of a
+# secret. docker://image:tag@sha256:... names an image.
 _URL_PASSWORD = re.compile(
     r"(?<![A-Za-z0-9+.-])(?P<front>[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/?#@:'\"]*:)"
     r"(?P<secret>(?!\$|\{|\*\*\*@)[^\s/?#'\"]+)@(?!sha\d+:)"
@@ -74,13 +73,13 @@ _HEADER = re.compile(
     r"(?P<front>\b(?:Bearer|Basic|PRIVATE-TOKEN:|X-API-Key:|X-Auth-Token:)\s+)(?P<secret>[A-Za-z0-9._~+/=-]{12,})",
     re.IGNORECASE,
 )
-# Without a scheme it may be a sentence: only with a digit. All to the end of the header is taken.
+# Without a scheme it may be a sentence: match only with a digit. Match everything up to the end of the header.
 _AUTHORIZATION = re.compile(
     r"(?P<front>\bAuthorization\\?['\"]?\s*:\s*\\?['\"]?(?:(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)\s+|(?=\S*\d)))"
     r"(?P<secret>(?![${]|\*\*\*|(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)\s)[^'\"\\\r\n]{4,})",
     re.IGNORECASE,
 )
-# JSON, Python's dictionaries, and JSON within a string. A token may be one of a tokenizer: only with a digit.
+# JSON, Python's dictionaries, and JSON within a string. A token may belong to a tokenizer: match only with a digit.
 _JSON = re.compile(
     r"(?P<front>(?P<quote>\\?['\"])"
     r"[\w.-]*(?:password|passwd|passphrase|secret|(?:api|access|private|secret|signing|encryption)[_-]?key|"
@@ -88,7 +87,7 @@ _JSON = re.compile(
     r"(?P=quote)\s*:\s*(?P=quote))(?P<secret>(?!\*\*\*|[${])(?:\\.|(?!(?P=quote)).)+?)(?=(?P=quote)|$)",
     re.IGNORECASE | re.DOTALL,
 )
-# Without a scheme: behind "//" every host, otherwise an IPv4 address, or a host with a port, or with a dot and a path.
+# Without a scheme: after "//" any host, otherwise an IPv4 address, or a host with a port, or with a dot and a path.
 _BARE_PASSWORD = re.compile(
     r"(?<![^\s'\"=,;(])(?P<front>//[^\s/?#@:'\"]*:)(?P<secret>(?!\$|\{|\*\*\*@)[^\s/?#'\"]{1,999})@(?!sha\d+:)"
 )
@@ -102,8 +101,8 @@ def _prefixed(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9])(?P<front>)(?P<secret>{pattern})")
 
 
-# kind → its form. Most prefixes are made to be recognised: GitHub's, GitLab's, Hugging Face's, Slack's and npm's by the
-# services' own pages on their tokens, AWS's by IAM's page on identifiers, the others by the rules of gitleaks.
+# kind → its form. Most prefixes are meant to be recognised: GitHub's, GitLab's, Hugging Face's, Slack's and npm's by
+# the services' own pages on their tokens, AWS's by IAM's page on identifiers, the others by the rules of gitleaks.
 _VALUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "a private key",
@@ -136,7 +135,7 @@ _ASSIGNMENTS = (
     re.compile(rf"(?<![\w$.-])(?P<front>setenv\s+)(?P<name>[A-Za-z_]\w*)\s+{_SHELL_VALUE}"),
 )
 _WANDB_LOGIN = re.compile(r"\bwandb\s+login\s+(?:--\w+\s+)*(?P<secret>[A-Za-z0-9_]{32,})")
-# Options are a program's own: only words that mean a secret in every program.
+# Each program has its own options: use only words that mean a secret in every program.
 _OPTIONS = frozenset(
     """
     api-key apikey api-token access-key access-token auth-token hf-token password passwd passphrase private-key secret
@@ -147,11 +146,11 @@ _LEAST_OF_OPTION = 6
 
 
 def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) -> bool:
-    """Return whether a variable is a secret: because it was named as one, by its name, or by the form of its value.
+    """Return whether a variable is a secret: declared as one, by its name, or by the form of its value.
 
     Args:
-        value: None where only the name is known.
-        named: names of variables that a person or a profile says are secret.
+        value: None if only the name is known.
+        named: names of variables that a user or a profile declares as secret.
     """
     if value == "":
         return False
@@ -178,7 +177,7 @@ def _name_suggests(name: str, value: str | None) -> bool:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """Return the words of a name without numbers behind them, and without what may stand behind any name."""
+    """Return the words of a name without trailing numbers, and without the words that may follow any name."""
     words = [word for word in _WORD.split(name.upper()) if word]
     while len(words) > 1 and _QUALIFIERS.fullmatch(words[-1]):
         words.pop()
@@ -194,7 +193,7 @@ def _is_often(word: str) -> bool:
 
 
 def secret_kind(text: str) -> str | None:
-    """Return what secret a text holds by its form, such as ``a GitHub token``; None where it holds none."""
+    """Return the kind of secret in a text by its form, such as ``a GitHub token``; None if there is none."""
     return next((kind for kind, pattern in _VALUES if pattern.search(text)), None)
 
 
@@ -206,14 +205,14 @@ def hide_secrets(text: str) -> str:
 
 
 def secret_in_command(command: str) -> str | None:
-    """Return what secret a shell command holds, None where it holds none.
+    """Return the kind of secret in a shell command, None if there is none.
 
-    ``export NAME=VALUE`` and ``NAME=VALUE program`` are looked at; a value that the shell fills in is none.
+    It checks ``export NAME=VALUE`` and ``NAME=VALUE program``; a value that the shell fills in is not a secret.
     """
     for match in (match for pattern in _ASSIGNMENTS for match in pattern.finditer(command)):
         name, value = match["name"], match["value"]
         filled_in = not value.startswith("'") and ("$" in value or "`" in value)
-        is_variable = match["front"] or name.isupper()  # awk -v key=2 sets none
+        is_variable = match["front"] or name.isupper()  # awk -v key=2 sets no variable of the shell
         if is_variable and not filled_in and is_secret(name, value.strip("'\"")):
             return f"the value of {name}"
     if _WANDB_LOGIN.search(command):
@@ -222,7 +221,7 @@ def secret_in_command(command: str) -> str | None:
 
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield what secrets the arguments of a program hold, each in words that do not say its value."""
+    """Yield the kinds of secrets in the arguments of a program, without their values."""
     for number, word in enumerate(arguments):
         if kind := secret_kind(word):
             yield kind
@@ -235,7 +234,7 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def is_secret_option(option: str, value: str) -> bool:
-    """Return whether an option of a program takes a secret, and this value can be one."""
+    """Return whether an option of a program takes a secret, and this value can be a secret."""
     words = option.lstrip("-+").replace("_", "-").lower()
     last = words.rpartition(".")[2]
     if last not in _OPTIONS and not last.endswith(("-password", "-api-key", "-auth-token", "-secret-key")):

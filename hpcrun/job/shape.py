@@ -1,4 +1,4 @@
-"""The shape of a job: how many nodes, GPUs and ranks, and how the ranks start."""
+"""The shape of a job: its nodes, GPUs and ranks, and how the ranks start."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Shape:
 
 
 def decide_shape(request: JobRequest, profile: Profile) -> Shape:
-    """Decide nodes, GPUs per node, launcher and ranks, whichever way they were said.
+    """Decide nodes, GPUs per node, launcher and ranks from any combination of options.
 
     Raises:
-        UsageError: what was said contradicts itself; the message shows the arithmetic.
+        UsageError: the options contradict each other; the message shows the arithmetic.
         PlanError: more GPUs than a node of the profile has, or a launcher that cannot run there.
     """
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
@@ -74,7 +74,7 @@ def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
 
 
 def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
-    """Return nodes and GPUs per node, from whichever way it was said."""
+    """Return nodes and GPUs per node from any combination of options."""
     total = request.gpus.count if request.gpus else None
     each = request.gpus_per_node.count if request.gpus_per_node else None
     most = profile.gpu.per_node if profile.scheduler == "slurm" else None
@@ -174,10 +174,10 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
 
 
 def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple[int | None, str | None]:
-    """Return how many nodes of a job lie together in one block of the network, and what to say of the profile's number.
+    """Return the number of nodes in one block of the network, and notes on the profile's number.
 
     Raises:
-        UsageError: the job's nodes cannot be divided so, or its nodes are processes of this machine.
+        UsageError: the job's nodes do not divide by it, or the nodes are processes of this machine.
     """
     asked = request.segment
     if profile.scheduler != "slurm":
@@ -188,7 +188,7 @@ def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple
     if number is None or shape.nodes % number == 0:
         return number, None
     message = f"segments of {number} nodes do not divide {shape.nodes} node{'s' if shape.nodes > 1 else ''}"
-    if asked is None:  # it is meant for large jobs
+    if asked is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
     fewer, more = shape.nodes - shape.nodes % asked, shape.nodes + asked - shape.nodes % asked
     raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")

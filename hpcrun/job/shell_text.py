@@ -1,4 +1,4 @@
-"""Which commands a shell script or the text of ``sh -c`` calls, as far as that shows without running it. Pure."""
+"""The commands that a shell script or the text of ``sh -c`` calls, as far as its text shows them. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!"
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """One command of a script: its words without their quotes, and the line it begins on."""
+    """One command of a script: its words without their quotes, and its first line."""
 
     line: int
     words: tuple[str, ...]
@@ -36,7 +36,7 @@ class ShellCommand:
 
 @dataclass(slots=True)
 class _Open:
-    """A command that is not at its end yet, and what opened it: ``$(`` goes on behind its ``)``, ``(`` does not."""
+    """An unfinished command, and what opened it: a word with ``$(`` continues after the ``)``, ``(`` does not."""
 
     opened: str = ""
     line: int = 1
@@ -51,7 +51,7 @@ class _Open:
 
 
 class _Tokenizer:
-    """Reads a text token by token. Comments, here documents and quoted text are no commands."""
+    """Reads a text token by token. Comments, here documents and quoted text are not commands."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -68,7 +68,7 @@ class _Tokenizer:
                 position = _end_of_line(self._text, position)
                 continue
             match = _TOKEN.match(self._text, position)
-            assert match is not None  # the last alternative takes any character
+            assert match is not None  # the last alternative matches any character
             if not now.words and not now.word:
                 now.line = self._line
             yield from self._take(match)
@@ -106,7 +106,7 @@ class _Tokenizer:
             now.word = []
             self._stack.append(_Open(opened="=(", array=assigned[1]))
             return
-        if now.word and not now.words:  # NAME(): a function's name is no command
+        if now.word and not now.words:  # NAME(): a function's name is not a command
             now.word = []
         yield from self._finish(now)
         self._stack.append(_Open(opened="("))
@@ -123,7 +123,7 @@ class _Tokenizer:
             return
         yield from self._finish(now)
         if now.opened in ("$(", "`"):
-            self._stack[-1].word.append("$")  # something stands there
+            self._stack[-1].word.append("$")  # a placeholder for the output
 
     def _finish(self, now: _Open) -> Iterator[ShellCommand]:
         now.end_word()
@@ -137,13 +137,13 @@ class _Tokenizer:
             yield ShellCommand(now.line, expanded)
 
     def _expanded(self, words: list[str]) -> Iterator[str]:
-        """Put in what the script has assigned: ``CMD="torchrun ..."`` and ``$CMD`` are often lines apart."""
+        """Replace variables that the script has assigned: ``CMD="torchrun ..."`` and ``$CMD`` are often lines apart."""
         for word in words:
             variable = _VARIABLE.fullmatch(word)
             yield from self._variables.get(variable[1], (word,)) if variable else (word,)
 
     def _behind_documents(self, position: int) -> int:
-        """Return where the text goes on behind its here documents."""
+        """Return where the text continues after its here documents."""
         for delimiter in self._delimiters:
             while position < len(self._text):
                 end = _end_of_line(self._text, position)
@@ -156,9 +156,9 @@ class _Tokenizer:
 
 
 def read_commands(text: str) -> list[ShellCommand]:
-    """Return the commands of a shell script in their order, with the assignments of the script itself put in.
+    """Return the commands of a shell script in their order, with the values that the script itself assigns.
 
-    What only a running shell knows is left as it stands: other variables, what a command prints, sourced files.
+    Text that only a running shell can replace stays: other variables, output of commands, sourced files.
     """
     return list(_Tokenizer(text).commands())
 

@@ -1,4 +1,4 @@
-"""The plan of a snapshot: where in a copy of the code a job starts, and what it imports from there."""
+"""The plan of a snapshot: the folder in the copy of the code where a job starts, and its imports from the copy."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy of the code in the run's folder, as the script sees it. Paths count from the copy's root.
+    """A copy of the code in the run's folder, for the script. Paths are relative to the copy's root.
 
     Attributes:
         folder: where the job starts; ``.`` for the root.
-        paths: folders that stand first on PYTHONPATH, in this order.
-        script: the program, where it is one of the copied files.
+        paths: folders that come first on PYTHONPATH, in this order.
+        script: the program, if it is one of the copied files.
     """
 
     folder: str

@@ -1,7 +1,7 @@
-"""The states of a job: Slurm's own names, and the few hpcrun adds before and beside them.
+"""The states of a job: Slurm's own names, and the few that hpcrun adds.
 
 Source: Slurm's job_state_codes.shtml and slurm/slurm.h, 19.05 to 26.05. A state that is not in the table is
-shown as it came and never taken for the end.
+shown unchanged and never counts as final.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ PENDING = "PENDING"
 RUNNING = "RUNNING"
 
 SUBMITTING = "SUBMITTING"
-"""sbatch was called, and nothing is known yet of a job."""
+"""sbatch was called, and no job is known yet."""
 NOT_SUBMITTED = "NOT_SUBMITTED"
-"""sbatch was called, and no job came of it."""
+"""sbatch was called, and there is no job."""
 UNKNOWN = "UNKNOWN"
-"""Nobody who was asked knows what became of the job."""
+"""Neither Slurm nor the run's records know the end of the job."""
 
 STATES = _TERMINAL | _ACTIVE | {SUBMITTING, NOT_SUBMITTED, UNKNOWN}
 
 
 def base_state(text: str) -> str:
-    """Return the state alone from Slurm's text: ``CANCELLED by 1000`` and ``CANCELLED+`` are CANCELLED."""
+    """Return only the state from Slurm's text: ``CANCELLED by 1000`` and ``CANCELLED+`` are CANCELLED."""
     words = text.split()
     return (words[0].rstrip("+").upper() if words else "") or UNKNOWN
 
 
 def is_terminal(state: str) -> bool:
-    """Return whether a job in this state is over for good."""
+    """Return whether this state is final."""
     return state in _TERMINAL or state == NOT_SUBMITTED
 
 
 def is_silent(node_state: str) -> bool:
-    """Return whether a node in this state, as sinfo shows it, does not answer: ``down``, or with ``*`` behind it."""
+    """Return whether a node in this state of sinfo does not respond: ``down``, or a state that ends with ``*``."""
     return node_state.lower().startswith("down") or node_state.endswith("*")
 
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What a scheduler says of one job. ``None`` is what it does not say.
+    """A scheduler's information on one job; ``None`` for what the scheduler does not report.
 
     Attributes:
         state: a state as :func:`base_state` returns it.
-        reason: why it waits, or why it ended, in the scheduler's word.
+        reason: the scheduler's reason why it is pending, or why it ended.
         elapsed_s, limit_s: seconds running and allowed.
         hosts: Slurm's node list, as text.
         exit_status, signal: of the batch script.
         script: path of the script the job was submitted with, or the command line that submitted it.
-        archived: said by the accounting database, which may take a job for running that the controller lost.
+        archived: from the accounting database, which may list a job as running that the controller has lost.
     """
 
     job_id: str
@@ -80,5 +80,5 @@ class JobInfo:
 
 
 def is_live(info: JobInfo | None) -> bool:
-    """Return whether the scheduler itself lists a job that is not over: one that can be cancelled or entered."""
+    """Return whether the scheduler itself lists the job as not ended, so that it can be cancelled or entered."""
     return info is not None and not info.archived and not is_terminal(info.state)

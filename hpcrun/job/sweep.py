@@ -1,4 +1,4 @@
-"""A sweep: one script, started once for each element with parameters of its own. Pure."""
+"""A sweep: one script, started once for each element with its own parameters. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Sweep:
     Attributes:
         elements: the parameters of each.
         common: the arguments that begin every element's command line.
-        arguments: of each element, what follows behind those.
-        chosen: numbers of the elements that run, ascending.
-        max_parallel: how many may run at once, None for as many as fit.
-        first: the element that is task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize).
+        arguments: of each element, the arguments after the common ones.
+        chosen: numbers of the elements that run, in ascending order.
+        max_parallel: how many may run at once, None for no limit.
+        first: the element of task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize).
     """
 
     elements: tuple[Parameters, ...]
@@ -40,9 +40,9 @@ class Sweep:
 
 
 def decide_sweep(request: JobRequest) -> Sweep | None:
-    """Return the elements of a request and their command lines; None where it is an ordinary job.
+    """Return the elements of a request and their command lines; None for an ordinary job.
 
-    A parameter stands where the arguments have ``{name}``; one that stands nowhere is appended as ``--name value``.
+    A parameter replaces ``{name}`` in the arguments; a parameter without a place is appended as ``--name value``.
 
     Raises:
         UsageError: an option needs a sweep, an argument has an unknown ``{name}``, or there is no such element.
@@ -86,10 +86,10 @@ def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
 
 
 def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
-    """Return a sweep in parts whose tasks are numbered below ``most``, as Slurm's arrays must be.
+    """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays.
 
     Raises:
-        PlanError: ``max_parallel`` cannot be shared out.
+        PlanError: ``max_parallel`` cannot be divided among the parts.
     """
     if sweep.chosen[-1] < most:
         return [sweep]
@@ -111,7 +111,7 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
             sweep,
             chosen=tuple(group),
             first=group[0],
-            # shared out, so that together they are what was asked for
+            # divided, so that the parts together keep the requested limit
             max_parallel=None if at_once is None else at_once // len(groups) + (number < at_once % len(groups)),
         )
         for number, group in enumerate(groups)
@@ -119,7 +119,7 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
 
 
 def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:
-    """Refuse elements beside each other on this machine's GPUs, which each element would take for its own.
+    """Refuse parallel elements on this machine's GPUs, since each element would use all of them.
 
     Raises:
         PlanError: more than one element may run at once.

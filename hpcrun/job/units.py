@@ -1,4 +1,4 @@
-"""Numbers with units that people type: times and memory sizes as Slurm writes them, counts and durations of a training.
+"""Numbers with units that users type: times and memory sizes in Slurm's forms, counts and durations of a training.
 
 Slurm's time forms are those of sbatch(1) ``--time``: ``minutes``, ``minutes:seconds``,
 ``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
@@ -51,7 +51,7 @@ def parse_walltime(text: str) -> int:
     """Return a job's time limit in seconds, as ``parse_time`` does.
 
     Raises:
-        ValueError: the text is not a time, or is zero, which sbatch(1) takes for no limit.
+        ValueError: the text is not a time, or is zero, which means no limit for sbatch(1).
     """
     try:
         return parse_time(text)
@@ -79,7 +79,7 @@ def _slurm_seconds(text: str) -> int | None:
 
 
 def format_time(seconds: int) -> str:
-    """Return seconds in the form Slurm prints: ``HH:MM:SS`` or ``D-HH:MM:SS``."""
+    """Return seconds in Slurm's form: ``HH:MM:SS`` or ``D-HH:MM:SS``."""
     minutes, s = divmod(int(seconds), 60)
     hours, m = divmod(minutes, 60)
     days, h = divmod(hours, 24)
@@ -106,14 +106,14 @@ def parse_memory(text: str, forms: str = MEMORY_FORMS) -> int:
 
 
 def format_memory(megabytes: int) -> str:
-    """Return MB in the form sbatch reads: in whole gigabytes where it divides, else in megabytes."""
+    """Return MB in sbatch's form: in gigabytes if it is a whole number of them, else in megabytes."""
     if megabytes and megabytes % 1024 == 0:
         return f"{megabytes // 1024}G"
     return f"{megabytes}M" if megabytes else "0"
 
 
 def format_age(seconds: float) -> str:
-    """Return how long ago something was, in the largest unit that fits."""
+    """Return an age in the largest unit that fits."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{int(seconds // length)} {unit} ago"
@@ -121,10 +121,10 @@ def format_age(seconds: float) -> str:
 
 
 def parse_count(text: str) -> int:
-    """Return how many things of a data set or a model there are, ``1.2M`` or ``25000000``.
+    """Return a number of samples or parameters, ``1.2M`` or ``25000000``.
 
     Raises:
-        ValueError: the text is not a number of whole things, or is zero.
+        ValueError: the text is not a whole number, or is zero.
     """
     match = _COUNT.fullmatch(text.strip())
     if match is None:
@@ -138,7 +138,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return how long something took, in seconds. A bare number is refused: Slurm would take it for minutes.
+    """Return a duration in seconds. A number without a unit is refused: for Slurm it would mean minutes.
 
     Raises:
         ValueError: the text is not a time with its unit, or is zero.
@@ -159,7 +159,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_positive(text: str) -> float:
-    """Return a number above zero that is neither infinite nor beyond use.
+    """Return a number above zero that is neither infinite nor absurdly large or small.
 
     Raises:
         ValueError: the text is not such a number.

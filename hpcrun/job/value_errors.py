@@ -1,11 +1,11 @@
-"""What pydantic's errors say in words: one table for options and for profiles."""
+"""pydantic's errors in plain words: one table for options and for profiles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# pydantic's error types (https://docs.pydantic.dev/latest/errors/validation_errors), and what a value must be.
+# pydantic's error types (https://docs.pydantic.dev/latest/errors/validation_errors), and the requirement in words.
 _MUST_BE: dict[str, str] = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -31,7 +31,7 @@ _MUST_BE: dict[str, str] = {
 
 
 def error_words(detail: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, ``must be a whole number``, without the value itself.
+    """Return the error of a value, such as ``must be a whole number``, without the value itself.
 
     Args:
         detail: one of pydantic's ``ValidationError.errors()``.

@@ -1,4 +1,4 @@
-"""The variables of NCCL, torch and CUDA that hpcrun knows, and what is wrong with those of a job. Pure: no I/O."""
+"""The variables of NCCL, torch and CUDA that hpcrun knows, and errors in those of a job. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "unread"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# A variable that begins otherwise is a program's own, and may be called as it likes.
+# A variable with another beginning belongs to a program, and may have any name.
 PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST_", "GLOO_", "FI_", "RDMAV_", "PYTORCH_", "OMP_", "CUDA_")
 # How alike two names must be for one to be the other misspelt: real names differ by a word (MIN_CTAS, MAX_CTAS).
 _ALIKE = 0.88
@@ -18,10 +18,10 @@ _ALIKE = 0.88
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values that a variable can have; each of the three may say nothing.
+    """The values that a variable can have; each of the three may be unset.
 
     Attributes:
-        least, most: of an integer; None where there is no end.
+        least, most: of an integer; None for no limit.
         pattern: a regular expression for the whole value.
     """
 
@@ -31,7 +31,7 @@ class Values:
     pattern: str | None = None
 
     def allow(self, value: str) -> bool:
-        """Return whether the value can be; words are compared as NCCL does, without regard to case."""
+        """Return whether the value is possible; words are compared without regard to case, as in NCCL."""
         if self.one_of:
             return value.upper() in self.one_of
         if self.pattern is not None:
@@ -45,7 +45,7 @@ class Values:
         return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
     def in_words(self) -> str:
-        """Return the values for a person; empty where all are allowed or only a pattern says which."""
+        """Return the values as text; empty if all are allowed or only a pattern defines them."""
         if self.one_of:
             return ", ".join(self.one_of)
         if self.least is not None and self.most is not None:
@@ -55,7 +55,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Harmful:
-    """On which GPUs which values do harm, and why."""
+    """The values that are harmful on some GPUs, and why."""
 
     on: tuple[str, ...]
     values: str
@@ -64,13 +64,13 @@ class Harmful:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable of the catalogue: what a person should know of it.
+    """One variable of the catalogue, with its description.
 
     Attributes:
         trap: when not to set it.
         instead: what works.
-        hpcrun: what every job's script sets it to, in words.
-        off: values that are as if it were not set.
+        hpcrun: the value that every job's script sets, in words.
+        off: values with the same effect as an unset variable.
     """
 
     name: str
@@ -90,10 +90,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong with a variable of a job, and what works instead.
+    """A problem with a variable of a job, and what works instead.
 
     Attributes:
-        impossible: no program can read this value as it was meant: the job must not be submitted so.
+        impossible: no program can use this value as intended: the job must not be submitted with it.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        """What is wrong and what works, in one line."""
+        """The problem and what works instead, in one line."""
         return self.problem + (f"; instead: {self.instead}" if self.instead else "")
 
     @property
@@ -116,12 +116,12 @@ class Finding:
 def check_variables(
     env: Mapping[str, str], catalogue: Mapping[str, Variable], *, others: Collection[str] = (), gpu: str = ""
 ) -> list[Finding]:
-    """Return what is wrong with the variables of a job, at most one finding for each.
+    """Return the problems with the variables of a job, at most one for each variable.
 
     Args:
-        env: the variables that profile and request set; an empty value is as none.
-        catalogue: what is known of variables, by name.
-        others: names that are right and of which nothing more is known.
+        env: the variables that profile and request set; an empty value counts as unset.
+        catalogue: the known variables, by name.
+        others: names that are correct, without a description.
         gpu: type or name of the job's GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
     """
     findings = []

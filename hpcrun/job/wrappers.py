@@ -1,4 +1,4 @@
-"""Programs that start the program named behind their own options: env, nohup, uv run. Pure: no I/O."""
+"""Programs that start the program after their own options: env, nohup, uv run. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A program that starts the program named behind its options.
+    """A program that starts the program after its options.
 
     Attributes:
-        subcommands: the words one of which comes first: ``run``.
-        values: options that a word follows.
-        words: how many words of its own come before the program: timeout's duration.
+        subcommands: its subcommands, one of which comes first: ``run``.
+        values: options with a value as the next word.
+        words: the number of its own words before the program: timeout's duration.
         module: the option before a Python module.
-        stops: options with which it starts nothing.
+        stops: options with which it starts no program.
     """
 
     subcommands: tuple[str, ...] = ()
@@ -80,10 +80,10 @@ WRAPPERS: dict[str, Wrapper] = {
 
 
 def unwrap(wrapper: Wrapper, rest: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """Return the program that a wrapper starts, with its arguments, and whether that is a Python module.
+    """Return the program that a wrapper starts, with its arguments, and whether it is a Python module.
 
     Args:
-        rest: the words behind the wrapper's name.
+        rest: the words after the wrapper's name.
     """
     if wrapper.subcommands:
         if not rest or rest[0] not in wrapper.subcommands:
