@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcrun.diagnosis.culprit import (
     TERMINATED,
@@ -16,16 +16,17 @@ from hpcrun.diagnosis.culprit import (
     find_culprit,
     first_leaver,
 )
+from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, first_root_cause
+from hpcrun.diagnosis.root import AFTER_MOST, root_exception
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit, LogScan
-from hpcrun.diagnosis.traceback import Traceback, is_exception_line, last_traceback
+from hpcrun.diagnosis.speakers import speakers_of
+from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
 UNCAUGHT = 1
 """Python's exit status after an exception that nobody caught."""
 _EXCEPTION_STATUSES = (UNCAUGHT, 134, TERMINATED)
 """An exception that nobody catches ends Python with 1, or with an abort in a C++ thread, or while it is terminated."""
-_AFTER_MOST = 60
-"""Lines that may follow an uncaught exception: its own message, and what libraries say while they are torn down."""
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
 _CONNECTION = re.compile(
@@ -48,7 +49,7 @@ class Log:
     Attributes:
         name: its path in the run's folder.
         rank: None for the batch script's.
-        written_s: when it was last written to, in seconds since the epoch.
+        written_s: when it was last written to, in seconds since the epoch; of a part of a log, its place in that.
     """
 
     name: str
@@ -125,8 +126,28 @@ class Diagnosis:
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
-    """Return a log with its last traceback."""
-    return Log(name, rank, scan, written_s, last_traceback(scan.tail))
+    """Return a log with the exception that ended its program; the batch script's has those of several."""
+    return Log(name, rank, scan, written_s, root_exception(scan.tail, mixed=rank is None))
+
+
+def by_speaker(log: Log) -> list[Log]:
+    """Return a log that several processes write into as one for each of them; first what none of them says.
+
+    A line keeps its place: in the log of one, the lines of others are empty.
+    """
+    scan = log.scan
+    speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
+    if not speakers:
+        return [log]
+    logs = []
+    for one in (None, *speakers):
+        mine = [who == one or (one is None and who not in speakers) for who in scan.speakers]
+        tail = tuple(line if here else "" for line, here in zip(scan.tail, mine, strict=True))
+        hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
+        found = examine(log.name, one.rank if one else None, replace(scan, hits=hits, tail=tail))
+        ended = found.traceback.ends if found.traceback else len(tail)
+        logs.append(replace(found, written_s=float(ended)))
+    return logs
 
 
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
@@ -152,6 +173,8 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         first = cause.rank
     if first is None and facts.state in _OF_THE_JOB:
         first = next(iter(order), None)
+    if first is None and not facts.ends and (root := root_of(facts)) is not None:
+        first = root.rank
     leaver = first_leaver(_counted(facts)) if culprit and not culprit.left else None
     others = {item.rank: item for item in (*symptoms, *consequences) if item.rank is None or item.rank != first}
     left = culprit is not None and culprit.left
@@ -163,6 +186,12 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         leaver=first if left else leaver.rank if leaver else None,
         of_record=culprit is not None,
     )
+
+
+def root_of(facts: Facts) -> RootCause | None:
+    """Return what torchrun says of the first failure; None where it says nothing of it."""
+    found = (first_root_cause(log.scan.tail) for log in facts.logs if log.rank is None)
+    return next((root for root in found if root is not None and root.exitcode != TORN_DOWN), None)
 
 
 def _may_speak(end: RankEnd, facts: Facts) -> bool:
@@ -299,10 +328,9 @@ def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
     Args:
         end: the rank's record; None where it left none.
     """
-    if end is not None and end.status not in _EXCEPTION_STATUSES:
-        return None
-    last = [log.traceback for log in logs if log.traceback is not None]
-    return next((found for found in last if found.followed_by <= _AFTER_MOST), None)
+    found = [log.traceback for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
+    by_exception = end is None or end.status in _EXCEPTION_STATUSES
+    return next((one for one in found if by_exception or one.stated), None)
 
 
 def _by_itself(rank: int, facts: Facts) -> bool:
@@ -314,7 +342,7 @@ def _by_itself(rank: int, facts: Facts) -> bool:
 def _in_chain(hit: Hit, log: Log) -> bool:
     """Whether a line stands in the last traceback, or in one that it was chained to."""
     place = _place(hit, log)
-    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.ends
+    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
 
 
 def _place(hit: Hit, log: Log) -> int | None:
@@ -331,6 +359,6 @@ def _was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     last, place = log.traceback, _place(hit, log)
     if place is None:
         return False
-    if last is None or place > last.ends:
-        return len(log.scan.tail) - place > _AFTER_MOST
-    return place < last.begins or last.followed_by > _AFTER_MOST
+    if last is None or place > last.last:
+        return len(log.scan.tail) - place > AFTER_MOST
+    return place < last.begins or last.followed_by > AFTER_MOST

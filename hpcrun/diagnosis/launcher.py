@@ -12,7 +12,7 @@ _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*
 _RULER = re.compile(r"^[=-]{20,}$")
 # Slurm's src/srun/launch.c
 _TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
-_TORN_DOWN = "-15"
+TORN_DOWN = "-15"
 _TOLD_TO_END = ("Terminated", "exit code 143")
 
 
@@ -38,7 +38,7 @@ class RootCause:
 def first_root_cause(lines: Sequence[str]) -> RootCause | None:
     """Return the earliest root cause of all nodes' blocks; a rank that was told to end is none."""
     found = [_read(lines, position) for position, line in enumerate(lines) if line.strip() == _ROOT]
-    return min(found, key=lambda root: (root.exitcode == _TORN_DOWN, root.time), default=None)
+    return min(found, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
 
 def _read(lines: Sequence[str], heading: int) -> RootCause:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.actions.status.sweep_status import ElementStatus
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
-from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
+from hpcrun.diagnosis.diagnose import Facts, Log, by_speaker, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule
-from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.diagnosis.scan import Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
@@ -155,7 +155,8 @@ def _gather(
         ends = {end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
         logs = _rank_logs(reader, attempt, ends)
     for log in reader.read(batch_log(item.folder, item.run, item.element or 0), None):
-        logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
+        log = _from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log
+        logs += [log] if logs or ends else by_speaker(log)
     facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
     return facts, tuple(reader.unread)
 
@@ -225,4 +226,6 @@ def _from_last(beginning: str, log: Log) -> Log:
         return log
     first = scan.first_tail_line + begins[-1]
     hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
-    return examine(log.name, log.rank, LogScan(hits, scan.tail[begins[-1] :], first, scan.whole), log.written_s)
+    since = slice(begins[-1], None)
+    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since], first_tail_line=first)
+    return examine(log.name, log.rank, last, log.written_s)
