@@ -67,12 +67,14 @@ class Facts:
         ends: how the ranks ended, those that left word.
         signalled_s: when the script or a rank first heard that the job was to end, in seconds since the epoch; None
             where it was not signalled, or nobody noted it.
+        shared: what a log is called that is no rank's.
     """
 
     state: str
     ends: Mapping[int, RankEnd] = field(default_factory=dict)
     logs: Sequence[Log] = ()
     signalled_s: float | None = None
+    shared: str = "batch script"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,16 +83,33 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     """
     if item.elements and item.status.final and item.status.state != state.COMPLETED:
         item = element_row(item, min(item.elements, key=_likeliness))
-    run, status = item.run, item.status
-    word = run.job_id or run.run_id
+    word = item.run.job_id or item.run.run_id
     before = _attempts_before(item)
-    if not status.final:
-        return Explanation(item, _unfinished(item), evidence=before, next=f"hpcrun status -v {word}"
-                           if status.state != state.RUNNING else f"hpcrun logs -f {word}")  # fmt: skip
-    if status.state == state.COMPLETED:
-        return Explanation(item, "nothing failed: the job completed", evidence=before, next=f"hpcrun logs {word}")
+    if (said := nothing_failed(item)) is not None:
+        running = item.status.state in (state.RUNNING, state.COMPLETED)
+        follow = "-f " if not item.status.final else ""
+        return Explanation(item, said, evidence=before,
+                           next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
     attempt = last_attempt(item.folder, item.element or 0)
     facts, unread = _gather(item, attempt, rules, quick=quick)
+    return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
+
+
+def explained(
+    item: RunStatus,
+    facts: Facts,
+    rules: Sequence[Rule],
+    *,
+    attempt: Attempt | None = None,
+    before: tuple[Evidence, ...] = (),
+    unread: tuple[str, ...] = (),
+) -> Explanation:
+    """Explain a job that failed, from what was gathered.
+
+    Args:
+        before: what is known of earlier attempts.
+        unread: what could not be read.
+    """
     found = diagnose(facts, rules)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
@@ -132,9 +149,14 @@ def _likeliness(element: ElementStatus) -> tuple[bool, bool]:
     return element.status.state == state.COMPLETED, element.status.state == "CANCELLED"
 
 
-def _unfinished(item: RunStatus) -> str:
+def nothing_failed(item: RunStatus) -> str | None:
+    """Return why there is nothing to explain: the job has not ended, or ended well; None where it failed."""
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
+    if status.state == state.COMPLETED and status.final:
+        return "nothing failed: the job completed"
+    if status.final:
+        return None
     if status.state == state.RUNNING:
         return f"the job is running{reason}: it has not ended"
     if status.state == state.UNKNOWN:

@@ -35,8 +35,11 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     if message:
         return message
     log = _log_of(None, facts)
-    if log is not None and log.traceback is not None:
-        return f"the job ended as {status.state}: {_exception_at(log.traceback, whole=True)}"
+    raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
+    if not item.run.scheduler:
+        return raised or "no failure is recognized in this log"
+    if raised:
+        return f"the job ended as {status.state}: {raised}"
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
     return f"the job ended as {status.state}{code}{reason}"
@@ -145,17 +148,18 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
                 (_short(other.hit.line.strip()),),
                 other.text,
             )
+    if item.run.scheduler:
+        yield _schedulers_words(item)
+
+
+def _schedulers_words(item: RunStatus) -> Parts:
     status = item.status
     code = f", exit status {status.exit_status}" if status.exit_status else ""
     signal = f", signal {status.signal}" if status.signal else ""
     hosts = f", on {status.hosts}" if status.hosts else ""
     reason = f", {status.reason}" if status.reason else ""
-    yield (
-        "Slurm" if item.run.scheduler == "slurm" else "this machine",
-        None,
-        (f"{status.state}{code}{signal}{reason}{hosts}",),
-        "",
-    )
+    who = "Slurm" if item.run.scheduler == "slurm" else "this machine"
+    return who, None, (f"{status.state}{code}{signal}{reason}{hosts}",), ""
 
 
 def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
@@ -235,7 +239,7 @@ def _frame_text(frame: Frame) -> str:
 
 def _name(log: Log, facts: Facts) -> str:
     if log.rank is None:
-        return "batch script"
+        return facts.shared
     end = facts.ends.get(log.rank)
     return f"rank {log.rank}" + (f" on {end.node}" if end else "")
 
