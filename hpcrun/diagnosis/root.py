@@ -22,10 +22,13 @@ _FURTHER = re.compile(r"^[ |]*\+-+ (?:[2-9]|\d\d+) -+$")
 _REPORTERS = re.compile(
     r"torch\.distributed\.elastic\.multiprocessing\.(?:errors\.ChildFailedError|api\.SignalException)|ChildFailedError"
     r"|torch\.multiprocessing\.spawn\.Process(?:Raised|Exited)Exception|(?:subprocess\.)?CalledProcessError"
+    r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause)|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
     r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training failed|joblib\.externals"
     r"|(?:\w+\.)*_?RemoteTraceback"
 )
 """Exceptions by which a launcher says that what it started has failed."""
+_SAYS_NOTHING = re.compile(r"ChildFailedError:?$|SignalException")
+"""What a launcher's report says in other lines than that of its exception."""
 _TEARDOWN = re.compile(
     r"Exception ignored (?:in|on|while)|--- Logging error ---|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"
     r"|Exception in thread (?:QueueFeeder|Thread-\d+ \((?:_pin_memory_loop|_?report|_?monitor))"
@@ -49,10 +52,13 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     chosen = _chosen([_behind(found, lines, ends) for found in real], mixed=mixed)
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
-    said = last_statement(lines)
+    said = last_statement(lines, mixed=mixed)
     if said is not None:
         return _behind(said, lines, ends)
-    return chosen or (_behind(chains[-1], lines, ends) if chains else None)
+    if chosen is not None:
+        return chosen
+    reports = [found for found in chains if not _SAYS_NOTHING.search(found.exception)]
+    return _behind(reports[-1], lines, ends) if reports else None
 
 
 def _chosen(found: Sequence[Traceback], *, mixed: bool) -> Traceback | None:

@@ -98,8 +98,7 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     before, found, after = lines[header].partition(_HEADER)
     if not found or after.strip() != ":":
         return None
-    lead = re.sub(r"(?:Original|Exception Group) $", "", before).replace("+", "|")
-    body = _Body(lead if not lead.strip() or _repeats(lead, lines, header) else "")
+    body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
     frames: list[Frame] = []
     for position in range(header + 1, min(len(lines), header + 1 + 6 * _MOST_FRAMES)):
         line = body.of(lines[position])
@@ -110,7 +109,10 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
         elif not line.startswith(" ") and line.strip():
             if not _ANY_EXCEPTION.match(line[:_LONGEST_NAME]):
                 return None
-            return Traceback(header, position, tuple(frames), line.strip(), position)
+            said = line.strip()
+            if said.endswith(":") and position + 1 < len(lines):  # the message begins on the next line
+                said = f"{said} {body.of(lines[position + 1]).strip()}".rstrip()
+            return Traceback(header, position, tuple(frames), said, position)
     return None
 
 
@@ -126,21 +128,25 @@ class _Body:
         return line if self.lead.strip() else line.lstrip()
 
 
-def _repeats(lead: str, lines: Sequence[str], header: int) -> bool:
-    return header + 1 < len(lines) and lines[header + 1].startswith(lead)
+def _lead(before: str, following: str) -> str:
+    """Return what stands before each line of a traceback: from its header and the line after that."""
+    lead = following.partition('  File "')[0]
+    if lead.strip():
+        return lead if before.replace("+", "|").startswith(lead) else ""
+    return re.match(r" *", before)[0]  # type: ignore[index]
 
 
-_BOX_TOP = re.compile(r"^(?P<lead>.*?)[╭+][─-].*" + re.escape(_HEADER[:30]))
+_BOX_TOP = re.compile(r"[╭+][─-]+ " + re.escape(_HEADER[:30]))
 _BOX_PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d{1,9}) in (?P<function>\S*)\s*$")
 _BOX_CODE = re.compile(r"^[❱>]\s*\d{1,9} (?P<code>.*)$")
 
 
 def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
     """Read rich's box: ``│ /project/train.py:7 in main │`` and, after its end, the exception."""
-    top = _BOX_TOP.match(lines[header]) if "Traceback" in lines[header][:_LONGEST_NAME] else None
-    if top is None:
+    if header + 1 == len(lines) or _BOX_TOP.search(lines[header][:_LONGEST_NAME]) is None:
         return None
-    lead = len(top["lead"])
+    # a progress bar may stand before the box's first line
+    lead = len(lines[header + 1]) - len(lines[header + 1].lstrip())
     frames: list[Frame] = []
     for position in range(header + 1, min(len(lines), header + 1 + 30 * _MOST_FRAMES)):
         line = lines[position][lead:]

@@ -127,12 +127,12 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     if found.leaver is not None:
         yield _leaver_record(found.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
-        frame = _frame_lines(cause.log)
-        if cause.log.traceback and cause.hit.line.strip() == cause.log.traceback.exception:
-            lines = (*frame, _short(cause.hit.line.strip()))
+        line, raised = _short(cause.hit.line.strip()), cause.log.traceback
+        if raised and cause.hit.line.strip() == raised.exception:
+            lines = (*_frame_lines(cause.log), line)
         else:
-            lines = (_short(cause.hit.line.strip()), *_exception_lines(cause.log))
-        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), tuple(lines), ""
+            lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
+        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
     else:
         yield from _best_evidence(facts, found)
     if cause is not None and cause.rank is None and found.first is not None:
@@ -180,6 +180,9 @@ def _best_evidence(facts: Facts, found: Diagnosis) -> Iterator[Parts]:
         yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
+    complaint = log.complaint
+    if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
+        yield _name(log, facts), _at(log, line_number(log.scan, complaint)), (line,), "its first complaint"
     yield _name(log, facts), _at(log, line_number(log.scan, len(log.scan.tail) - 1)), lines, "its last lines"
 
 
@@ -222,6 +225,8 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     raised = log.traceback
     if raised is None:
         return ()
+    if raised.stated:
+        return (_short(log.scan.tail[raised.ends].strip()), *(_frame_lines(log) if raised.frames[1:] else ()))
     others = [other for other in (raised.origin, raised.aftermath) if other is not None]
     return (*_frame_lines(log), _short(raised.exception), *(_short(other.exception) for other in others))
 

@@ -21,6 +21,7 @@ from hpcrun.actions.explain.explain import Explanation, explain
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.rules import Rule
+from hpcrun.diagnosis.speakers import without_lead
 from hpcrun.runs.record import run_from_json, status_from_json
 
 PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"
@@ -103,12 +104,13 @@ def judge(case: Public, folder: Path, rules: Sequence[Rule]) -> Verdict:
     right = any(_has(shown, key) for key in case.said["key"])
     decoy = not right and any(_has(shown, line) for line in case.said["not"])
     wrong = said.rule is not None if case.healthy else not right and (said.rule is not None or decoy)
-    rank = None if case.said["rank"] is None or case.healthy else said.rank == case.said["rank"]
+    alone = case.said["world"]["nodes"] * case.said["world"]["per_node"] == 1
+    rank = None if case.said["rank"] is None or case.healthy or alone else said.rank == case.said["rank"]
     return Verdict(case, said, right, wrong, rank)
 
 
 def _has(shown: Sequence[str], key: str) -> bool:
-    wanted = " ".join(key.split())[:_SHOWN]
+    wanted = " ".join(without_lead(key)[0].split())[:_SHOWN]
     return any(wanted in " ".join(line.split()) or _cut(wanted, " ".join(line.split())) for line in shown)
 
 
