@@ -27,7 +27,7 @@ _REPORTERS = re.compile(
     r"|(?:\w+\.)*_?RemoteTraceback"
 )
 """Exceptions by which a launcher says that what it started has failed."""
-_SAYS_NOTHING = re.compile(r"ChildFailedError:?$|SignalException")
+_SAYS_NOTHING = re.compile(r"ChildFailedError:?(?: [=-]*)?$|SignalException")
 """What a launcher's report says in other lines than that of its exception."""
 _TEARDOWN = re.compile(
     r"Exception ignored (?:in|on|while)|--- Logging error ---|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"

@@ -58,6 +58,11 @@ class Verdict:
     wrong: bool
     rank: bool | None
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the ranks left logs and records of their own, as under hpcrun."""
+        return any(name != "batch" for name in self.case.said["logs"])
+
 
 def load_public(folder: Path) -> list[Public]:
     """Return the cases of a set, by name."""
@@ -137,6 +142,10 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
         "cause named first": (sum(one.right for one in failures), len(failures)),
         "a wrong cause claimed": (sum(one.wrong for one in failures), len(failures)),
         "the rank right": (sum(bool(one.rank) for one in ranked), len(ranked)),
+        "the rank right, of those with records": (
+            sum(bool(one.rank) for one in ranked if one.recorded),
+            sum(one.recorded for one in ranked),
+        ),
         "healthy logs with a claim": (sum(one.wrong for one in healthy), len(healthy)),
     }
     return {name: f"{100 * count / max(1, of):.1f} % ({count} of {of})" for name, (count, of) in counts.items()}
@@ -147,7 +156,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if "/" in sys.argv[1] else PUBLIC / sys.argv[1]
     verdicts = judge_set(folder)
     for name, score in scores(verdicts).items():
-        print(f"{name:<26} {score}")
+        print(f"{name:<38} {score}")
     if "-v" not in sys.argv:
         return
     for one in verdicts:
