@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpcrun.cli.complete import run_name
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.errors import NotFoundError
+from hpcrun.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.explain.explain import Explanation
+    from hpcrun.diagnosis.rules import Rule
 
 
 def explain(
-    run: Annotated[
-        str,
+    runs: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
+            help="Job id, run id, name, or 'last', the default; RUN/3 is element 3 of a sweep."
+            " The job may be one that hpcrun did not submit.",
             show_default=False,
             autocompletion=run_name,
         ),
-    ] = "last",
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="Explain these log files instead of a run; - reads a pipe.",
+            show_default=False,
+        ),
+    ] = None,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Explain why a run failed: the cause, the evidence, what to do.
@@ -30,19 +45,41 @@ def explain(
     For an unknown failure it shows the exception and the last lines of the
     rank that failed first.
     """
-    from hpcrun.actions.explain.explain import explain as explain_run
     from hpcrun.actions.explain.rules import load_rules
+
+    context = make_context()
+    words = runs or []
+    if log or words == ["-"]:
+        from hpcrun.actions.explain.outside import explain_logs
+
+        names = [*(log or []), *words]  # --log a.out b.err: the shell's pattern gives several
+        if "-" in names and sys.stdin.isatty():
+            raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
+        yield _shown(explain_logs(names, load_rules(context.layers.values())))
+        return
+    if len(words) > 1:
+        raise UsageError(f"explain takes one run; unexpected: {words[1]!r}", hint="hpcrun explain RUN")
+    rules = load_rules(context.layers.values())
+    try:
+        yield from _run(words[0] if words else "last", context, rules)
+    except NotFoundError:
+        said = _job(words[0], context, rules) if words else None
+        if said is None:
+            raise
+        yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
+        yield _shown(said)
+
+
+def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
+    from hpcrun.actions.explain.explain import explain as explain_run
     from hpcrun.actions.runs.find import LAST, newest_line
     from hpcrun.actions.runs.find_element import find_element
     from hpcrun.actions.status.status import element_row, get_status
-    from hpcrun.views.explain import explanation_json, explanation_text
 
-    context = make_context()
-    found = find_element(run, context.store)
+    found = find_element(word, context.store)
     yield note([found.note])
-    if run == LAST:
+    if word == LAST:
         yield Outcome(notes=[for_person(newest_line(found.run))])
-    rules = load_rules(context.layers.values())
     result = get_status([found.run.run_id], context.ports)
     if not result.runs:
         raise NotFoundError(
@@ -54,10 +91,23 @@ def explain(
     explanation = explain_run(item, rules)
     asked, answered = found.element, explanation.item.element
     if asked != answered:
-        yield note([f"{run} is a sweep; showing its first failed element, {answered}"])
-    yield Outcome(
-        lambda: [table(explanation_text(explanation, width()))],
-        lambda: explanation_json(explanation),
-    )
+        yield note([f"{word} is a sweep; showing its first failed element, {answered}"])
+    yield _shown(explanation)
     if result.away:
         yield note([f"hpcrun: {result.away.message}; shown is what the run's folder records"])
+
+
+def _job(word: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:
+    """Explain a job of Slurm's that no run has; None where there is none."""
+    from hpcrun.actions.explain.outside import explain_job
+    from hpcrun.schedulers.any_job import find_job, is_job_id
+
+    job_id = word.replace("/", "_")
+    job = find_job(job_id, context.env) if is_job_id(job_id) else None
+    return explain_job(job, rules, context.now_s()) if job else None
+
+
+def _shown(explanation: Explanation) -> Outcome:
+    from hpcrun.views.explain import explanation_json, explanation_text
+
+    return Outcome(lambda: [table(explanation_text(explanation, width()))], lambda: explanation_json(explanation))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcrun.diagnosis.culprit import (
     TERMINATED,
@@ -16,18 +16,22 @@ from hpcrun.diagnosis.culprit import (
     find_culprit,
     first_leaver,
 )
+from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
+from hpcrun.diagnosis.root import AFTER_MOST, root_exception
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit, LogScan
-from hpcrun.diagnosis.traceback import Traceback, is_exception_line, last_traceback
+from hpcrun.diagnosis.speakers import speakers_of
+from hpcrun.diagnosis.statements import first_complaint
+from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
 UNCAUGHT = 1
 """Python's exit status after an exception that nobody caught."""
 _EXCEPTION_STATUSES = (UNCAUGHT, 134, TERMINATED)
 """An exception that nobody catches ends Python with 1, or with an abort in a C++ thread, or while it is terminated."""
-_AFTER_MOST = 60
-"""Lines that may follow an uncaught exception: its own message, and what libraries say while they are torn down."""
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
+_WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})
+"""How a job ends of which one rank has failed, and the others wait for it."""
 _CONNECTION = re.compile(
     r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
     r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
@@ -48,7 +52,8 @@ class Log:
     Attributes:
         name: its path in the run's folder.
         rank: None for the batch script's.
-        written_s: when it was last written to, in seconds since the epoch.
+        written_s: when it was last written to, in seconds since the epoch; of a part of a log, its place in that.
+        part: it is what one process says in a log that several write into.
     """
 
     name: str
@@ -56,6 +61,12 @@ class Log:
     scan: LogScan
     written_s: float = 0.0
     traceback: Traceback | None = None
+    part: bool = False
+
+    @property
+    def complaint(self) -> int | None:
+        """Position of the first line near its end that complains, where it has no exception; None where none does."""
+        return first_complaint(self.scan.tail) if self.traceback is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +77,14 @@ class Facts:
         ends: how the ranks ended, those that left word.
         signalled_s: when the script or a rank first heard that the job was to end, in seconds since the epoch; None
             where it was not signalled, or nobody noted it.
+        shared: what a log is called that is no rank's.
     """
 
     state: str
     ends: Mapping[int, RankEnd] = field(default_factory=dict)
     logs: Sequence[Log] = ()
     signalled_s: float | None = None
+    shared: str = "batch script"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +138,28 @@ class Diagnosis:
 
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
-    """Return a log with its last traceback."""
-    return Log(name, rank, scan, written_s, last_traceback(scan.tail))
+    """Return a log with the exception that ended its program; the batch script's has those of several."""
+    return Log(name, rank, scan, written_s, root_exception(scan.tail, mixed=rank is None))
+
+
+def by_speaker(log: Log) -> list[Log]:
+    """Return a log that several processes write into as one for each of them; first what none of them says.
+
+    A line keeps its place: in the log of one, the lines of others are empty.
+    """
+    scan = log.scan
+    speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
+    if not speakers:
+        return [log]
+    logs = []
+    for one in (None, *speakers):
+        mine = [who == one or (one is None and who not in speakers) for who in scan.speakers]
+        tail = tuple(line if here else "" for line, here in zip(scan.tail, mine, strict=True))
+        hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
+        found = examine(log.name, one.rank if one else None, replace(scan, hits=hits, tail=tail))
+        ended = found.traceback.ends if found.traceback else len(tail)
+        logs.append(replace(found, written_s=float(ended), part=True))
+    return logs
 
 
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
@@ -152,6 +185,8 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         first = cause.rank
     if first is None and facts.state in _OF_THE_JOB:
         first = next(iter(order), None)
+    if first is None and not facts.ends:
+        first = _launchers_rank(facts)
     leaver = first_leaver(_counted(facts)) if culprit and not culprit.left else None
     others = {item.rank: item for item in (*symptoms, *consequences) if item.rank is None or item.rank != first}
     left = culprit is not None and culprit.left
@@ -163,6 +198,20 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         leaver=first if left else leaver.rank if leaver else None,
         of_record=culprit is not None,
     )
+
+
+def _launchers_rank(facts: Facts) -> int | None:
+    """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records."""
+    if (root := root_of(facts)) is not None:
+        return root.rank
+    shared = [log for log in facts.logs if log.rank is None]
+    return next((rank for log in shared if (rank := failed_task(log.scan.tail)) is not None), None)
+
+
+def root_of(facts: Facts) -> RootCause | None:
+    """Return what torchrun says of the first failure; None where it says nothing of it."""
+    found = (first_root_cause(log.scan.tail) for log in facts.logs if log.rank is None)
+    return next((root for root in found if root is not None and root.exitcode != TORN_DOWN), None)
 
 
 def _may_speak(end: RankEnd, facts: Facts) -> bool:
@@ -209,6 +258,8 @@ def _without_lines(
     ranked: list[tuple[tuple[int, ...], Cause]] = [
         ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
     ]
+    if not facts.ends and facts.state in _WAITED_FOR and any(raised_in(log) for log in facts.logs):
+        ranked = []  # a rank failed, and the others waited for it until then
     own = culprit is not None and not culprit.left and not speech.get(culprit.rank, Speech.NOTHING).of_others
     if own and facts.state not in _OF_THE_JOB:
         ranked = []  # the rank ended before the job was signalled
@@ -259,8 +310,12 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     """
     if facts.ends:
         return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
-    blamed = {log.rank for log in facts.logs if log.rank is not None and _speech(log.rank, facts).of_others}
-    silent = sorted((log.rank in blamed, log.written_s, log.rank) for log in facts.logs if log.rank is not None)
+    speech = {log.rank: _speech(log.rank, facts) for log in facts.logs if log.rank is not None}
+    silent = sorted(
+        (speech[log.rank].of_others, log.written_s, log.rank)
+        for log in facts.logs
+        if log.rank is not None and not (log.part and speech[log.rank] is Speech.NOTHING)
+    )
     return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
 
 
@@ -299,10 +354,14 @@ def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
     Args:
         end: the rank's record; None where it left none.
     """
-    if end is not None and end.status not in _EXCEPTION_STATUSES:
-        return None
-    last = [log.traceback for log in logs if log.traceback is not None]
-    return next((found for found in last if found.followed_by <= _AFTER_MOST), None)
+    found = [log.traceback for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
+    by_exception = end is None or end.status in _EXCEPTION_STATUSES
+    return next((one for one in found if by_exception or one.stated), None)
+
+
+def raised_in(log: Log) -> Traceback | None:
+    """Return the uncaught exception of a log whose rank left no record."""
+    return None if log.traceback is None or log.traceback.stated else uncaught([log], None)
 
 
 def _by_itself(rank: int, facts: Facts) -> bool:
@@ -314,7 +373,7 @@ def _by_itself(rank: int, facts: Facts) -> bool:
 def _in_chain(hit: Hit, log: Log) -> bool:
     """Whether a line stands in the last traceback, or in one that it was chained to."""
     place = _place(hit, log)
-    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.ends
+    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
 
 
 def _place(hit: Hit, log: Log) -> int | None:
@@ -324,13 +383,13 @@ def _place(hit: Hit, log: Log) -> int | None:
 
 def _was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     """Whether the program went on after a line: an exception that it caught, and said so."""
-    if not is_exception_line(hit.line):
+    if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False
     if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
         return True
     last, place = log.traceback, _place(hit, log)
     if place is None:
         return False
-    if last is None or place > last.ends:
-        return len(log.scan.tail) - place > _AFTER_MOST
-    return place < last.begins or last.followed_by > _AFTER_MOST
+    if last is None or place > last.last:
+        return len(log.scan.tail) - place > AFTER_MOST
+    return place < last.begins or last.followed_by > AFTER_MOST

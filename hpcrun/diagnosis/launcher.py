@@ -12,7 +12,11 @@ _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*
 _RULER = re.compile(r"^[=-]{20,}$")
 # Slurm's src/srun/launch.c
 _TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
-_TORN_DOWN = "-15"
+_LOCAL = re.compile(
+    r"CalledProcessError: Command .*'--local[_-]rank=(?P<rank>\d{1,4})'"
+    r"|Rank (?P<composer>\d{1,6}) crashed with exit code"
+)
+TORN_DOWN = "-15"
 _TOLD_TO_END = ("Terminated", "exit code 143")
 
 
@@ -38,7 +42,7 @@ class RootCause:
 def first_root_cause(lines: Sequence[str]) -> RootCause | None:
     """Return the earliest root cause of all nodes' blocks; a rank that was told to end is none."""
     found = [_read(lines, position) for position, line in enumerate(lines) if line.strip() == _ROOT]
-    return min(found, key=lambda root: (root.exitcode == _TORN_DOWN, root.time), default=None)
+    return min(found, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
 
 def _read(lines: Sequence[str], heading: int) -> RootCause:
@@ -63,6 +67,19 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
         heading,
         tuple(words),
     )
+
+
+def failed_task(lines: Sequence[str]) -> int | None:
+    """Return the task of the step that srun saw fail first: the rank, where srun starts the ranks.
+
+    torch.distributed.launch and composer name a rank of the node in their reports.
+    """
+    for line in lines:
+        if (match := _TASK.search(line)) and not match["how"].endswith(_TOLD_TO_END):
+            return int(match["tasks"].partition(",")[0].partition("-")[0])
+        if match := _LOCAL.search(line):
+            return int(match["rank"] or match["composer"])
+    return None
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from hpcrun.diagnosis.rules import Rule
+from hpcrun.diagnosis.speakers import Speaker, without_lead
 
 MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
 """What a line holds that tells of nearly any failure."""
@@ -28,7 +29,8 @@ _QUICK_BYTES = _BLOCK
 _KEPT_PER_RULE = 4
 _LAST = 1 << 60
 """The order of lines behind a middle that was passed over."""
-_RANK = re.compile(r"^\[(?:rank|default)\d+\]: ?")
+_COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)")
+"""What a program sends to a terminal besides its words, though it writes into a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Hit:
     line: str
     number: int | None
     values: dict[str, str | None]
+    speaker: Speaker | None = None
 
 
 _Found = dict[str, list[tuple[int, Hit]]]
@@ -51,7 +54,8 @@ class LogScan:
 
     Attributes:
         hits: in the order of the log; of one rule the first and the last.
-        tail: its last lines, without torch's ``[rank0]:`` in front.
+        tail: its last lines, without torch's ``[rank0]:`` and the like in front.
+        speakers: whose they are, one for each line of ``tail``.
         first_tail_line: number of the first line of ``tail``; None where it was not counted.
         whole: every line was looked at.
     """
@@ -60,6 +64,7 @@ class LogScan:
     tail: tuple[str, ...]
     first_tail_line: int | None
     whole: bool = True
+    speakers: tuple[Speaker | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +126,11 @@ class Scanner:
                 continue
             lines += block.count(b"\n", counted_to, start)
             counted_to = start
-            line = plain(raw)
+            line, speaker = plain(raw)
             for rule in rules.values():
                 values = rule.match(raw, line)
                 if values is not None:
-                    _keep(found.setdefault(rule.name, []), (lines + 1, Hit(rule, line, lines + 1, values)))
+                    _keep(found.setdefault(rule.name, []), (lines + 1, Hit(rule, line, lines + 1, values, speaker)))
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -151,18 +156,24 @@ class Scanner:
             tail.pop()
         first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
         for position in range(max(0, len(tail) - END_LINES), len(tail)):
-            here, line = tail[position][-_LONGEST_LINE:], None
+            here = tail[position][-_LONGEST_LINE:]
+            line, speaker = plain(here)
             for rule in rules:
-                values = rule.match(here, line := plain(here) if line is None else line)
+                values = rule.match(here, line)
                 if values is not None:
                     number = None if first is None else first + position
-                    _keep(
-                        found.setdefault(rule.name, []),
-                        (_LAST + position if number is None else number, Hit(rule, line, number, values)),
-                    )
+                    place = _LAST + position if number is None else number
+                    _keep(found.setdefault(rule.name, []), (place, Hit(rule, line, number, values, speaker)))
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
         hits = sorted((item for kept in found.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
-        return LogScan(tuple(hit for _, hit in hits), tuple(map(plain, tail)), first, whole)
+        said = [plain(line) for line in tail]
+        return LogScan(
+            tuple(hit for _, hit in hits),
+            tuple(line for line, _ in said),
+            first,
+            whole,
+            tuple(speaker for _, speaker in said),
+        )
 
 
 def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
@@ -172,10 +183,10 @@ def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
         del kept[_KEPT_PER_RULE // 2]
 
 
-def plain(raw: bytes) -> str:
-    """Return a line as text, as a terminal shows it after carriage returns, without torch's ``[rank0]:``."""
+def plain(raw: bytes) -> tuple[str, Speaker | None]:
+    """Return a line as a terminal shows it, without colours and ``[rank0]:``, and who says it."""
     text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
-    return _RANK.sub("", text)
+    return without_lead(_COLOUR.sub("", text) if "\x1b" in text else text)
 
 
 def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:

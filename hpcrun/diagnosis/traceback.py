@@ -1,26 +1,33 @@
-"""Python's tracebacks in the text of a log: the last one, the frame in the user's own code, and its exception."""
+"""Python's tracebacks in the text of a log, in every notation that training programs print them in.
+
+Python's own (also of one process in another's message, and of exception groups), loguru's, rich's box, IPython's,
+faulthandler's stack. Pure.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-_HEADER = "Traceback (most recent call last):"
-_CHAINED = (
-    "During handling of the above exception, another exception occurred:",
-    "The above exception was the direct cause of the following exception:",
-)
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>.+)$')
+_HEADER = "Traceback (most recent call last)"
+_PLACE = re.compile(r'^(?:> | *)File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$')
 _EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::|$)"
 )
 _ANY_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
-_NOT_OWN = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<frozen ", "<string>")
+_NOT_OWN = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "/lib64/python3",
+    "/lib/python2",
+    "<frozen ",
+    "<string>",
+)
 _MOST_FRAMES = 300
 _LONGEST_NAME = 300
 """Characters of an exception's full name: of a longer line only the beginning is looked at, since that is quadratic."""
-_LAUNCHERS = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +47,27 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """The last traceback of a log, with those that it was chained to.
+    """One traceback, or the first words of a message that ended a program.
 
     Attributes:
-        begins: position of the first line of the chain.
+        begins: position of its first line; of a chain that of the first in it.
         ends: position of the line with the exception.
-        followed_by: how many lines come behind it, up to the traceback of a launcher that reports it.
+        last: position of its last line.
+        exception: its class and message, or the message.
+        origin: the exception that it was raised from; None where there is none, or it says the same.
+        aftermath: the exception that was raised while this one was handled, by mistake and not in its place.
+        stated: it is a message in the program's own words, or of a crash, and not an exception with its class.
+        followed_by: how many lines that say something come behind it, up to what reports it.
     """
 
     begins: int
     ends: int
     frames: tuple[Frame, ...]
     exception: str
+    last: int = 0
+    origin: Traceback | None = None
+    aftermath: Traceback | None = None
+    stated: bool = False
     followed_by: int = 0
 
     @property
@@ -65,43 +81,154 @@ def is_exception_line(line: str) -> bool:
     return _EXCEPTION.match(line[:_LONGEST_NAME]) is not None
 
 
-def last_traceback(lines: Sequence[str]) -> Traceback | None:
-    """Return the last traceback in some lines, None where there is none or it was cut."""
-    headers = [position for position, line in enumerate(lines) if line.rstrip().endswith(_HEADER)]
-    end = len(lines)
-    for position in reversed(headers):
-        found = _read(lines, position)
-        if found is None:
-            continue
-        ends, frames, exception = found
-        if exception.startswith(_LAUNCHERS):
-            end = position
-            continue
-        return Traceback(_chain_begins(lines, headers, position), ends, frames, exception, end - ends - 1)
-    return None
+def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
+    """Yield the tracebacks in some lines, in their order; those that were cut are left out."""
+    position = 0
+    while position < len(lines):
+        found = next((found for read in _NOTATIONS if (found := read(lines, position))), None)
+        if found is not None:
+            yield found
+        # an exception's message may hold a traceback of another process: the header in it counts as well
+        position = position + 1 if found is None or _HEADER not in lines[found.ends] else found.ends
+        if found is not None:
+            position = max(position, found.ends)
 
 
-def _read(lines: Sequence[str], header: int) -> tuple[int, tuple[Frame, ...], str] | None:
-    indent = len(lines[header]) - len(lines[header].lstrip())
+def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
+    before, found, after = lines[header].partition(_HEADER)
+    if not found or after.strip() != ":":
+        return None
+    body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
     frames: list[Frame] = []
-    for position in range(header + 1, min(len(lines), header + 1 + 3 * _MOST_FRAMES)):
-        line = lines[position]
-        if match := _FRAME.match(line):
-            frames.append(Frame(match["file"], int(match["line"]), match["function"]))
-        elif line[indent:].startswith("    ") and frames and not frames[-1].code:
-            code = line.strip()
-            frames[-1] = Frame(frames[-1].file, frames[-1].line, frames[-1].function, code)
-        elif not line[indent:].startswith(" ") and line.strip():
-            return (position, tuple(frames), line.strip()) if _ANY_EXCEPTION.match(line[indent:]) else None
+    for position in range(header + 1, min(len(lines), header + 1 + 6 * _MOST_FRAMES)):
+        line = body.of(lines[position])
+        if match := _PLACE.match(line):
+            frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
+        elif line.startswith("    ") and frames and not frames[-1].code:
+            frames[-1] = replace(frames[-1], code=line.strip())
+        elif not line.startswith(" ") and line.strip():
+            if not _ANY_EXCEPTION.match(line[:_LONGEST_NAME]):
+                return None
+            said = line.strip()
+            if said.endswith(":") and position + 1 < len(lines):  # the message begins on the next line
+                said = f"{said} {body.of(lines[position + 1]).strip()}".rstrip()
+            return Traceback(header, position, tuple(frames), said, position)
     return None
 
 
-def _chain_begins(lines: Sequence[str], headers: Sequence[int], last: int) -> int:
-    begins = last
-    for position in reversed([header for header in headers if header < last]):
-        between = lines[max(position, begins - 6) : begins]
-        inside = lines[begins].lstrip().startswith("Original ")
-        if not inside and not any(line.strip().startswith(_CHAINED) for line in between):
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What stands before each line of a traceback: its indentation, or who says it."""
+
+    lead: str
+
+    def of(self, line: str) -> str:
+        if line.startswith(self.lead):
+            return line[len(self.lead) :]
+        return line if self.lead.strip() else line.lstrip()
+
+
+def _lead(before: str, following: str) -> str:
+    """Return what stands before each line of a traceback: from its header and the line after that."""
+    lead = following.partition('  File "')[0]
+    if lead.strip():
+        return lead if before.replace("+", "|").startswith(lead) else ""
+    return re.match(r" *", before)[0]  # type: ignore[index]
+
+
+_BOX_TOP = re.compile(r"[╭+][─-]+ " + re.escape(_HEADER[:30]))
+_BOX_PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d{1,9}) in (?P<function>\S*)\s*$")
+_BOX_CODE = re.compile(r"^[❱>]\s*\d{1,9} (?P<code>.*)$")
+
+
+def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
+    """Read rich's box: ``│ /project/train.py:7 in main │`` and, after its end, the exception."""
+    if header + 1 == len(lines) or _BOX_TOP.search(lines[header][:_LONGEST_NAME]) is None:
+        return None
+    # a progress bar may stand before the box's first line
+    lead = len(lines[header + 1]) - len(lines[header + 1].lstrip())
+    frames: list[Frame] = []
+    for position in range(header + 1, min(len(lines), header + 1 + 30 * _MOST_FRAMES)):
+        line = lines[position][lead:]
+        if line[:1] in ("│", "|"):
+            inner = line[1:].rstrip().rstrip("│|").strip()
+            if match := _BOX_PLACE.match(inner):
+                frames.append(Frame(match["file"], int(match["line"]), match["function"]))
+            elif (match := _BOX_CODE.match(inner)) and frames and not frames[-1].code:
+                frames[-1] = replace(frames[-1], code=match["code"].lstrip("│ ").strip())
+        elif line.strip() and line[:1] not in ("╰", "+"):
+            said = line.strip()
+            return Traceback(header, position, tuple(frames), said, position) if _ANY_EXCEPTION.match(said) else None
+    return None
+
+
+_CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
+_CELL_PLACE = re.compile(
+    r"^(?:File |Cell )?(?P<file>[^\s:,]+(?: \w+)?|In\[\d+\])(?::(?P<line>\d{1,9})|, line (?P<row>\d{1,9})| in )?"
+)
+_CELL_CODE = re.compile(r"^-+> (?P<line>\d{1,9}) (?P<code>.*)$")
+
+
+def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
+    """Read IPython's: a rule, the exception's name before the header, and arrows at the lines of code."""
+    top = _CELL_TOP.match(lines[header][:_LONGEST_NAME])
+    if top is None:
+        return None
+    frames: list[Frame] = []
+    place = ""
+    for position in range(header + 1, min(len(lines), header + 1 + 30 * _MOST_FRAMES)):
+        line = lines[position]
+        if match := _CELL_CODE.match(line):
+            frames.append(Frame(place, int(match["line"]), "", match["code"].strip()))
+        elif line.startswith(top["name"]):
+            return Traceback(max(0, header - 1), position, tuple(frames), line.strip(), position)
+        elif line[:1].strip() and (match := _CELL_PLACE.match(line)):
+            place = match["file"]
+    return None
+
+
+_FATAL = re.compile(r"^Fatal Python error: .+")
+_STACK = re.compile(r"^(?:Current thread|Thread) 0x\w+ (?:\[[^\]]*\] )?\(most recent call first\):")
+_STACK_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}) in (?P<function>.+)$')
+
+
+def _read_fatal(lines: Sequence[str], header: int) -> Traceback | None:
+    """Read faulthandler's: ``Fatal Python error`` and the stack of the thread that it happened in, innermost first."""
+    if not _FATAL.match(lines[header]):
+        return None
+    frames: list[Frame] = []
+    last, mine = header, False
+    for position in range(header + 1, min(len(lines), header + 1 + 6 * _MOST_FRAMES)):
+        line = lines[position]
+        if _STACK.match(line):
+            mine = line.startswith("Current")
+        elif match := _STACK_FRAME.match(line):
+            if mine:
+                frames.append(Frame(match["file"], int(match["line"]), match["function"]))
+        elif (
+            line.strip() and not line.startswith("  ") and not line.startswith(("Python runtime", "Extension modules"))
+        ):
             break
-        begins = position
-    return begins
+        last = position
+    return Traceback(header, header, tuple(reversed(frames)), lines[header].strip(), last, stated=True)
+
+
+def _read_syntax(lines: Sequence[str], header: int) -> Traceback | None:
+    """Read what Python says of a program that it cannot compile: a traceback without a header."""
+    place = _PLACE.match(lines[header])
+    if place is None or place["function"] or not lines[header].startswith("  "):
+        return None
+    for position in range(header + 1, min(len(lines), header + 5)):
+        if lines[position].startswith(("SyntaxError:", "IndentationError:", "TabError:")):
+            frame = Frame(place["file"], int(place["line"]), "", lines[header + 1].strip())
+            return Traceback(header, position, (frame,), lines[position].strip(), position)
+    return None
+
+
+_NOTATIONS: tuple[Callable[[Sequence[str], int], Traceback | None], ...] = (
+    _read_python,
+    _read_rich,
+    _read_ipython,
+    _read_fatal,
+    _read_syntax,
+)

@@ -69,9 +69,9 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     item = explanation.item
     return {
         "kind": "explain",
-        "run_id": item.run.run_id,
+        "run_id": item.run.run_id or None,
         "job_id": item.run.job_id,
-        "folder": str(item.folder),
+        "folder": str(item.folder) if item.run.run_id else None,
         "state": item.status.state,
         "exit_status": item.status.exit_status,
         "summary": explanation.summary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
-from hpcrun.diagnosis.diagnose import Facts, Log, diagnose, examine, speech_of
+from hpcrun.diagnosis.diagnose import Facts, Log, by_speaker, diagnose, examine, speech_of
 from hpcrun.diagnosis.rules import Rule
-from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.diagnosis.scan import Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
@@ -83,16 +83,33 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     """
     if item.elements and item.status.final and item.status.state != state.COMPLETED:
         item = element_row(item, min(item.elements, key=_likeliness))
-    run, status = item.run, item.status
-    word = run.job_id or run.run_id
+    word = item.run.job_id or item.run.run_id
     before = _attempts_before(item)
-    if not status.final:
-        return Explanation(item, _unfinished(item), evidence=before, next=f"hpcrun status -v {word}"
-                           if status.state != state.RUNNING else f"hpcrun logs -f {word}")  # fmt: skip
-    if status.state == state.COMPLETED:
-        return Explanation(item, "nothing failed: the job completed", evidence=before, next=f"hpcrun logs {word}")
+    if (said := nothing_failed(item)) is not None:
+        running = item.status.state in (state.RUNNING, state.COMPLETED)
+        follow = "-f " if not item.status.final else ""
+        return Explanation(item, said, evidence=before,
+                           next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
     attempt = last_attempt(item.folder, item.element or 0)
     facts, unread = _gather(item, attempt, rules, quick=quick)
+    return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
+
+
+def explained(
+    item: RunStatus,
+    facts: Facts,
+    rules: Sequence[Rule],
+    *,
+    attempt: Attempt | None = None,
+    before: tuple[Evidence, ...] = (),
+    unread: tuple[str, ...] = (),
+) -> Explanation:
+    """Explain a job that failed, from what was gathered.
+
+    Args:
+        before: what is known of earlier attempts.
+        unread: what could not be read.
+    """
     found = diagnose(facts, rules)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
@@ -132,9 +149,14 @@ def _likeliness(element: ElementStatus) -> tuple[bool, bool]:
     return element.status.state == state.COMPLETED, element.status.state == "CANCELLED"
 
 
-def _unfinished(item: RunStatus) -> str:
+def nothing_failed(item: RunStatus) -> str | None:
+    """Return why there is nothing to explain: the job has not ended, or ended well; None where it failed."""
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
+    if status.state == state.COMPLETED and status.final:
+        return "nothing failed: the job completed"
+    if status.final:
+        return None
     if status.state == state.RUNNING:
         return f"the job is running{reason}: it has not ended"
     if status.state == state.UNKNOWN:
@@ -155,7 +177,8 @@ def _gather(
         ends = {end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, told=end.told != "") for end in exits}
         logs = _rank_logs(reader, attempt, ends)
     for log in reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None):
-        logs.append(_from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log)
+        log = _from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log
+        logs += [log] if logs or ends else by_speaker(log)
     facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
     return facts, tuple(reader.unread)
 
@@ -225,4 +248,6 @@ def _from_last(beginning: str, log: Log) -> Log:
         return log
     first = scan.first_tail_line + begins[-1]
     hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
-    return examine(log.name, log.rank, LogScan(hits, scan.tail[begins[-1] :], first, scan.whole), log.written_s)
+    since = slice(begins[-1], None)
+    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since], first_tail_line=first)
+    return examine(log.name, log.rank, last, log.written_s)

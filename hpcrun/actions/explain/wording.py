@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log, uncaught
-from hpcrun.diagnosis.launcher import RootCause, first_root_cause, first_task
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log, root_of, uncaught
+from hpcrun.diagnosis.launcher import first_task
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines, line_number
 from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.runs.attempt import Attempt
 
-UNKNOWN = ""
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
 _MOST_CONSEQUENCES = 3
@@ -35,16 +34,15 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
         return found.cause.text
     if message:
         return message
-    root = _root(facts)
-    if root is not None:
-        rank = "a rank" if root.rank is None else f"rank {root.rank}"
-        return f"{rank} on {root.host} failed first with exit status {root.exitcode}{UNKNOWN}"
     log = _log_of(None, facts)
-    if log is not None and log.traceback is not None:
-        return f"the job ended as {status.state}: {_short(log.traceback.exception)}"
+    raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
+    if not item.run.scheduler:
+        return raised or "no failure is recognized in this log"
+    if raised:
+        return f"the job ended as {status.state}: {raised}"
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
-    return f"the job ended as {status.state}{code}{reason}{UNKNOWN}"
+    return f"the job ended as {status.state}{code}{reason}"
 
 
 def _how(found: Diagnosis, facts: Facts) -> str:
@@ -56,8 +54,10 @@ def _how(found: Diagnosis, facts: Facts) -> str:
         return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
     if raised is not None:
         return f": {_exception_at(raised, whole=True)}"
-    end = facts.ends.get(found.first)
-    return (f" with exit status {end.status}" if end and end.by_itself else "") + UNKNOWN
+    end, root = facts.ends.get(found.first), root_of(facts)
+    if end is not None:
+        return f" with exit status {end.status}" if end.by_itself else ""
+    return f" with exit status {root.exitcode}" if root else ""
 
 
 def _left(found: Diagnosis, facts: Facts) -> str:
@@ -77,21 +77,32 @@ def _left(found: Diagnosis, facts: Facts) -> str:
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
-    return uncaught([log for log in facts.logs if log.rank == rank], facts.ends.get(rank))
+    """Return the exception that ended a rank; where all ranks share a log, that of the log."""
+    mine = [log for log in facts.logs if log.rank == rank]
+    return uncaught(mine or ([] if facts.ends else facts.logs), facts.ends.get(rank))
 
 
 def _exception_at(raised: Traceback, *, whole: bool) -> str:
-    """Return an exception and the last line of the person's own code below which it was raised.
+    """Return an exception, where it was raised, and what it was raised from: ``ValueError: no split at read.py:6``.
 
     Args:
         whole: with its message; else its name alone.
     """
-    name, _, message = raised.exception.partition(":")
-    name = name.rpartition(".")[2]
-    message = _SOURCE_PLACE.sub("", message.strip())
-    if len(message) > _LONGEST_MESSAGE:
-        message = cut_at_word(message, _LONGEST_MESSAGE)
-    text = f"{name}: {message}" if whole and message else name
+    text = _exception(raised, whole=whole)
+    if raised.origin is not None:
+        return f"{text}, raised from {_exception(raised.origin, whole=True)}"
+    return text if raised.aftermath is None else f"{text}; then {_exception(raised.aftermath, whole=True)}"
+
+
+def _exception(raised: Traceback, *, whole: bool) -> str:
+    """Return an exception and the last line of the person's own code below which it was raised."""
+    if raised.stated:
+        text = cut_at_word(raised.exception, _LONGEST_MESSAGE)
+    else:
+        name, _, message = raised.exception.partition(":")
+        name = name.rpartition(".")[2]
+        message = cut_at_word(_SOURCE_PLACE.sub("", message.strip()), _LONGEST_MESSAGE)
+        text = f"{name}: {message}" if whole and message else name
     return f"{text} at {_place(raised.user_frame)}" if raised.user_frame else text
 
 
@@ -103,7 +114,9 @@ def _place(frame: Frame) -> str:
 
 def who(rank: int, facts: Facts, found: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
-    end = facts.ends.get(rank)
+    end, root = facts.ends.get(rank), root_of(facts)
+    if end is None and root is not None and root.rank == rank and not facts.ends:
+        return f"rank {rank} on {root.host} failed first"
     node = f" on {end.node}" if end else ""
     return f"rank {rank}{node}" + (" failed first" if found.failed_first(end) else "")
 
@@ -114,12 +127,12 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     if found.leaver is not None:
         yield _leaver_record(found.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
-        frame = _frame_lines(cause.log)
-        if cause.log.traceback and cause.hit.line.strip() == cause.log.traceback.exception:
-            lines = (*frame, _short(cause.hit.line.strip()))
+        line, raised = _short(cause.hit.line.strip()), cause.log.traceback
+        if raised and cause.hit.line.strip() == raised.exception:
+            lines = (*_frame_lines(cause.log), line)
         else:
-            lines = (_short(cause.hit.line.strip()), *_exception_lines(cause.log))
-        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), tuple(lines), ""
+            lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
+        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
     else:
         yield from _best_evidence(facts, found)
     if cause is not None and cause.rank is None and found.first is not None:
@@ -135,17 +148,18 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
                 (_short(other.hit.line.strip()),),
                 other.text,
             )
+    if item.run.scheduler:
+        yield _schedulers_words(item)
+
+
+def _schedulers_words(item: RunStatus) -> Parts:
     status = item.status
     code = f", exit status {status.exit_status}" if status.exit_status else ""
     signal = f", signal {status.signal}" if status.signal else ""
     hosts = f", on {status.hosts}" if status.hosts else ""
     reason = f", {status.reason}" if status.reason else ""
-    yield (
-        "Slurm" if item.run.scheduler == "slurm" else "this machine",
-        None,
-        (f"{status.state}{code}{signal}{reason}{hosts}",),
-        "",
-    )
+    who = "Slurm" if item.run.scheduler == "slurm" else "this machine"
+    return who, None, (f"{status.state}{code}{signal}{reason}{hosts}",), ""
 
 
 def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
@@ -166,6 +180,9 @@ def _best_evidence(facts: Facts, found: Diagnosis) -> Iterator[Parts]:
         yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
+    complaint = log.complaint
+    if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
+        yield _name(log, facts), _at(log, line_number(log.scan, complaint)), (line,), "its first complaint"
     yield _name(log, facts), _at(log, line_number(log.scan, len(log.scan.tail) - 1)), lines, "its last lines"
 
 
@@ -176,7 +193,7 @@ def _launchers_words(facts: Facts) -> Iterator[Parts]:
     task = first_task(log.scan.tail)
     if task is not None:
         yield "srun", _at(log, line_number(log.scan, task[0])), (_short(task[2]),), ""
-    root = _root(facts)
+    root = root_of(facts)
     if root is not None and not facts.ends:
         rank = "a rank" if root.rank is None else f"rank {root.rank}"
         lines = tuple(_short(line) for line in last_lines(root.words, _LAST_LINES))
@@ -204,13 +221,14 @@ def _log_of(rank: int | None, facts: Facts) -> Log | None:
     return next((log for log in mine if log.traceback), mine[0] if mine else None)
 
 
-def _root(facts: Facts) -> RootCause | None:
-    log = next((log for log in facts.logs if log.rank is None), None)
-    return first_root_cause(log.scan.tail) if log else None
-
-
 def _exception_lines(log: Log) -> tuple[str, ...]:
-    return (*_frame_lines(log), _short(log.traceback.exception)) if log.traceback else ()
+    raised = log.traceback
+    if raised is None:
+        return ()
+    if raised.stated:
+        return (_short(log.scan.tail[raised.ends].strip()), *(_frame_lines(log) if raised.frames[1:] else ()))
+    others = [other for other in (raised.origin, raised.aftermath) if other is not None]
+    return (*_frame_lines(log), _short(raised.exception), *(_short(other.exception) for other in others))
 
 
 def _frame_lines(log: Log) -> tuple[str, ...]:
@@ -226,7 +244,7 @@ def _frame_text(frame: Frame) -> str:
 
 def _name(log: Log, facts: Facts) -> str:
     if log.rank is None:
-        return "batch script"
+        return facts.shared
     end = facts.ends.get(log.rank)
     return f"rank {log.rank}" + (f" on {end.node}" if end else "")
 

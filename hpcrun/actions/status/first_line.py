@@ -108,11 +108,11 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 
 
 def _line(explanation: Explanation) -> str:
-    from hpcrun.actions.explain.wording import UNKNOWN, cut_at_word
+    from hpcrun.actions.explain.wording import cut_at_word
 
     if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
         return ""
-    text = explanation.summary.removesuffix(UNKNOWN)
+    text = explanation.summary
     if len(text) <= LONGEST or "…" in text:  # the exception's message is cut already, and its place is at the end
         return text
     end = text[-_KEPT_END:].partition(" ")[2] or text[-_KEPT_END:]

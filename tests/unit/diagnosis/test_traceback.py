@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpcrun.diagnosis.launcher import first_root_cause, first_task
-from hpcrun.diagnosis.traceback import last_traceback
+from hpcrun.diagnosis.root import root_exception
 
 PLAIN = """\
 Traceback (most recent call last):
@@ -44,7 +44,7 @@ Root Cause (first observed failure):
 
 
 def test_the_users_own_frame_is_found() -> None:
-    said = last_traceback(["step 1", *PLAIN, "bye"])
+    said = root_exception(["step 1", *PLAIN, "bye"])
     assert said is not None and said.user_frame is not None
     assert (said.user_frame.line, said.user_frame.function, said.user_frame.code) == (7, "main", "model(batch)")
     assert said.exception == "RuntimeError: shapes differ"
@@ -52,17 +52,17 @@ def test_the_users_own_frame_is_found() -> None:
 
 
 def test_the_last_of_several_counts_and_a_chain_is_one() -> None:
-    assert last_traceback([*PLAIN, "step", *PLAIN]).begins == 8  # type: ignore[union-attr]
-    assert last_traceback([*PLAIN, "", CHAIN, "", *PLAIN]).begins == 0  # type: ignore[union-attr]
+    assert root_exception([*PLAIN, "step", *PLAIN]).begins == 8  # type: ignore[union-attr]
+    assert root_exception([*PLAIN, "", CHAIN, "", *PLAIN]).begins == 0  # type: ignore[union-attr]
 
 
 def test_a_traceback_that_was_cut_is_none() -> None:
-    assert last_traceback(PLAIN[:3]) is None
-    assert last_traceback([*PLAIN, *PLAIN[:4]]).begins == 0  # type: ignore[union-attr]
+    assert root_exception(PLAIN[:3]) is None
+    assert root_exception([*PLAIN, *PLAIN[:4]]).begins == 0  # type: ignore[union-attr]
 
 
 def test_torchruns_report_is_not_taken_for_the_programs_own() -> None:
-    said = last_traceback([*PLAIN, *BLOCK[:4]])
+    said = root_exception([*PLAIN, *BLOCK[:4]])
     assert said is not None
     assert said.exception == "RuntimeError: shapes differ"
 

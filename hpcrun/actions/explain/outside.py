@@ -1,0 +1,124 @@
+"""explain of what hpcrun did not submit: a job of Slurm's, and logs from anywhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from hpcrun.actions.explain.explain import Explanation, explained, nothing_failed
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.diagnosis.diagnose import Facts, Log, by_speaker, examine
+from hpcrun.diagnosis.rules import Rule
+from hpcrun.diagnosis.scan import Scanner
+from hpcrun.errors import NotFoundError
+from hpcrun.job.state import FAILED, PENDING, is_terminal
+from hpcrun.reading import open_regular
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.any_job import AnyJob
+
+PIPE = "-"
+_RANK_NAME = re.compile(r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!\d)|_(\d{1,6})_log\.\w+$")
+"""Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's ``4711_0_log.err``."""
+_RANK_FOLDER = re.compile(r"/(\d{1,6})/std(?:out|err)\.log$")
+"""torchrun --log-dir: attempt_0/3/stderr.log."""
+_SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
+_MOST_BESIDE = 512
+_GIVE = "give the job's output files, or - for a pipe"
+
+
+def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
+    """Explain a failure from logs alone.
+
+    Args:
+        names: paths; ``-`` is standard input.
+
+    Raises:
+        NotFoundError: there is no such file.
+        HpcrunError: one cannot be read.
+    """
+    scanner, logs = Scanner.of(rules), list[Log]()
+    for name in names:
+        try:
+            with _opened(name) as file:
+                logs.append(examine(name, _rank_of(name), scanner.scan(file)))
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
+        except OSError as error:
+            raise NotFoundError(f"cannot read {name}: {error.strerror}", hint=_GIVE) from None
+    item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
+    said = explained(item, Facts(FAILED, logs=_apart(logs), shared="log"), rules)
+    return replace(said, next=_look(name for name in names if name != PIPE))
+
+
+def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation:
+    """Explain a job of Slurm's that hpcrun did not submit, by its state and its output."""
+    status = LastStatus(job.state, now_s, final=is_terminal(job.state), reason=job.reason, elapsed_s=job.elapsed_s,
+                        hosts=job.hosts, exit_status=job.exit_status, signal=job.signal)  # fmt: skip
+    item = replace(_item(job.name, status, job), folder=job.workdir)
+    look = _look(map(str, job.outputs)) or f"scontrol show job {job.job_id}"
+    if (well := nothing_failed(item)) is not None:
+        waits = job.state == PENDING  # there is no output yet
+        return Explanation(item, well, next=f"squeue --start --job {job.job_id}" if waits else look)
+    scanner, logs = Scanner.of(rules), list[Log]()
+    unread = [] if job.outputs else ["Slurm does not say where its output is; hpcrun explain --log FILE reads a file"]
+    for path in _with_siblings(job.outputs):
+        try:
+            with open_regular(path) as file:
+                logs.append(examine(str(path), _rank_of(str(path)), scanner.scan(file)))
+        except OSError as error:
+            unread.append(f"{path}: {error.strerror}")
+    said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
+    return replace(said, next=look)
+
+
+def _item(name: str, status: LastStatus, job: AnyJob | None = None) -> RunStatus:
+    """Return what stands for a run of hpcrun's: it has no id, no folder and no records."""
+    run = Run("", name, "slurm" if job else "", None, "", 0.0, job.job_id if job else None, "", job.nodes if job else 1,
+              gpus_per_node=0, world_size=0, walltime_s=None)  # fmt: skip
+    return RunStatus(run, Path(), status)
+
+
+def _look(names: Iterable[str]) -> str:
+    """Return a command that shows files; empty where there are none."""
+    files = shlex.join(names)
+    return f"less {files}" if files else ""
+
+
+def _apart(logs: Sequence[Log]) -> list[Log]:
+    """Return the logs, those that several ranks write into as one for each."""
+    return [part for log in logs for part in (by_speaker(log) if log.rank is None else [log])]
+
+
+def _rank_of(name: str) -> int | None:
+    found = _RANK_FOLDER.search(name) or _RANK_NAME.search(Path(name).name)
+    return int(next(filter(None, found.groups()))) if found else None
+
+
+def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files of a job; of submitit's those of all tasks, since Slurm names that of the first."""
+    for path in outputs:
+        yield path
+        if match := _SUBMITIT.fullmatch(path.name):
+            beside = path.parent.glob(f"{match['job']}_[1-9]*_log.{match['kind']}")
+            yield from sorted(beside)[:_MOST_BESIDE]
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    """Open a log; a pipe is kept in a temporary file, since the end of a log is read first."""
+    if name != PIPE:
+        with open_regular(Path(name).expanduser()) as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as kept:
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.seek(0)
+        yield cast(BinaryIO, kept)

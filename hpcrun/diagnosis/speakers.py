@@ -1,0 +1,58 @@
+"""Who says a line of a log that several processes write into: launchers write it in front of the line. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LEADS = re.compile(
+    r"\[(?:rank|default)(?P<torch>\d{1,7})\]: ?"  # torch's own, and torchrun --tee
+    r"|\[(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"  # mpirun --tag-output, horovodrun
+    r"|\((?P<actor>\w[\w.:]* (?:pid|rank)=\d+[^)]{0,80})\) "  # ray
+    r"| {0,5}(?P<task>\d{1,6}): "  # srun --label
+    r"|(?P<host>[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"  # pdsh, as deepspeed calls it
+)
+_NAMED_BY_MOST = ("task", "host")
+"""Leads that may be words of the program: they count where most lines have one, and of several speakers."""
+_MOST = 0.6
+_LONGEST_LEAD = 120
+_DEEPEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Whose line it is: a rank's, or that of something with a name."""
+
+    kind: str
+    name: str
+
+    @property
+    def rank(self) -> int | None:
+        """Its rank; None where only a host or an actor is named."""
+        return int(self.name) if self.name.isdigit() else None
+
+
+def without_lead(line: str) -> tuple[str, Speaker | None]:
+    """Return a line without what says whose it is, and whose it is."""
+    speaker = None
+    for _ in range(_DEEPEST):  # srun --label before torch's own
+        match = _LEADS.match(line[:_LONGEST_LEAD])
+        if match is None:
+            break
+        kind = match.lastgroup or ""
+        speaker, line = Speaker(kind, match[kind]), line[match.end() :]
+    return line, speaker
+
+
+def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
+    """Return those who speak in a log, ranks in their order; none where it has one voice."""
+    said = Counter(speaker for speaker in lines if speaker is not None)
+    total = max(1, len(lines))
+    for kind in _NAMED_BY_MOST:
+        mine = {speaker: count for speaker, count in said.items() if speaker.kind == kind}
+        if len(mine) < 2 or sum(mine.values()) < _MOST * total:
+            for speaker in mine:
+                del said[speaker]
+    return sorted(said, key=lambda speaker: (speaker.kind, speaker.rank or 0, speaker.name))

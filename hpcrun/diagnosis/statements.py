@@ -1,0 +1,102 @@
+"""What a program that leaves no traceback says last: usage errors, aborts in C++, a shell's complaints. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hpcrun.diagnosis.traceback import Frame, Traceback
+
+_LOOKED_AT = 60
+"""Lines at the end of a log of which one may say why the program ended."""
+_LONGEST = 1000
+
+# The first that matches a line counts. {message} is what is said; file and line are where, in the user's own script.
+_STATEMENTS = tuple(
+    re.compile(text)
+    for text in (
+        # argparse exits with 2; absl with 1; click and typer with 2
+        r"^[\w./-]+\.py: error: (?P<message>.+)",
+        r"^[\w./-]+: error: (?P<message>(?:argument|unrecognized arguments|the following arg|ambiguous option).*)",
+        r"^FATAL Flags parsing error: (?P<message>.+)",
+        r"^(?:Error: |│ )(?P<message>(?:Missing|No such|Invalid value|Got unexpected|Option|Could not).*?)[ │]*$",
+        # hydra
+        r"^(?P<message>(?:Could not override|Error merging override) '.+)",
+        r"^(?P<message>(?:In '.+': )?(?:Could not find|Primary config).+)",
+        # C++ and the C library
+        r"^(?P<message>terminate called after throwing an instance of .+)",
+        r"^(?P<message>F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] .+)",
+        r"^(?P<message>\S+: \S+:\d+: .+: Assertion .+ failed\.?)$",
+        r"^(?P<message>(?:free|malloc|munmap_chunk|realloc)\(\): .+|double free or corruption.*|corrupted .+ vs\. .+"
+        r"|\*\*\* stack smashing detected.*)",
+        # shells, and what starts a program
+        r"^(?P<file>/?[\w./-]+): line (?P<line>\d{1,7}): +(?:\d+ )?(?P<message>.+)",
+        r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission denied).*)",
+        r"^(?P<message>\S*python[\d.]*: (?:can\'t open file|No module named|Error while finding module).+)",
+        r"^(?P<message>/usr/bin/env: .+)",
+        r"^(?:slurmstepd|srun): error: (?P<message>(?:\S+: )?(?:execve|couldn\'t chdir).+)",
+        r"^(?P<message>(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR).*)",
+        r"^(?P<message>(?:CommandNotFoundError|EnvironmentNameNotFound|EnvironmentLocationNotFound): .+)",
+        r"^\s*(?P<message>FATAL: +.+)",  # apptainer
+        r"^(?P<message>make(?:\[\d+\])?: \*\*\* .+)",
+    )
+)
+
+
+_COMPLAINT = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )|[Cc]annot |[Cc]ould not "
+    r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
+    r"|\b[Ff]ailed to |\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
+)
+"""What a line says that complains: how programs of all kinds begin their last words."""
+_NO_COMPLAINT = re.compile(
+    r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|^W\d{4} |srun: error: \S+: tasks? "
+    r"|slurmstepd: error: \*\*\*|Exited with exit code"
+    r"|[Kk]illing subprocess|terminated normally|exiting improperly|non-zero exit|returned non-zero"
+    r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
+)
+"""What only looks so: notices, a config's keys, and launchers that tell of others."""
+
+
+def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
+    """Return the last line by which a program says why it ends, None where there is none near the end.
+
+    What C++ adds to an exception on its next line, and Lmod to its heading, belongs to it.
+
+    Args:
+        mixed: several processes write into the log: of those that say the same the first counts.
+    """
+    places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
+    found = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
+    if not found:
+        return None
+    place, kind = found[-1]
+    if mixed:
+        place = next(place for place, number in found if number == kind)
+    match = _STATEMENTS[kind].match(lines[place][:_LONGEST])
+    assert match is not None
+    said = match.groupdict()
+    message = _with_next(said["message"].strip(), lines, place)
+    frames = (Frame(said["file"], int(said["line"]), ""),) if said.get("line") else ()
+    return Traceback(place, place, frames, message, place, stated=True)
+
+
+def _kind(line: str) -> int | None:
+    return next((number for number, one in enumerate(_STATEMENTS) if one.match(line[:_LONGEST])), None)
+
+
+def first_complaint(lines: Sequence[str]) -> int | None:
+    """Return the position of the first line near the end of a log that complains of anything; None where none does."""
+    places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
+    return next((place for place in places if _complains(lines[place][:_LONGEST])), None)
+
+
+def _complains(text: str) -> bool:
+    return _COMPLAINT.search(text) is not None and _NO_COMPLAINT.search(text) is None
+
+
+def _with_next(message: str, lines: Sequence[str], position: int) -> str:
+    following = lines[position + 1].strip() if position + 1 < len(lines) else ""
+    if message.startswith("terminate called") and following.startswith("what():"):
+        return f"{message} {following}"
+    return f"{message} {following}" if message.startswith("Lmod") and message.endswith(":") else message

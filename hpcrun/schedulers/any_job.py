@@ -1,0 +1,128 @@
+"""A job of Slurm's that hpcrun may not have submitted: its state and where its output went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.job.state import base_state
+from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock
+
+ANSWER_WITHIN_S = 15.0
+_JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
+_KEY = re.compile(r"(?:^| )([A-Z][\w:/]*)=")
+_BEFORE_STDOUT = ("JobID", "JobName", "State", "ExitCode", "NodeList", "NNodes", "ElapsedRaw", "Reason", "WorkDir")
+_SACCT_FIELDS = (*_BEFORE_STDOUT, "StdOut", "StdErr")
+"""sacct has the files since Slurm 24.05; before that, sbatch's default is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyJob:
+    """A job as scontrol or sacct shows it.
+
+    Attributes:
+        elapsed_s: how long it has run, in seconds; None where it is not said.
+        outputs: the files of its stdout and stderr, as far as they are known.
+    """
+
+    job_id: str
+    name: str
+    state: str
+    reason: str | None
+    exit_status: int | None
+    signal: int | None
+    hosts: str | None
+    nodes: int
+    elapsed_s: int | None
+    workdir: Path
+    outputs: tuple[Path, ...]
+
+
+def is_job_id(word: str) -> bool:
+    """Whether a word is one of Slurm's job ids: ``4711``, ``4711_3`` of an array, ``4711+1`` of a heterogeneous job."""
+    return _JOB_ID.fullmatch(word) is not None
+
+
+def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
+    """Ask Slurm for one job: the controller, and the accounting database where that has forgotten it.
+
+    Returns None where neither knows it, or Slurm is not here.
+    """
+    shown = _run(["scontrol", "--oneliner", "show", "job", job_id], env)
+    if shown.ok and (job := parse_shown(shown.stdout)):
+        return job
+    ask = ["sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={job_id}"]
+    told = _run([*ask, "--expand-patterns", f"--format={','.join(_SACCT_FIELDS)}"], env)
+    if not told.ok:
+        told = _run([*ask, f"--format={','.join(_BEFORE_STDOUT)}"], env)
+    return parse_told(told.stdout)
+
+
+def parse_shown(text: str) -> AnyJob | None:
+    """Read the answer to ``scontrol --oneliner show job``: of an array's elements the first."""
+    line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
+    parts = _KEY.split(line)[1:]
+    said = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
+    if "JobState" not in said:
+        return None
+    array = said.get("ArrayJobId")
+    task = said.get("ArrayTaskId", "")
+    return AnyJob(
+        f"{array}_{task}" if array and task.isdigit() else said["JobId"],
+        said.get("JobName", ""),
+        base_state(said["JobState"]),
+        _known(said.get("Reason", "")),
+        *_exit(said.get("ExitCode", "")),
+        _known(said.get("NodeList", "")),
+        int(said.get("NumNodes", "1").partition("-")[0] or 1),
+        parse_clock(said.get("RunTime", "")),
+        Path(said.get("WorkDir", "/")),
+        _files(said.get("StdErr", ""), said.get("StdOut", "")),
+    )
+
+
+def parse_told(text: str) -> AnyJob | None:
+    """Read the answer of sacct: the newest line where the job was requeued."""
+    lines = [line.split(SEPARATOR) for line in text.splitlines()]
+    rows = [fields for fields in lines if len(fields) in (len(_BEFORE_STDOUT), len(_SACCT_FIELDS))]
+    if not rows:
+        return None
+    job_id, name, state, exit_code, hosts, nodes, elapsed, reason, workdir, *files = map(str.strip, rows[-1])
+    outputs = _files(*reversed(files)) or tuple(
+        path for path in (Path(workdir, f"slurm-{job_id}.out"),) if workdir and path.exists()
+    )
+    return AnyJob(
+        job_id,
+        name,
+        base_state(state),
+        _known(reason),
+        *_exit(exit_code),
+        _known(hosts),
+        int(nodes) if nodes.isdigit() else 1,
+        int(elapsed) if elapsed.isdigit() else None,
+        Path(workdir or "/"),
+        outputs,
+    )
+
+
+def _exit(text: str) -> tuple[int | None, int | None]:
+    """Return exit status and signal of ``1:0``."""
+    status, _, signal = text.partition(":")
+    return (int(status) if status.isdigit() else None), (int(signal) if signal.isdigit() and int(signal) else None)
+
+
+def _files(*names: str) -> tuple[Path, ...]:
+    known = (name for name in names if name.startswith("/") and name != "/dev/null")
+    return tuple(dict.fromkeys(map(Path, known)))
+
+
+def _known(text: str) -> str | None:
+    return None if text in ("", "None", "(null)", "n/a", "None assigned") else text
+
+
+def _run(argv: list[str], env: Mapping[str, str]) -> Completed:
+    return run_command(argv, timeout_s=ANSWER_WITHIN_S, env={**clean_env(env), "LC_ALL": "C"})
