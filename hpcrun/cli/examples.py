@@ -50,7 +50,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "explain": (
         ("The newest run", "hpcrun explain"),
-        ("Element 3 of a sweep", "hpcrun explain 4711/3"),
+        ("A job that hpcrun did not submit", "hpcrun explain 4711"),
+        ("Log files, without a run", "hpcrun explain --log slurm-4711.out"),
     ),
     "metrics": (
         ("Draw all metrics of the newest run", "hpcrun metrics --plot"),

@@ -123,3 +123,52 @@ def test_a_log_that_may_not_be_read_is_named(hpcrun: Hpcrun) -> None:
     log.mkdir()
     shown = hpcrun("explain", "train", check=True).stdout
     assert "not read: elements/0/attempts/0/rank-5.err: is not a regular file" in shown
+
+
+LOG = """\
+epoch 0
+Traceback (most recent call last):
+  File "/project/train.py", line 9, in main
+    batch = loader["valid"]
+KeyError: 'valid'
+"""
+
+
+def test_log_files_are_explained_without_a_run(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "job.err").write_text(LOG)
+    (hpcrun.folder / "job.out").write_text("epoch 0\n")
+    shown = hpcrun("explain", "--log", "job.out", "job.err", check=True).stdout.splitlines()
+    assert shown[0] == "KeyError: 'valid' at train.py:9"
+    assert shown[2] == "log  job.err:5"
+    assert shown[-1] == "next  less job.out job.err"
+    said = json.loads(hpcrun("explain", "--log", "job.err", "--json", check=True).stdout)
+    assert (said["run_id"], said["job_id"], said["rule"]) == (None, None, None)
+    assert hpcrun("explain", "--log", "job.out", check=True).stdout.startswith("no failure is recognized in this log")
+
+
+def test_ranks_in_logs_are_known_by_the_lines_and_by_the_names_of_the_files(hpcrun: Hpcrun) -> None:
+    mixed = "step 1\n" + "".join(f"[rank3]: {line}\n" for line in LOG.splitlines()[1:]) + "step 1\n"
+    (hpcrun.folder / "job.out").write_text(mixed)
+    shown = hpcrun("explain", "--log", "job.out", check=True).stdout
+    assert shown.splitlines()[0] == "rank 3: KeyError: 'valid' at train.py:9"
+    (hpcrun.folder / "4711_5_log.err").write_text(LOG)
+    shown = hpcrun("explain", "--log", "4711_5_log.err", check=True).stdout
+    assert shown.splitlines()[0] == "rank 5: KeyError: 'valid' at train.py:9"
+
+
+def test_a_pipe_is_explained(hpcrun: Hpcrun) -> None:
+    for words in (["-"], ["--log", "-"]):
+        shown = hpcrun("explain", *words, stdin=LOG, check=True).stdout
+        assert shown.splitlines()[0] == "KeyError: 'valid' at train.py:9"
+        assert "next" not in shown
+
+
+def test_a_log_that_cannot_be_read_is_one_message(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "folder").mkdir()
+    for name, words in (("none.err", "there is no file none.err"), ("folder", "cannot read folder: ")):
+        failed = hpcrun("explain", "--log", name)
+        assert failed.returncode == 6
+        assert words in failed.stderr
+        assert "hint: give the job's output files, or - for a pipe" in failed.stderr
+    two = hpcrun("explain", "one", "two")
+    assert (two.returncode, "explain takes one run; unexpected: 'two'" in two.stderr) == (2, True)

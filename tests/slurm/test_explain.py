@@ -69,3 +69,63 @@ def test_the_end_of_rank_0_is_not_taken_for_a_rendezvous_that_failed(as_research
     assert waited.stderr.splitlines()[0] == f"hpcrun: {first}"
     assert as_researcher("explain", check=True).stdout.splitlines()[0] == first
     assert json.loads(as_researcher("status", "--json", check=True).stdout)["runs"][0]["cause"] == first
+
+
+FOREIGN = """#!/bin/bash
+#SBATCH --partition=cpu --time=5 --mem=100M --job-name=theirs
+echo start
+python3 train.py
+"""
+
+
+@pytest.mark.versions
+def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
+    folder = as_researcher.folder
+    (folder / "train.py").write_text("def main(split):\n    return {'train': 1}[split]\nmain('valid')\n")
+    (folder / "theirs.sbatch").write_text(FOREIGN)
+    sbatch = ("sbatch", "--parsable", "--chdir", str(folder))
+    job = as_researcher.run(*sbatch, "theirs.sbatch").stdout.strip()
+    split = as_researcher.run(*sbatch, "--output=out.%j", "--error=err.%j", "theirs.sbatch").stdout.strip()
+    array = as_researcher.run(*sbatch, "--array=0-1", "theirs.sbatch").stdout.strip()
+    waits = as_researcher.run(*sbatch, "--hold", "theirs.sbatch").stdout.strip()
+
+    def ended(word: str) -> bool:
+        return bool(json.loads(as_researcher("explain", "--json", word).stdout or "{}").get("state") == "FAILED")
+
+    for word in (job, split, f"{array}_1"):
+        wait_for(lambda word=word: ended(word), 60, f"job {word} to end")  # type: ignore[misc]
+    told = as_researcher("explain", job, check=True)
+    assert f"{job} is a job that hpcrun did not submit" in told.stderr
+    lines = told.stdout.splitlines()
+    assert lines[0] == "the job ended as FAILED: KeyError: 'valid' at train.py:2"
+    assert lines[2] == f"output  {folder}/slurm-{job}.out:7"
+    assert lines[-1] == f"next  less {folder}/slurm-{job}.out"
+    assert f"{folder}/err.{split}:6" in as_researcher("explain", split, check=True).stdout
+    for word in (f"{array}_1", f"{array}/1"):
+        assert f"slurm-{array}_1.out:7" in as_researcher("explain", word, check=True).stdout
+    held = as_researcher("explain", waits, check=True).stdout
+    assert held.startswith("the job has not started: ")
+    assert f"next  squeue --start --job {waits}" in held
+    as_researcher.run("scancel", waits)
+    assert as_researcher("explain", "99999999").returncode == 6
+
+
+def test_a_job_that_only_the_accounting_knows(as_researcher: Hpcrun) -> None:
+    (as_researcher.folder / "theirs.sbatch").write_text(FOREIGN.replace("python3 train.py", "pythn train.py"))
+    folder = str(as_researcher.folder)
+    job = as_researcher.run("sbatch", "--parsable", "--chdir", folder, "theirs.sbatch").stdout.strip()
+
+    def recorded() -> bool:
+        answer = as_researcher.run("sacct", "-X", "-n", "-P", "-j", job, "--format=State").stdout
+        return answer.startswith("FAILED")
+
+    wait_for(recorded, 60, "the accounting to have the end")
+    # the controller forgets a job after MinJobAge; a scontrol that has done so says nothing of it
+    forgot = as_researcher.folder / "bin"
+    forgot.mkdir()
+    (forgot / "scontrol").write_text("#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n")
+    (forgot / "scontrol").chmod(0o755)
+    env = {"PATH": f"{forgot}:{as_researcher.environ['PATH']}"}
+    shown = as_researcher("explain", job, env=env, check=True).stdout
+    assert shown.startswith("command not found on the node: pythn")
+    assert f"slurm-{job}.out:2" in shown

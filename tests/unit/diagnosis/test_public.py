@@ -1,0 +1,49 @@
+"""Is explain right about failures in the wording of public issue threads? What has been reached is asserted, no more.
+
+The cases of the set ``test`` are not read while rules are made: that set is scored only, and seldom (docs/explain.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from tests.unit.diagnosis.public import PUBLIC, Verdict, judge_set, load_public, scores
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> list[Verdict]:
+    return judge_set(PUBLIC / "build")
+
+
+def share(found: list[Verdict], of: list[Verdict]) -> float:
+    return len(found) / len(of)
+
+
+def test_the_scores_of_the_cases_from_which_rules_were_made(
+    verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        print("\nexplain, public cases:", *(f"{name}: {score}" for name, score in scores(verdicts).items()), sep="\n  ")
+    failures = [one for one in verdicts if not one.case.healthy]
+    assert share([one for one in failures if one.right], failures) >= 0.91
+    assert share([one for one in failures if one.wrong], failures) <= 0.05
+
+
+def test_a_rank_with_records_is_named_rightly_and_a_healthy_log_has_no_claim(verdicts: list[Verdict]) -> None:
+    assert [one.case.name for one in verdicts if one.recorded and one.rank is False] == []
+    assert [one.case.name for one in verdicts if one.case.healthy and one.wrong] == []
+
+
+@pytest.mark.parametrize("name", ["build", "test"])
+def test_every_case_is_in_the_set_of_its_thread(name: str) -> None:
+    cases = load_public(PUBLIC / name)
+    assert len(cases) >= 150
+    for case in cases:
+        number = int(hashlib.sha256(case.said["thread"].lower().encode()).hexdigest(), 16)
+        assert name == ("test" if number % 3 == 0 else "build"), case.name
+        lines = [line for text in case.said["logs"].values() for line in text.replace("\r", "\n").splitlines()]
+        assert bool(case.said["key"]) != case.healthy, case.name
+        for key in (*case.said["key"], *case.said["not"]):
+            assert any(key in line for line in lines), (case.name, key)
