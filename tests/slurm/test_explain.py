@@ -98,11 +98,11 @@ def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
     assert f"{job} is a job that hpcrun did not submit" in told.stderr
     lines = told.stdout.splitlines()
     assert lines[0] == "the job ended as FAILED: KeyError: 'valid' at train.py:2"
-    assert lines[2] == f"output  {folder}/slurm-{job}.out:7"
+    assert lines[2].startswith(f"output  {folder}/slurm-{job}.out:")
     assert lines[-1] == f"next  less {folder}/slurm-{job}.out"
-    assert f"{folder}/err.{split}:6" in as_researcher("explain", split, check=True).stdout
+    assert f"{folder}/err.{split}:" in as_researcher("explain", split, check=True).stdout
     for word in (f"{array}_1", f"{array}/1"):
-        assert f"slurm-{array}_1.out:7" in as_researcher("explain", word, check=True).stdout
+        assert f"slurm-{array}_1.out:" in as_researcher("explain", word, check=True).stdout
     held = as_researcher("explain", waits, check=True).stdout
     assert held.startswith("the job has not started: ")
     assert f"next  squeue --start --job {waits}" in held
@@ -116,8 +116,8 @@ def test_a_job_that_only_the_accounting_knows(as_researcher: Hpcrun) -> None:
     job = as_researcher.run("sbatch", "--parsable", "--chdir", folder, "theirs.sbatch").stdout.strip()
 
     def recorded() -> bool:
-        answer = as_researcher.run("sacct", "-X", "-n", "-P", "-j", job, "--format=State").stdout
-        return answer.startswith("FAILED")
+        answer = as_researcher.run("sacct", "-X", "-n", "-P", "-j", job, "--format=State,WorkDir").stdout
+        return answer == f"FAILED|{folder}\n"  # the folder comes with the job's start, which may be heard later
 
     wait_for(recorded, 60, "the accounting to have the end")
     # the controller forgets a job after MinJobAge; a scontrol that has done so says nothing of it
