@@ -195,12 +195,12 @@ class FunctionJob(Job[R]):
 
     def _statuses(self) -> JobStatuses:
         statuses, folder = _statuses(self._scheduler), self._folder.path
-        if not statuses.knows(folder):
+        if folder not in statuses.runs:
             store, (job_id, is_task, _) = RunStore(folder.parent), self.job_id.partition("_")
             run = store.load(self._run_id)
             # the record does not say that calls are an array
             elements = Elements({}) if is_task else None
-            statuses.add(known_run(replace(run, job_id=run.job_id or job_id), store, elements))
+            statuses.runs[folder] = known_run(replace(run, job_id=run.job_id or job_id), store, elements)
         return statuses
 
     def _status(self) -> LastStatus:

@@ -33,30 +33,23 @@ class JobStatuses:
     Attributes:
         cluster, host: where this process is; a run of elsewhere is not asked about.
         clock: seconds, from any beginning.
+        runs: the runs whose jobs can be asked about, by their folders.
     """
 
     scheduler: Scheduler
     cluster: str | None
     host: str
     clock: Callable[[], float] = time.monotonic
-    _runs: dict[Path, KnownRun] = field(default_factory=dict)
+    runs: dict[Path, KnownRun] = field(default_factory=dict)
     _open: set[JobKey] = field(default_factory=set)
     _answers: Answers | None = None
     _asked: frozenset[Path] = frozenset()
     _asked_at: float = float("-inf")
     _unknown_since: dict[JobKey, float] = field(default_factory=dict)
 
-    def knows(self, run_folder: Path) -> bool:
-        """Return whether the jobs of a run can be asked about."""
-        return run_folder in self._runs
-
-    def add(self, run: KnownRun) -> None:
-        """Add a run, whose jobs can be asked about from now on."""
-        self._runs[run.folder] = run
-
     def status(self, job: JobKey) -> LastStatus:
         """Return what is known of a job, asking the scheduler where that was not done lately."""
-        run, index = self._runs[job[0]], job[1]
+        run, index = self.runs[job[0]], job[1]
         last = run.known.get(index)
         if last is not None and last.final:
             return last
@@ -89,7 +82,7 @@ class JobStatuses:
         Raises:
             SchedulerError: the scheduler refused or is away, or does not list the job.
         """
-        ref = self._runs[job[0]].ref(job[1])
+        ref = self.runs[job[0]].ref(job[1])
         info = (self._answers or {}).get(ref.folder)
         if info is None and self._is_here(job):  # the last answer may be older than the job
             info = self.scheduler.poll([ref]).get(ref.folder)
@@ -102,7 +95,7 @@ class JobStatuses:
         if self.clock() - self._asked_at < every_s:
             return
         self._asked_at = self.clock()
-        refs = [self._runs[folder].ref(index) for folder, index in self._open if self._is_here((folder, index))]
+        refs = [self.runs[folder].ref(index) for folder, index in self._open if self._is_here((folder, index))]
         self._asked = frozenset(ref.folder for ref in refs)
         try:
             self._answers = self.scheduler.poll(refs)
@@ -110,4 +103,4 @@ class JobStatuses:
             self._answers = None  # away: what was known stands until it is back
 
     def _is_here(self, job: JobKey) -> bool:
-        return belongs_here(self._runs[job[0]].run, self.cluster, self.host)
+        return belongs_here(self.runs[job[0]].run, self.cluster, self.host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -99,12 +99,14 @@ def records_of(run_folder: Path, index: int = 0) -> ElementRecords:
     return _records(folder, index, cancelled=folder.cancelled.exists())
 
 
-def all_records(run_folder: Path, indices: Iterable[int]) -> Iterator[tuple[int, ElementRecords]]:
-    """Yield what a run's folder says of elements; those without a folder of their own cost nothing."""
+def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRecords]:
+    """Return what a run's folder says of elements; those without a folder of their own cost nothing."""
     folder = RunFolder(run_folder)
     there, untouched = set(names_in(folder.elements)), ElementRecords((), folder.cancelled.exists())
-    for index in indices:
-        yield index, _records(folder, index, cancelled=untouched.cancelled) if str(index) in there else untouched
+    return {
+        index: _records(folder, index, cancelled=untouched.cancelled) if str(index) in there else untouched
+        for index in indices
+    }
 
 
 def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecords:

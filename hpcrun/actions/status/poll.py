@@ -51,7 +51,7 @@ class KnownRun:
 
     def records(self) -> dict[int, ElementRecords]:
         """Return what the run's folder says of its open elements."""
-        return dict(all_records(self.folder, self.open_elements()))
+        return all_records(self.folder, self.open_elements())
 
     def refs(self) -> list[JobRef]:
         """Return whom to ask the scheduler about: each open element, or the run as a whole while it has no job id."""
@@ -125,41 +125,25 @@ def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
     return replace(one, run=run)
 
 
-def judge_elements(
-    one: KnownRun, records: Mapping[int, ElementRecords], answers: Answers | None, now_s: float
-) -> list[ElementStatus]:
-    """Return the elements of a run in their order: those with records are judged, the others are as last known."""
-    statuses = []
-    for index, parameters in one.elements.parameters.items():
-        if index in records:
-            statuses.append(judge_element(one, index, records[index], answers, now_s))
-            continue
-        last = one.known.get(index) or LastStatus(state.UNKNOWN, one.run.created_s)
-        job_id = one.elements.job_id(one.run, index)
-        statuses.append(ElementStatus(index, job_id, parameters, last, stale=not last.final))
-    return statuses
-
-
 def judge_element(
-    one: KnownRun, index: int, records: ElementRecords, answers: Answers | None, now_s: float
+    one: KnownRun, index: int, records: ElementRecords | None, answers: Answers | None, now_s: float
 ) -> ElementStatus:
     """Decide what to say of one element.
 
     Args:
+        records: None where it is said to be as last known.
         answers: None where the scheduler did not answer, or was not asked about it.
     """
-    ref, last, answered = one.ref(index), one.known.get(index), answers is not None
-    info = answers.get(ref.folder) if answers is not None else None
-    status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
-    status = keep_since(with_attempts(status, records.newest), last)
-    return ElementStatus(
-        index,
-        ref.job_id,
-        one.elements.parameters.get(index, ()),
-        status,
-        live=is_live(info),
-        stale=is_stale(status, answered=answered, now_s=now_s),
-    )
+    last, info = one.known.get(index), None
+    status = last or LastStatus(state.UNKNOWN, one.run.created_s)
+    answered = records is not None and answers is not None
+    if records is not None:
+        info = answers.get(one.ref(index).folder) if answers is not None else None
+        status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
+        status = keep_since(with_attempts(status, records.newest), last)
+    stale = is_stale(status, answered=answered, now_s=now_s)
+    parameters = one.elements.parameters.get(index, ())
+    return ElementStatus(index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale)
 
 
 def is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:

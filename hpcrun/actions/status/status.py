@@ -10,7 +10,7 @@ from hpcrun.actions.jobs.bad_nodes import failures_of
 from hpcrun.actions.jobs.dependencies import Wait, never_started, waits_of
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.elements import ElementStatus, combine
-from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_elements, known_run
+from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_element, known_run
 from hpcrun.actions.status.resolve import is_lost
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
@@ -244,7 +244,9 @@ def _run_status(
         records: those of its open elements; None for a run that is over, or of another cluster or host.
         answers: None where nobody answered.
     """
-    elements = judge_elements(one, records or {}, answers, now_s)
+    elements = [
+        judge_element(one, index, (records or {}).get(index), answers, now_s) for index in one.elements.parameters
+    ]
     elsewhere = records is None and not one.is_over
     if records is None:
         status = one.last or _elsewhere(one.run)

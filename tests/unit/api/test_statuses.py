@@ -65,9 +65,9 @@ class Site:
         array_id, is_task, _ = job_id.partition("_")
         store = RunStore(self.folder / "runs")
         of = run(run_id or array_id, job_id=array_id, cluster=cluster)
-        if not self.statuses.knows(store.folder(of.run_id)):
-            self.statuses.add(known_run(of, store, Elements({}) if is_task else None))
-        return store.folder(of.run_id), index
+        folder = store.folder(of.run_id)
+        self.statuses.runs.setdefault(folder, known_run(of, store, Elements({}) if is_task else None))
+        return folder, index
 
     def leaves_word(self, job: JobKey, *, again: bool = False, signal: str = "") -> None:
         folder = job[0] / "elements" / str(job[1]) / "attempts/0"
@@ -119,7 +119,7 @@ def test_jobs_of_this_machine_are_looked_at_twice_a_second(tmp_path: Path) -> No
     machine = Asked()
     statuses = JobStatuses(machine, None, "here", clock=lambda: machine.now_s)  # type: ignore[arg-type]
     of = known_run(run(job_id="L1", scheduler="local", host="here", cluster=None), RunStore(tmp_path))
-    statuses.add(of)
+    statuses.runs[of.folder] = of
     for now_s, times in ((0.0, 1), (0.0, 1), (0.4, 1), (0.5, 2), (0.9, 2), (1.0, 3)):
         machine.now_s = now_s
         assert statuses.status((of.folder, 0)).state == "RUNNING"
@@ -227,7 +227,7 @@ def test_a_job_that_hpcrun_status_has_found_over_need_not_be_asked_about(site: S
     RunStore(job[0].parent).create(run("7", job_id="7"), "")
     RunStore(job[0].parent).save_status("7", LastStatus("TIMEOUT", 1.0, final=True))
     other = JobStatuses(site.statuses.scheduler, "alpha", "login1")
-    other.add(known_run(run("7", job_id="7"), RunStore(job[0].parent)))
+    other.runs[job[0]] = known_run(run("7", job_id="7"), RunStore(job[0].parent))
     assert other.over(job)
     assert other.status(job).state == "TIMEOUT"
     assert site.calls() == 0
