@@ -1,7 +1,8 @@
 """``python -I -S -B .../launch/__main__.py job|node|rank|check|code|container|guard ...``: see the module of each.
 
-Every rank is one more start of Python: this file is named, since to run a folder imports runpy, and what ``rank``
-imports is chosen by what it costs. Without that it would be four times an empty Python's start.
+Every rank is one more start of Python. So the script names this file, since running a folder imports runpy, and
+``rank`` imports only modules that load fast. Otherwise it would take four times as long as the start of an empty
+Python.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ if __package__ is None or __package__ == "":
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.dirname(_folder))
     __package__ = os.path.basename(_folder)
-    # compiled by the job for all of its ranks, but nowhere else than in the run's own folder
+    # the job compiles for all of its ranks, but only in the run's own folder
     sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or os.environ.get("HPCRUN_RUN_DIR") != sys.path[0]
 
 PARTS = ("job", "node", "rank", "check", "code", "container", "guard")
 
 
 def main() -> int:
-    """Run the part that the first argument names; returns its exit status."""
+    """Run the part that the first argument names; return its exit status."""
     part, arguments = sys.argv[1], sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
@@ -35,10 +36,10 @@ def main() -> int:
 
 
 def _load(part: str) -> Any:
-    return __import__(f"{__package__}.{part}", fromlist=["main"])  # importlib would cost a millisecond
+    return __import__(f"{__package__}.{part}", fromlist=["main"])  # importlib would take a millisecond
 
 
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # nothing is left to clear away, and hundreds may end at once
+    os._exit(status)  # no clean-up is needed, and hundreds of ranks may end at once

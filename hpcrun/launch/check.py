@@ -1,4 +1,4 @@
-"""``launch check -- PROGRAM ...``: one node of a preflight, of which the script itself says so where no Python runs."""
+"""``launch check -- PROGRAM ...``: one node of a preflight. If no Python runs there, the script reports this itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import environment
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Become the program of the preflight."""
+    """Replace this process by the program of the preflight."""
     environment.be_node()
     program = arguments[arguments.index("--") + 1 :]
     os.execvp(program[0], program)

@@ -1,6 +1,6 @@
-"""``launch code FOLDER SCRIPT PATH...``: writes down what a job with a copy of the code runs.
+"""``launch code FOLDER SCRIPT PATH...``: records which code a job with a copy of the code runs.
 
-That is where Python finds the packages that the copy has, looked up and not imported, in the job's own environment.
+The record contains where Python finds the packages of the copy in the job's own environment, without importing them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import records
 
 
 def main(arguments: list[str]) -> int:
-    """Write the record ``code``; returns 0."""
+    """Write the record ``code``; return 0."""
     code, script = arguments[0], arguments[1]
     sys.path[0] = os.path.dirname(script) or os.getcwd()
     found: dict[str, str] = {}

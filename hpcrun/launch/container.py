@@ -1,7 +1,7 @@
-"""``launch container IMAGE -- RUNTIME ...``: becomes a container, or says what this node lacks for it.
+"""``launch container IMAGE -- RUNTIME ...``: becomes a container, or reports what this node lacks for it.
 
-``launch container --deaf -- PROGRAM ...``, inside of one: a runtime hands no signal mask on, and torchrun's agent is
-to hear nothing (see ``node``).
+``launch container --deaf -- PROGRAM ...``, inside a container: a runtime does not pass on the signal mask, and
+torchrun's agent must receive no signal (see ``node``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .processes import HEARD
 
 
 def main(arguments: list[str]) -> int:
-    """Become the command behind ``--``; returns a shell's status where there is none."""
+    """Replace this process by the command after ``--``; return a shell's exit status if the command does not exist."""
     end = arguments.index("--")
     (what,), command = arguments[:end], arguments[end + 1 :]
     if what == "--deaf":
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def missing(runtime: str, image: str) -> str:
-    """Return what is not on this node, and what to do; the empty string where all is there."""
+    """Return what is missing on this node, and what to do; the empty string if nothing is missing."""
     if shutil.which(runtime) is None:
         return f"has no {runtime} on its PATH; load its module (--load), or leave the node out (--exclude)"
     if image.startswith("/") and not os.path.exists(image):

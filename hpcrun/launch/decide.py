@@ -1,4 +1,4 @@
-"""Why an attempt ended, whether there is another, and its exit status: pure, from records and Slurm's answers."""
+"""Why an attempt ended, whether another one follows, and the exit status: pure, from records and Slurm's answers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from .slurm import JobSays
 
 STOPPED_STATUS = 124
-"""Stopped, and not done: not the good end that status 0 would mean. 124 is that of timeout(1)."""
+"""Stopped, and not completed, which status 0 would mean. 124 is the exit status of timeout(1)."""
 OWN_END, CANCELLED, TOLD = "", "cancelled", "terminated"
 FAILURE, PREEMPTION, REQUEUED = "failure", "preemption", "requeued"
 OVER, RESTART, REQUEUE = "", "restart", "requeue"
-"""How it goes on behind an attempt: not, in this allocation, or through the queue."""
+"""How the job continues after an attempt: not at all, in this allocation, or through the queue."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What is known of an attempt whose ranks have ended, or were given up.
+    """The facts about an attempt whose ranks have ended, or are no longer waited for.
 
     Attributes:
-        status: that of the step, 128 + n for signal n.
+        status: exit status of the step, 128 + n for signal n.
         exits: the ranks' exit records.
-        signalled: this process was told to end: scancel, the time limit, the end of a preemption's grace time.
+        signalled: this process got SIGTERM: scancel, the time limit, the end of a preemption's grace time.
         stop: why the ranks were asked to stop.
         cancelled: hpcrun cancel has left a mark.
-        was_preempted: a node has asked Slurm in time.
-        given_up: ranks went on after the grace time of a warning.
-        requeues: how often Slurm had started the job again when this attempt began.
-        silent: this process has ended the step for the sake of nodes that give no sign of life.
+        was_preempted: a node has recorded Slurm's preemption in time.
+        given_up: ranks continued after the grace time of a warning.
+        requeues: how often Slurm had requeued the job when this attempt began.
+        silent: this process has ended the step because of nodes without a heartbeat.
         with_returned: it had a node on which the attempt before it was lost.
     """
 
@@ -49,28 +49,28 @@ class Ended:
 
     @property
     def by_returned_node(self) -> bool:
-        """A node that comes back ends what it had of the job, and what has just begun there, or refuses to begin it."""
+        """Whether a returning node ended the step, with its remains of the job, or refused to start it."""
         return self.with_returned and self.status != 0 and first_failed(self.exits) is None
 
     @property
     def warned(self) -> bool:
-        """The time limit was near."""
+        """Whether the ranks were warned of the time limit."""
         return TIME_LIMIT in self.stop
 
     @property
     def done_anyway(self) -> bool:
-        """The ranks ended well, and none of them had heard that it should stop."""
+        """Whether the ranks completed, and none of them knew of a request to stop."""
         return self.status == 0 and not self.given_up and not any(each.get("heard") for each in self.exits)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the plan says.
+    """The limits from the plan.
 
     Attributes:
-        times: how often the job may be started again through the queue.
-        restarts: how often it may be started again in its allocation, in all.
-        on_failure: a failure of the program is a reason too.
+        times: how often the job may be requeued.
+        restarts: how often it may be restarted in its allocation, in all.
+        on_failure: a failure of the program is also a reason.
     """
 
     times: int = 0
@@ -79,11 +79,11 @@ class Rules:
 
 
 def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
-    """Return why an attempt ended; the empty string where that was its ranks' own good end.
+    """Return why an attempt ended; the empty string if its ranks completed.
 
     Args:
-        ask: what Slurm says of the job; asked only where it matters.
-        dead: the nodes that do not answer; the same.
+        ask: returns what Slurm reports of the job; called only if necessary.
+        dead: returns the nodes that do not respond; called only if necessary.
     """
     if ended.silent and not ended.signalled:
         return NODE_FAILURE
@@ -97,20 +97,20 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
 
 
 def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
-    """Say which of cancelled, preempted, requeued or out of time it was: SIGTERM is sent for each; only Slurm knows.
+    """Return the reason of a SIGTERM: cancelled, preempted, requeued or the time limit; only Slurm knows which.
 
-    scontrol hides the state of a job that is being ended behind COMPLETING. What cannot be told is taken for
-    cancelled: a job that somebody has ended must not come back.
+    While a job ends, scontrol shows only COMPLETING instead of its state. An unknown reason counts as
+    cancelled: a job that a user has cancelled must not run again.
     """
     if ended.cancelled:
         return CANCELLED
     said = ask()
     moved_on = said.restarts not in (None, ended.requeues)
     if not said.state:
-        return TOLD  # Slurm is away, and can start nothing
+        return TOLD  # Slurm does not respond, and cannot requeue
     if said.state == "RUNNING":
         return _why_while_running(ended, moved_on, said.preempted, dead)
-    if moved_on:  # Slurm has requeued it, by itself or for somebody with scontrol, such as Lightning when it is warned
+    if moved_on:  # Slurm has requeued it, by itself or by scontrol, which Lightning calls at the warning
         return (
             _first((PREEMPTION, ended.was_preempted), (NODE_FAILURE, bool(dead())), (TIME_LIMIT, ended.warned))
             or REQUEUED
@@ -124,7 +124,7 @@ def _why_while_running(ended: Ended, moved_on: bool, preempted: bool, dead: Call
     if ended.was_preempted or preempted:
         return OWN_END if ended.done_anyway else PREEMPTION
     if moved_on or dead():
-        return NODE_FAILURE  # moved on: it runs elsewhere, this node was cut off and is back
+        return NODE_FAILURE  # moved on: it runs elsewhere, and this node has returned
     if ended.by_returned_node:
         return NODE_FAILURE
     return TOLD if not ended.warned else OWN_END if ended.done_anyway else TIME_LIMIT
@@ -135,15 +135,15 @@ def _first(*choices: tuple[str, bool]) -> str:
 
 
 def is_passing(why: str, rules: Rules) -> bool:
-    """Whether what ended an attempt is a reason to start it again."""
+    """Whether the reason allows another attempt."""
     return why not in (OWN_END, CANCELLED, TOLD) and (why != FAILURE or rules.on_failure)
 
 
 def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: bool) -> str:
-    """Return how the job goes on: ``RESTART``, ``REQUEUE``, or ``OVER``.
+    """Return how the job continues: ``RESTART``, ``REQUEUE``, or ``OVER``.
 
     Args:
-        requeues, restarts: how often it went on that way before.
+        requeues, restarts: how often it has continued in this way before.
         enough: the allocation has as many nodes left as the job needs.
     """
     if not is_passing(why, rules):
@@ -154,7 +154,7 @@ def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: b
 
 
 def used_up(why: str, rules: Rules, *, enough: bool) -> str:
-    """Return why a job that was interrupted does not go on; empty where nobody asked that it should."""
+    """Return why an interrupted job does not continue; empty if it was not requested to."""
     said = [f"--requeue {rules.times} is used up"] if rules.times else []
     if rules.restarts and why in (FAILURE, NODE_FAILURE):
         said.insert(0, f"--restarts {rules.restarts} is used up" if enough else "too few nodes are left to restart on")
@@ -162,7 +162,7 @@ def used_up(why: str, rules: Rules, *, enough: bool) -> str:
 
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:
-    """Return the exit status of the job: that of the rank that failed first, 128 + n where signal n ended it."""
+    """Return the exit status of the job: that of the rank that failed first, 128 + n if signal n ended it."""
     if ended.signalled:
         return TERM_STATUS
     if ended.status == 0:

@@ -1,4 +1,4 @@
-"""The environment of the ranks: what hpcrun adds to it, and what the script has changed in it."""
+"""The environment of the ranks: the variables that hpcrun adds, and those that the script has changed."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MANAGED = "HPCRUN_MANAGED"
-"""Set where the job may be warned or started again."""
+"""Set if the job may be warned or requeued."""
 CONTAINER = "HPCRUN_CONTAINER"
 """Set in a container, to the runtime that made it."""
 FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
-"""The variables that this job's torchrun alone is to find: a program may start one of its own."""
+"""The variables for this job's torchrun only: a program may start another torchrun."""
 SRUN_FAILED = 69
-"""How srun ends where it is Slurm that failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
+"""The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
 
 
 def be_node() -> None:
-    """Note which node this is: a task of srun hears it from Slurm, the nodes of one machine from the job."""
+    """Set the name of this node: a task of srun gets it from Slurm, the nodes of one machine from the job."""
     env = os.environ
     if "SLURMD_NODENAME" in env and "HPCRUN_NODE_ADDR" not in env:
         env["HPCRUN_NODE"] = env["HPCRUN_NODE_ADDR"] = env["SLURMD_NODENAME"]
         env["HPCRUN_NODE_RANK"] = env["SLURM_NODEID"]
     if env.get("SLURM_EXIT_ERROR") == str(SRUN_FAILED):
-        del env["SLURM_EXIT_ERROR"]  # was for this job's srun, not for one that the program calls
+        del env["SLURM_EXIT_ERROR"]  # for this job's srun, not for an srun that the program calls
 
 
 def prepare(came: int | None, *, managed: bool) -> None:
-    """Add what every rank finds: hpcrun_runtime, and NCCL's flight recorder, which writes its last calls at a time-out.
+    """Add hpcrun_runtime and the settings of NCCL's flight recorder, which writes the last calls at a time-out.
 
     Args:
-        managed: the job may be warned or started again.
-        came: a descriptor from which the environment is read as the script got it: base64 of ``NAME=value``, each
+        managed: the job may be warned or requeued.
+        came: a descriptor with the original environment of the script: base64 of ``NAME=value``, each
             ended by NUL.
     """
     env = os.environ
     for name in (MANAGED, "HPCRUN_NODE_ADDR"):
-        env.pop(name, None)  # of a job within which this one was submitted by hand
+        env.pop(name, None)  # of an enclosing job, in which this job was submitted by hand
     env.update({MANAGED: "1"} if managed else {})
     runtime = os.path.join(env["HPCRUN_RUN_DIR"], "runtime")
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
@@ -61,7 +61,7 @@ def prepare(came: int | None, *, managed: bool) -> None:
 
 
 def renew(folder: str) -> None:
-    """Make the folders of an attempt, and point at them."""
+    """Make the folders of an attempt, and set the variables with their paths."""
     env, flight = os.environ, os.path.join(folder, "flight")
     for path in (flight, os.path.join(folder, records.STOP)):
         os.makedirs(path, exist_ok=True)
@@ -73,11 +73,11 @@ def renew(folder: str) -> None:
 
 
 def _has_old_torch() -> bool:
-    """Whether torch is older than 2.8: it knows the flight recorder by another name, of which newer ones warn."""
+    """Whether torch is older than 2.8: it has another variable for the flight recorder, of which newer ones warn."""
     import glob
     import re
 
-    prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site sys.prefix is the base's
+    prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site, sys.prefix is that of the base Python
     found = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
     versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in found]
     return any([int(part) for part in version] < [2, 8] for version in versions)
@@ -89,9 +89,9 @@ def _parse(text: bytes) -> dict[str, str]:
 
 
 def changes(came: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that note what was changed in an environment, and how it came.
+    """Return variables that record the changes in an environment, with the original values.
 
-    ``hpcrun submit`` inside this job hands on what came (schedulers/environment.py).
+    ``hpcrun submit`` inside this job passes on the original values (schedulers/environment.py).
     """
     noted = {}
     for name in {*came, *now}:

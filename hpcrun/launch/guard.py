@@ -1,8 +1,8 @@
-"""``launch guard NODE REQUEUE|OVER``: what a job with --no-kill leaves to nobody: the end of its first node.
+"""``launch guard NODE REQUEUE|OVER``: ends or requeues a job with --no-kill if its first node fails.
 
-Slurm takes a node that failed out of such a job, ends the steps that had it, and goes on, even where that was the node
-of the batch script: the job would then idle to its time limit. So one more step, on another node, waits for that. It
-asks Slurm only where the node does not answer, or the job gives no sign of life.
+Slurm removes a failed node from such a job, ends the steps on this node, and keeps the job, even if it was the node
+of the batch script: the job would then idle until its time limit. So one more step, on another node, watches for this.
+It asks Slurm only if the node does not respond, or the job has no heartbeat.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .silence import answers
 
 LOOK_S, ASK_S = 10.0, 30.0
 SILENT_S = 75.0
-"""The job gives a sign of life every 30 s."""
+"""The job has a heartbeat every 30 s."""
 _EXCLUDE = "HPCRUN_EXCLUDE_BAD"
 _SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
 
 
 def start(node: str, *, on: str, how: str, exclude: bool) -> None:
-    """Start the guard of a node on another, as a step of its own.
+    """Start the guard of a node on another node, as a separate step.
 
     Args:
-        how: what becomes of the job.
-        exclude: the node that failed is not used again.
+        how: whether the job is requeued or ends.
+        exclude: the failed node is not used again.
     """
     env = {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
     env.update({_EXCLUDE: "1"} if exclude else {})
@@ -40,7 +40,7 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Watch the job until the node of its script has failed, or its attempt is over."""
+    """Watch the job until the node of its script has failed, or its attempt has ended."""
     node, how = arguments
     beat, changed_at, ask_at = "", time.monotonic(), 0.0
     while not records.read_text("exit"):

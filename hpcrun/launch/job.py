@@ -1,18 +1,18 @@
-"""``launch job [OPTIONS] -- [CHECK ... && JUDGE ... &&] STEP ...``: the job, in the batch script's place.
+"""``launch job [OPTIONS] -- [CHECK ... && JUDGE ... &&] STEP ...``: the job, in the place of the batch script.
 
-It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), hears Slurm's warnings, and when
-the ranks have ended writes down how and why, and decides whether the job is started again: in this allocation, or
-through the queue. Each start of the step is an attempt with a folder of its own.
+It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), and receives Slurm's warnings. When
+the ranks have ended, it records how and why, and decides whether the job is restarted in this allocation, requeued, or
+ended. Each start of the step is an attempt with its own folder.
 
 --nodes N        no Slurm: the command is started N times on this machine, as N nodes
---gpus A,B;C,D   the GPUs of each of those
---came FD        the environment as the script got it is read there
---warn S         ranks that go on for S seconds after the warning are given up
---requeue N      Slurm may start the job again N times
---restarts N     the step may be started again N times in its allocation
---spares N       nodes of the allocation that are kept for others that fail
+--gpus A,B;C,D   the GPUs of each of these nodes
+--came FD        a descriptor with the original environment of the script
+--warn S         ranks that continue for S seconds after the warning are killed
+--requeue N      Slurm may requeue the job N times
+--restarts N     the step may be restarted N times in its allocation
+--spares N       nodes of the allocation that replace failed nodes
 --retry-on-failure, --exclude-bad-nodes
---preflight      CHECK runs on every node, and JUDGE says whether STEP is worth starting
+--preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ HEARTBEAT_S = 30.0
 REQUEUE_TRIES = 5
 PREFLIGHT_S = 24
 KILL_S = 2.0
-"""How long srun has to end a step of which a node does not answer. It has ended those that do by then."""
+"""How long srun has to end a step with a node that does not respond. By then the other nodes have ended."""
 PORT_STEP = 1777
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job; returns its exit status."""
+    """Run the job; return its exit status."""
     end = arguments.index("--")
     return Job(_options(arguments[:end])).run(arguments[end + 1 :])
 
@@ -78,7 +78,7 @@ def _split(command: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 class Job:
-    """The job, as long as it has this allocation: one attempt or, with restarts, several."""
+    """The job in this allocation: one attempt or, with restarts, several."""
 
     def __init__(self, options: Namespace) -> None:
         self._options = options
@@ -88,7 +88,7 @@ class Job:
         self._spares: int = options.spares
         self._attempt = int(os.environ["HPCRUN_ATTEMPT"])
         self._requeues = int(os.environ.get("HPCRUN_REQUEUES" if self._local else "SLURM_RESTART_COUNT") or 0)
-        self._hosts: list[str] = []  # those of the step
+        self._hosts: list[str] = []  # the nodes of the step
         self._allotted: list[str] = []
         self._left_out: list[str] = []
         gpus = options.gpus.split(";") if options.gpus else []
@@ -103,16 +103,16 @@ class Job:
     # --- before the ranks start -----------------------------------------------------------------------------------
 
     def run(self, command: list[str]) -> int:
-        """Run the step, again where it is to be, and end as it did."""
+        """Run the step, with restarts if necessary, and return its exit status."""
         hear()
         if self._managed and self._requeues > self._rules.times:
             return self._refuse(f"started once more than --requeue {self._rules.times} allows")
         if self._rules.times and self._requeues == self._rules.times and not self._local:
-            slurm.requeue_no_more()  # Slurm's own requeues count as well
+            slurm.requeue_no_more()  # Slurm's own requeues count, too
         environment.prepare(self._options.came, managed=self._managed)
         self._meet()
         if not self._local:
-            slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step too
+            slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step, too
         if self._options.preflight:
             command, message = self._preflight(command)
             if message:
@@ -122,7 +122,7 @@ class Job:
         return self._go(command)
 
     def _go(self, command: list[str]) -> int:
-        """Run the step until its job does not go on in this allocation; returns the last status."""
+        """Run the step until the job does not continue in this allocation; return the last status."""
         self._set_guard()
         while True:
             status, again = self._end(self._step.run(self._placed(command), self._hosts))
@@ -134,7 +134,7 @@ class Job:
             self._set_guard()
 
     def _begin(self) -> bool:
-        """Begin the next attempt, with a folder and a start record; returns whether it is this job's to begin."""
+        """Begin the next attempt, with a folder and a start record; return whether this job may begin it."""
         self._attempt += 1
         folder = os.path.join(os.path.dirname(records.attempt_dir()), str(self._attempt))
         os.makedirs(folder, exist_ok=True)
@@ -146,7 +146,7 @@ class Job:
         return records.write("start", fields)
 
     def _preflight(self, command: list[str]) -> tuple[list[str], str]:
-        """Check the nodes; returns the step that was behind that, and what is wrong."""
+        """Check the nodes; return the step after the check, and the error if there is one."""
         check, judge, step = _split(command)
         folder = os.path.join(records.attempt_dir(), "preflight")
         os.makedirs(folder, exist_ok=True)
@@ -175,7 +175,7 @@ class Job:
         return 1
 
     def _meet(self) -> None:
-        """Choose the nodes of the step, and where the ranks meet. Every node resolves its name for itself."""
+        """Choose the nodes of the step, and the rendezvous of the ranks. Every node resolves the name itself."""
         env = os.environ
         if self._local:
             self._hosts = self._allotted = [f"local-{number}" for number in range(self._options.nodes)]
@@ -184,7 +184,7 @@ class Job:
             self._allotted = self._allotted or slurm.expand(env["SLURM_JOB_NODELIST"])
             self._hosts = self._usable()[: len(self._allotted) - self._spares]
             if self._spares:
-                env.pop("SLURM_GPUS", None)  # those of all nodes: srun would ask for as many on fewer
+                env.pop("SLURM_GPUS", None)  # the GPUs of all nodes: srun would request them on fewer nodes
             env["HPCRUN_HEAD_ADDR"] = self._hosts[0]
         env["HPCRUN_HEAD"] = self._hosts[0]
         seed = os.getpid() if self._local else int(env["SLURM_JOB_ID"])
@@ -198,7 +198,7 @@ class Job:
         self._silence, self._found_dead = Silence(watched), None
 
     def _set_guard(self) -> None:
-        """Have another node see to it that the job does not outlive this one without an end: see guard.py."""
+        """Start a guard on another node, which ends or requeues the job if this node fails: see guard.py."""
         others = [host for host in self._usable() if host != self._allotted[0]]
         if not self._spares or not others:
             return
@@ -212,14 +212,14 @@ class Job:
         return len(self._usable()) >= len(self._allotted) - self._spares
 
     def _placed(self, command: list[str]) -> list[str]:
-        """Return the command with its nodes, where the allocation has others too or has had a step before."""
+        """Return the command with its nodes, if the allocation has more nodes or had a step before."""
         if self._local or (self._hosts == self._allotted and not self._restarts):
             return command
         return [command[0], f"--nodelist={','.join(self._hosts)}", "--overlap", *command[1:]]
 
     @property
     def _restarts(self) -> int:
-        """How often the job went on in an allocation: every other attempt came through the queue."""
+        """The number of restarts in an allocation: all other attempts were requeues."""
         return max(0, self._attempt - self._requeues)
 
     # --- while they run -------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Job:
     def _on_signal(self, info: Any) -> None:
         if info.si_signo == signal.SIGUSR1:
             if self._managed and self._give_up_at is None:
-                records.ask_to_stop(records.TIME_LIMIT)  # the nodes look for it
+                records.ask_to_stop(records.TIME_LIMIT)  # the nodes watch for it
                 self._give_up_at = time.monotonic() + self._options.warn
         elif info.si_signo in (signal.SIGTERM, signal.SIGINT) and not self._signalled:
             self._signalled = True
@@ -235,13 +235,13 @@ class Job:
             self._step.tell(signal.SIGTERM)
 
     def _tick(self) -> bool:
-        """Give a sign of life, for hpcrun status where nobody else knows of this job; True ends the waiting."""
+        """Write the heartbeat, which hpcrun status reads if Slurm does not know this job; True ends the waiting."""
         now = time.monotonic()
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
             records.write("heartbeat", int(time.time()))
         kill_at = min(self._kill_at, self._step.started_at + self._limit_s)
-        if now > kill_at:  # srun waits without end for a node that does not answer
+        if now > kill_at:  # srun waits without limit for a node that does not respond
             self._step.tell(signal.SIGTERM if now < kill_at + KILL_S else signal.SIGKILL, to_srun=True)
         elif not self._signalled and self._silence.look():
             records.say(f"no sign of life from {','.join(self._silence.dead)}: the step is ended")
@@ -250,7 +250,7 @@ class Job:
         if self._given_up:
             self._step.tell(signal.SIGTERM)
         if not self._signalled or self._local or self._managed:
-            # Slurm is about to end this process: what is to be asked and done has to be done now
+            # Slurm is about to end this process: so ask and decide now
             return self._given_up or (self._signalled and not self._local)
         if not self._wrote_why:
             self._wrote_why = True
@@ -260,24 +260,24 @@ class Job:
     # --- when they have ended -------------------------------------------------------------------------------------
 
     def _end(self, status: int) -> tuple[int, bool]:
-        """Write down how the attempt ended; returns its status, and whether another begins in this allocation."""
+        """Record how the attempt ended; return its status, and whether another one begins in this allocation."""
         self._kill_at = float("inf")
         if self._spares and not self._signalled and os.path.exists(os.path.join(records.attempt_dir(), "exit")):
-            return records.TERM_STATUS, False  # this node was cut off, and the guard has seen to the job
+            return records.TERM_STATUS, False  # this node had no network, and the guard has ended or requeued the job
         ended = self._ended(status)
         why = self._why(ended)
         status = final_status(ended, why, self._rules)
         bad = self._bad_nodes(why, ended)
         self._left_out += [node for node in bad if why == records.NODE_FAILURE or self._options.exclude_bad_nodes]
         enough = self._is_enough()
-        if not enough and why == FAILURE:  # a node that lives is better than none
+        if not enough and why == FAILURE:  # use it again: otherwise there are too few nodes
             self._left_out, enough = self._left_out[: -len(bad)], True
         how = self._how(why, enough) if self._managed else OVER
         message = used_up(why, self._rules, enough=enough) if self._managed and how == OVER else ""
         if how != OVER:
             where = "in this allocation" if how == RESTART else "by Slurm" if not self._local else "by its supervisor"
             records.say(f"attempt {self._attempt} ended by {why}; it is started again {where}")
-            # noted first: Slurm forgets why, and is about to end this process
+            # record it first: Slurm forgets the reason, and is about to end this process
             self._write_exit(status, why=why, how=how, nodes=bad)
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
@@ -295,7 +295,7 @@ class Job:
         return next_(False) if how == RESTART and not self._local and not self._has_allocation() else how
 
     def _has_allocation(self) -> bool:
-        """Whether Slurm says that this job runs, and has not started it elsewhere: this node may have been cut off."""
+        """Whether Slurm lists this job as running and has not requeued it while this node had no network."""
         for pause_s in range(1, REQUEUE_TRIES + 1):
             said = slurm.job()
             if said.state:
@@ -320,7 +320,7 @@ class Job:
         )
 
     def _why(self, ended: Ended) -> str:
-        """Return why it ended, where somebody needs to know."""
+        """Return why it ended, if the reason is needed."""
         told = ended.signalled or records.TERMINATED in ended.stop
         if not self._managed and (self._local or not told):
             return OWN_END
@@ -334,11 +334,11 @@ class Job:
         return self._found_dead
 
     def _requeue(self, bad: list[str]) -> bool:
-        """Have Slurm start the job again; returns whether it will."""
+        """Requeue the job; return whether Slurm accepts."""
         if self._local:
             return True  # its supervisor reads the exit record
         if slurm.job().restarts not in (None, self._requeues):
-            return True  # Slurm has done it by itself
+            return True  # Slurm has already requeued it
         for pause_s in range(1, REQUEUE_TRIES + 1):
             said = slurm.requeue(sorted({*self._left_out, *bad}) if self._options.exclude_bad_nodes else [])
             if not said:
@@ -348,7 +348,7 @@ class Job:
         return False
 
     def _bad_nodes(self, why: str, ended: Ended) -> list[str]:
-        """Return the nodes that an attempt has failed on."""
+        """Return the nodes on which an attempt has failed."""
         first = records.first_failed(ended.exits)
         if why == FAILURE and first:
             return [str(first["node"])]

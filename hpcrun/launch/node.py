@@ -1,8 +1,8 @@
 """``launch node [--torchrun] -- COMMAND ...``: one node.
 
-It starts torchrun, or what runs once on each node, with the rendezvous of this job, hears of requests to stop for
-all of its ranks, and writes down how the node ended. torchrun's agent takes no signal: it would end its ranks, or be
-ended, whatever they save at that moment. It ends with its ranks.
+It starts torchrun, or the command that runs once on each node, with the rendezvous of this job. It watches for requests
+to stop for all of its ranks, and records how the node ended. torchrun's agent gets no signal: it would end itself or
+its ranks, even while they save a checkpoint. It ends together with its ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .stop_requests import StopRequests
 
 
 def main(arguments: list[str]) -> int:
-    """Run one node; returns the exit status of its command."""
+    """Run one node; return the exit status of its command."""
     end = arguments.index("--")
     options, command = arguments[:end], arguments[end + 1 :]
     environment.be_node()
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         env["MASTER_PORT"] = env["HPCRUN_PORT"]
     else:
         own = command[: command.index("--no-python")] if "--no-python" in command else command
-        if "--standalone" not in own:  # alone on its node it needs no port of this job's
+        if "--standalone" not in own:  # on a single node it does not need this job's port
             if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
                 return 1
             command = _meet_the_others(own) + command[len(own) :]
@@ -38,11 +38,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _meet_the_others(torchrun: list[str]) -> list[str]:
-    """Give torchrun what is this node's own; options of its command line, and variables that are set, come first.
+    """Set torchrun's options for this node; its command line and existing variables have priority.
 
-    is_host is said outright: guessing it from host names fails where a node has several. At an endpoint that somebody
-    else has named torch has to guess. The local address: rank 0's address is the name that Slurm knows, not one that
-    only the node resolves.
+    is_host is set explicitly: torch guesses it from host names, which fails if a node has several. With an endpoint
+    from the user, torch has to guess. The local address is set, too: then rank 0's address is Slurm's name of the node,
+    not a name that only the node itself can resolve.
     """
     env = os.environ
     given = {
@@ -82,7 +82,7 @@ class Node:
         self._ended_early = False
 
     def run(self, command: list[str]) -> int:
-        """Start the command, wait for it, and write down how it ended."""
+        """Start the command, wait for it, and record how it ended."""
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
         if self._pid:
             found = wait([self._pid], self._on_signal, self._tick)
@@ -102,5 +102,5 @@ class Node:
         programs = self._folder.programs()
         began = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
         if self._watch.told(info.si_signo) and not programs and not os.path.exists(began):
-            # there is no rank yet whom it would end; after them it waits for other nodes, whose ranks may still save
+            # kill it only before it has ranks: after their end it waits for other nodes, whose ranks may still save
             self._ended_early = send(self._pid, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""What the ranks of one node share: a folder on the node's own disk, in which nobody else can write.
+"""The folder of the ranks of one node, on the node's own disk, in which no other user can write.
 
-``rank-N`` holds the process id of a rank's program, ``stop-REASON`` says that all are to stop, ``heard-N`` that rank
-N knows it: it has asked, or was signalled and has a handler; ``warned-N`` and ``ended-N`` that it was sent the
-warning, and SIGTERM. So one process of a node looks at the shared file system for all of its ranks, and
-hpcrun_runtime.should_stop() looks here.
+``rank-N`` holds the process id of a rank's program. ``stop-REASON`` asks all ranks to stop. ``heard-N`` records that
+rank N knows this: it has asked, or was signalled and has a handler. ``warned-N`` and ``ended-N`` record that it was
+sent the warning, or SIGTERM. So only one process of a node reads the shared file system for all of its ranks, and
+hpcrun_runtime.should_stop() reads this folder.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import stat
 from .processes import catches, ignores, signal
 
 FOLDER = "HPCRUN_NODE_DIR"
-"""The variable that names it."""
+"""The variable with its path."""
 
 
 class NodeFolder:
-    """The folder of the ranks of this attempt on this node, made where it is not there.
+    """The folder of the ranks of this attempt on this node; made if it does not exist.
 
     Raises:
-        OSError: it cannot be made, or belongs to somebody else.
+        OSError: it cannot be made, or belongs to another user.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -35,7 +35,7 @@ class NodeFolder:
                 raise PermissionError(f"{self.path} is somebody else's") from None
 
     def put(self, name: str, text: str = "") -> None:
-        """Write a file; one that cannot be written is left out: training is worth more."""
+        """Write a file; an error is ignored, since the training must continue."""
         try:
             with open(os.path.join(self.path, name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -43,7 +43,7 @@ class NodeFolder:
             pass
 
     def claim(self, name: str) -> bool:
-        """Make a file; returns whether it was not there. Whoever makes it does what it stands for."""
+        """Make a file; return whether it is new. The process that makes it does the action that the file stands for."""
         try:
             os.close(os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
@@ -51,7 +51,7 @@ class NodeFolder:
         return True
 
     def has(self, name: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         return os.path.exists(os.path.join(self.path, name))
 
     def is_stopping(self) -> bool:
@@ -59,12 +59,12 @@ class NodeFolder:
         return any(name.startswith("stop-") for name in self._names())
 
     def note_heard(self, rank: int, pid: int, number: int) -> None:
-        """Note that a program learns from a signal that it is to stop: SIGTERM ends whoever has no handler for it."""
+        """Record that a program learns of the stop from a signal: SIGTERM ends a program without a handler for it."""
         if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
             self.put(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:
-        """Return the programs that run: rank → process id."""
+        """Return the running programs: rank → process id."""
         found = {}
         for name in self._names():
             if name.startswith("rank-"):
@@ -76,7 +76,7 @@ class NodeFolder:
         return found
 
     def remove(self, *names: str, stays: bool = False) -> None:
-        """Remove files, and unless it stays the folder itself where no rank is left in it."""
+        """Remove files, and, unless ``stays``, the folder itself if no rank is left in it."""
         for name in names:
             self._unlink(name)
         if stays:
@@ -105,6 +105,6 @@ class NodeFolder:
 
 def _path() -> str:
     env = os.environ
-    attempt = f"{binascii.crc32(os.fsencode(env['HPCRUN_ATTEMPT_DIR'])):08x}"  # two clusters may have a job of this id
+    attempt = f"{binascii.crc32(os.fsencode(env['HPCRUN_ATTEMPT_DIR'])):08x}"  # two clusters may use this job id
     parts = (str(os.getuid()), env["HPCRUN_JOB_ID"], env.get("SLURM_STEP_ID", "0"), attempt)
     return os.path.join(env.get("TMPDIR") or "/tmp", "-".join(("hpcrun", *parts, env["HPCRUN_NODE"])))

@@ -1,7 +1,7 @@
-"""Starting a process as if hpcrun were not there, hearing signals, and waiting without losing a status.
+"""Starting a process as it would start without hpcrun, receiving signals, and waiting without losing an exit status.
 
-Signals are blocked and taken one by one (sigtimedwait), so that no handler interrupts anything, and each says who
-sent it.
+Signals are blocked and received one by one (sigtimedwait), so that no handler interrupts the program, and each signal
+shows its sender.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import time
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
-    import signal as signal  # for the other modules too
+    import signal as signal  # for the other modules, too
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     OnSignal = Callable[[Any], None]
-    """Takes what signal.sigtimedwait returns."""
+    """Gets the result of signal.sigtimedwait."""
 else:
-    import _signal as signal  # signal itself imports enum, functools and collections: as long again as Python's start
+    import _signal as signal  # signal imports enum, functools and collections: this takes as long as Python's start
 
 HEARD = frozenset(
     {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
 )
-"""The signals that the parts take for themselves, and hand on where nobody else has."""
+"""The signals that the parts receive, and forward if Slurm has not sent them to every process."""
 CANARY_S = 0.3
-"""A signal to every process of a step is a loop of kill(2), over in milliseconds."""
+"""A signal to every process of a step is a loop of kill(2), which takes milliseconds."""
 LATE_S = 1.0
-"""So long may that loop take on a busy machine from a program, which it ends, to the program's wrapper."""
+"""The longest time of this loop on a busy machine, from a program, which the signal ends, to its wrapper."""
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
 def hear() -> None:
-    """Block the signals that are heard from now on."""
+    """Block the signals that are received from now on."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD | {signal.SIGCHLD})
 
 
@@ -46,12 +46,12 @@ def start(
     own_group: bool = False,
     blocked: frozenset[signal.Signals] = frozenset(),
 ) -> int:
-    """Start a process with the dispositions and the mask that a shell would give it, and return its id.
+    """Start a process with the signal dispositions and the mask that a shell would set, and return its id.
 
     Args:
-        out, err: files that its output is added to.
-        own_group: it leads a process group of its own.
-        blocked: signals that it, and what it starts, does not get until it wants them.
+        out, err: files to which its output is appended.
+        own_group: it leads its own process group.
+        blocked: signals that are blocked for it and its child processes until it unblocks them.
 
     Raises:
         OSError: it cannot be started, or a file cannot be opened.
@@ -65,7 +65,7 @@ def start(
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:
-    """Start a process; returns its id and 0, or 0 and a shell's status: 127 not there, 126 not to be run."""
+    """Start a process; return its id and 0, or 0 and a shell's exit status: 127 not found, 126 not executable."""
     try:
         return start(argv, env, **how), 0
     except OSError as error:
@@ -79,14 +79,14 @@ def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[
 def wait(
     pids: Sequence[int], on_signal: OnSignal, tick: Callable[[], bool] | None = None, every_s: float = 1.0
 ) -> tuple[int, int] | None:
-    """Wait until one of several children has ended; it stays there to be looked at until ``reap``.
+    """Wait until one of several children has ended; it stays a zombie, with its entry in /proc, until ``reap``.
 
     Args:
-        on_signal: called for each signal that is heard meanwhile.
+        on_signal: called for each signal that arrives meanwhile.
         tick: called about every ``every_s`` seconds; it ends the waiting by returning True.
 
     Returns:
-        Its id and its status as a shell gives it (128 + n for signal n), or None where ``tick`` ended the waiting.
+        Its id and its status in a shell's form (128 + n for signal n), or None if ``tick`` ended the waiting.
     """
     next_s = time.monotonic() + every_s
     heard: set[int] = set()
@@ -111,7 +111,7 @@ def wait(
 
 
 def reap(pid: int) -> None:
-    """Let a child that has ended go."""
+    """Reap a child that has ended."""
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
@@ -119,7 +119,7 @@ def reap(pid: int) -> None:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal, by proc(5). Python takes its handlers away before it ends."""
+    """Whether a process has a handler for a signal, by proc(5). Python removes its handlers before it ends."""
     return bool(_status_mask(pid, "SigCgt:") >> (number - 1) & 1)
 
 
@@ -140,7 +140,7 @@ def _status_mask(pid: int, field: str) -> int:
 
 
 def send(pid: int, number: int, *, group: bool = False) -> bool:
-    """Send a signal to a process, or to its group; returns whether there was one."""
+    """Send a signal to a process, or to its group; return whether it existed."""
     try:
         (os.killpg if group else os.kill)(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -149,17 +149,17 @@ def send(pid: int, number: int, *, group: bool = False) -> bool:
 
 
 class Canary:
-    """A process that takes no signal: what is pending there has reached every process of the step.
+    """A process that handles no signal: a signal that is pending there was sent to every process of the step.
 
-    How Slurm signals depends on how it tracks processes: with cgroups only the tasks of a step get what is sent, and
-    have to hand it on; otherwise every process does, and handing on would run a program's handler twice.
+    How Slurm signals depends on how it tracks processes: with cgroups only the tasks of a step get a signal, and
+    must forward it; otherwise every process gets it, and forwarding would run a program's handler twice.
     """
 
     def __init__(self) -> None:
         self._pid, self._has_sung = self._fork(), False
 
     def heard(self, number: int) -> bool:
-        """Whether the signal that has just come has reached every process; looks for it a moment."""
+        """Whether the signal that has just arrived was sent to every process; waits for it for a moment."""
         deadline = time.monotonic() + CANARY_S
         while not _status_mask(self._pid, "ShdPnd:") >> (number - 1) & 1:
             if time.monotonic() > deadline:
@@ -169,16 +169,16 @@ class Canary:
         return True
 
     def renew(self) -> None:
-        """Put another in its place where it has said so, which it can once for each signal.
+        """Replace it after it has shown a signal, since it can show each signal only once.
 
-        Not at once: most signals end the program, and hundreds of ranks that fork while Slurm waits are late.
+        Not at once: most signals end the program, and hundreds of ranks that fork while Slurm waits take too long.
         """
         if self._has_sung:
             self.end()
             self._pid, self._has_sung = self._fork(), False
 
     def end(self) -> None:
-        """Send it away."""
+        """End it."""
         send(self._pid, signal.SIGKILL)
         reap(self._pid)
 
@@ -189,8 +189,8 @@ class Canary:
         if pid:
             return pid
         try:
-            os.setsid()  # what torchrun, or a tracker by process group, sends to a group does not reach it
-            for number in (0, 1, 2):  # nobody waits for its end at a pipe
+            os.setsid()  # a signal of torchrun, or of a tracker, to a process group does not reach it
+            for number in (0, 1, 2):  # so that no reader of a pipe waits for its end
                 os.dup2(os.open(os.devnull, os.O_RDWR), number)
             while os.getppid() == parent:
                 time.sleep(5)

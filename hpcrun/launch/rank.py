@@ -1,11 +1,10 @@
 """``launch rank [--task | --once] -- PROGRAM ...``: one rank.
 
-Its output goes into files of its own, how it ended into a record. The program starts as if hpcrun were not there:
-default dispositions of signals, no signal blocked, a process group of its own; what is sent to its wrapper it gets
-once.
+Its output goes into its own files, and a record describes how it ended. The program starts as it would without hpcrun:
+default dispositions of signals, no signal blocked, its own process group. It gets each signal to its wrapper once.
 
---task: srun started it, and no node process stands above it: the rank's number comes from Slurm.
---once: the program runs once per node, and starts its own ranks if it wants any.
+--task: srun started it, and it has no node process as parent: the rank's number comes from Slurm.
+--once: the program runs once per node, and may start its own ranks.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 ECHO_S = 1.0
-"""Within so long the same signal again is the one that a container's runtime hands on."""
+"""The same signal within this time is a copy that a container's runtime forwards."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run one rank; returns the exit status of its program, 128 + n where signal n ended it."""
+    """Run one rank; return the exit status of its program, 128 + n if signal n ended it."""
     end = arguments.index("--")
     options, program = arguments[:end], arguments[end + 1 :]
     if "--task" in options:
@@ -36,12 +35,12 @@ def main(arguments: list[str]) -> int:
     for name in os.environ.pop(environment.FOR_TORCHRUN, "").split():
         os.environ.pop(name, None)
     rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else "RANK"])
-    contained = environment.CONTAINER in os.environ and bool(options)  # its parent is a container's runtime
+    contained = environment.CONTAINER in os.environ and bool(options)  # its parent is the runtime of a container
     return Rank(rank, is_task="--task" in options, contained=contained).run(program)
 
 
 def _be_a_task() -> None:
-    """Set what torch's env:// initialisation reads, from srun's variables."""
+    """Set the variables of torch's env:// initialisation from srun's variables."""
     env = os.environ
     environment.be_node()
     env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"] = env["SLURM_PROCID"], env["SLURM_LOCALID"], env["SLURM_NTASKS"]
@@ -65,7 +64,7 @@ class Rank:
         self._pid = 0
 
     def run(self, program: list[str]) -> int:
-        """Start the program, wait for it, and write down how it ended."""
+        """Start the program, wait for it, and record how it ended."""
         if (status := self._start_again()) is not None:
             self._canary.end()
             return status
@@ -79,22 +78,22 @@ class Rank:
             found = wait([self._pid], self._on_signal, self._tick)
             status = found[1] if found else 137
             for mark, told in ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM")):
-                self._told = self._told or (told if self._folder.has(mark) else "")  # by the node, past this process
+                self._told = self._told or (told if self._folder.has(mark) else "")  # by the node, without this process
             heard = (self._told == "TERM" or self._folder.is_stopping()) and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
         self._canary.end()
-        self._folder.remove(f"rank-{self._rank}", stays=self._below_node)  # torchrun may start it again
+        self._folder.remove(f"rank-{self._rank}", stays=self._below_node)  # torchrun may restart it
         if self._pid:
             reap(self._pid)
         return status
 
     def _start_again(self) -> int | None:
-        """Put aside the record that an earlier start of this rank left: it is no failure of the one that begins.
+        """Rename the exit record of an earlier start of this rank: it is not a failure of the new start.
 
-        TORCHELASTIC_RESTART_COUNT does not tell: it counts only the failures of this node.
+        TORCHELASTIC_RESTART_COUNT is not enough: it counts only the failures of this node.
 
         Returns:
-            The status to end with where the ranks are to stop: torchrun takes what stops for a failure.
+            The status to end with if the ranks must stop: torchrun would take a stopped rank for a failed one.
         """
         path = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         before = records.read(f"rank-{self._rank}.exit")
@@ -113,7 +112,7 @@ class Rank:
         return None
 
     def _is_echo(self, info: Any) -> bool:
-        """Whether a container's runtime hands on what has come, or the node's process sends to the program, besides."""
+        """Whether a signal is a copy, from a container's runtime or from the node's process."""
         if not self._contained:
             return False
         if not self._is_task:
@@ -123,7 +122,7 @@ class Rank:
         return time.monotonic() < last + ECHO_S
 
     def _catch_up(self) -> None:
-        """Hand on the end of the job that came before the node's process could know of this program."""
+        """Forward a SIGTERM for the job that arrived before the node's process knew of this program."""
         if self._folder.has(f"stop-{records.TERMINATED}") and not self._canary.heard(signal.SIGTERM):
             self._folder.note_heard(self._rank, self._pid, signal.SIGTERM)
             if self._folder.claim(f"ended-{self._rank}"):
@@ -133,7 +132,7 @@ class Rank:
         if self._is_echo(info):
             return
         if info.si_pid == os.getppid() and not self._is_task:
-            # torchrun's agent, which clears away behind another rank: it means all that the rank has started
+            # from torchrun's agent, after another rank has failed: it is meant for all processes of the rank
             self._told = self._told or "cleared"
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
@@ -152,7 +151,7 @@ class Rank:
         return self._watch.tick() if self._watches() else False
 
     def _watches(self) -> bool:
-        """Whether this task watches for its node: the first does, of those that still run."""
+        """Whether this task watches for its node: the first running task does."""
         return self._is_task and self._rank == min(self._folder.programs(), default=self._rank)
 
     def _write_node_start(self) -> None:

@@ -1,6 +1,6 @@
-"""The files of an attempt: small records that are whole or not there, and the requests to stop.
+"""The files of an attempt: small records, which are complete or missing, and the requests to stop.
 
-A record is written aside and renamed, on a network file system too. ``hpcrun/runs/attempt.py`` reads them.
+A record is written to a temporary file and renamed, for network file systems, too. ``hpcrun/runs/attempt.py`` reads it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP = "stop"
-"""The folder of requests to stop: a file for each reason, which stays. It is listed, not looked for: NFS may go on for
-half a minute saying that a file is not there."""
+"""The folder of requests to stop: a file for each reason, which stays. Readers list the folder instead of testing for a
+file, since NFS may report for half a minute that a new file does not exist."""
 TIME_LIMIT, TERMINATED, NODE_FAILURE = "time_limit", "terminated", "node_failure"
 TERM_STATUS = 143
 
@@ -27,7 +27,7 @@ def attempt_dir() -> str:
 
 
 def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) -> bool:
-    """Write one record of this attempt; returns whether that went well, and says on stderr if not."""
+    """Write one record of this attempt; return whether this succeeded, and print an error if not."""
     folder = folder or attempt_dir()
     aside = os.path.join(folder, f".{name}.{os.uname().nodename}.{os.getpid()}")
     try:
@@ -41,7 +41,7 @@ def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) ->
 
 
 def _json(fields: dict[str, Any] | int) -> str:
-    """Return JSON; what json.dumps would say, without importing it, of the plain records that every rank writes."""
+    """Return the JSON of the plain records that every rank writes, like json.dumps but without importing json."""
     if isinstance(fields, dict):
         texts = [_plain(value) for value in fields.values()]
         if None not in texts:
@@ -60,7 +60,7 @@ def _plain(value: object) -> str | None:
 
 
 def read_text(name: str, folder: str | None = None) -> str:
-    """Return what a file of this attempt says, nothing where there is none."""
+    """Return the text of a file of this attempt, the empty string if there is none."""
     try:
         with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
             return file.read(1 << 20)
@@ -69,11 +69,11 @@ def read_text(name: str, folder: str | None = None) -> str:
 
 
 def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
-    """Return a record of this attempt, None where there is none or it is no record."""
+    """Return a record of this attempt, None if it is missing or not a record."""
     text = read_text(name, folder)
     if not text:
         return None
-    import json  # not before: every rank looks for a record of its own as it starts, and finds none
+    import json  # only here: every rank looks for its own record when it starts, and there is none
 
     try:
         found = json.loads(text)
@@ -83,15 +83,15 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
 
 
 def attempts_cut_off() -> int:
-    """Return how many of the attempts before this one left no word of their end: their nodes died."""
+    """Return how many earlier attempts have no record of their end, since their nodes failed."""
     before = [os.path.join(attempt_dir(), "..", str(number)) for number in range(int(os.environ["HPCRUN_ATTEMPT"]))]
     return sum(os.path.exists(f"{path}/start") and not os.path.exists(f"{path}/exit") for path in before)
 
 
 def lost_nodes() -> list[str]:
-    """Return the nodes that failed in the attempt before this one; nothing where it ended otherwise."""
+    """Return the nodes that failed in the attempt before this one; none if it ended for another reason."""
     number = int(os.environ["HPCRUN_ATTEMPT"])
-    if number == 0:  # most jobs: nothing is asked of the shared folder for them
+    if number == 0:  # most jobs: no access to the shared folder
         return []
     before = read("exit", os.path.join(attempt_dir(), "..", str(number - 1))) or {}
     nodes = before.get("nodes") if before.get("reason") == NODE_FAILURE else []
@@ -118,16 +118,16 @@ def rank_exits(folder: str | None = None) -> Iterator[dict[str, Any]]:
 
 
 def first_failed(exits: Any) -> dict[str, Any] | None:
-    """Return the record of the rank that failed first by itself, None where none did.
+    """Return the record of the rank that failed first by itself, None if there is none.
 
-    A rank that was told to end is a consequence; so is one with status 143, by whatever it was ended.
+    The end of a terminated rank is a consequence; so is an end with status 143, from any sender.
     """
     failed = [each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")]
     return min(failed, key=lambda each: float(each["ended"]), default=None)
 
 
 def stop_reasons() -> list[str]:
-    """Return why this attempt is to stop; nothing where it is not."""
+    """Return the reasons why this attempt must stop; none if it need not."""
     try:
         return sorted(os.listdir(os.path.join(attempt_dir(), STOP)))
     except OSError:
@@ -135,7 +135,7 @@ def stop_reasons() -> list[str]:
 
 
 def ask_to_stop(reason: str) -> bool:
-    """Ask all ranks of this attempt to stop; returns whether this is the first request for that reason."""
+    """Ask all ranks of this attempt to stop; return whether this is the first request for this reason."""
     path = os.path.join(attempt_dir(), STOP, reason)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

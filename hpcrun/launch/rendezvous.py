@@ -8,7 +8,7 @@ FIRST, SPAN = 20000, 8000
 
 
 def free_port(seed: int) -> int:
-    """Return a port that belongs to this job, on which nobody listens at this moment."""
+    """Return a port for this job, on which no program listens at this moment."""
     taken = _listening("/proc/net/tcp") | _listening("/proc/net/tcp6")
     port = FIRST + seed % SPAN
     while port in taken:

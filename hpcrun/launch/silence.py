@@ -1,9 +1,9 @@
-"""Nodes that give no sign of life any more, found before Slurm finds them: it may wait for five minutes.
+"""Detects nodes without a heartbeat before Slurm does, which may take five minutes.
 
-Every node touches its start record about every ten seconds (stop_requests.py). What counts is when this process has
-seen a record change, by its own clock: not what a clock of another host says. A file system that is slow is no node
-that is dead: others must be heard meanwhile, and Slurm must say that the node is down, or the node itself must not
-answer, though it did before. To an address that lives a connection is made or refused at once, whatever listens
+Every node touches its start record about every ten seconds (stop_requests.py). This process measures by its own clock
+when it has seen a record change, and ignores the clocks of other hosts. A slow file system must not look like a dead
+node: so other nodes must have a heartbeat meanwhile, and either Slurm must report the node down, or the node itself
+must not respond although it did before. A running host accepts or refuses a connection at once, whatever listens
 there.
 """
 
@@ -21,22 +21,22 @@ LOOK_S, ASK_AGAIN_S, ANSWER_S = 5.0, 30.0, 2.0
 
 
 class Silence:
-    """The signs of life of the nodes of one attempt; of no nodes it looks at nothing.
+    """The heartbeats of the nodes of one attempt; without nodes it reads nothing.
 
     Attributes:
-        dead: those that were found dead.
+        dead: the nodes that were found dead.
     """
 
     def __init__(self, nodes: list[str]) -> None:
         self.dead: list[str] = []
         self._nodes = nodes
-        self._seen: dict[str, tuple[int, float]] = {}  # time of the record, and when it was seen to change
+        self._seen: dict[str, tuple[int, float]] = {}  # time of the record, and when this process saw it change
         self._answered: set[str] = set()
         self._can_tell = True
         self._look_at = self._ask_at = 0.0
 
     def look(self) -> list[str]:
-        """Look now and then; returns the nodes that are dead, and were not before."""
+        """Check from time to time; return the nodes that have become dead."""
         now = time.monotonic()
         if now < self._look_at or len(self._nodes) < 2:
             return []
@@ -50,12 +50,12 @@ class Silence:
         return self.dead
 
     def look_closer(self, nodes: list[str]) -> list[str]:
-        """Return which of all nodes are dead now that the step has ended, in which some are late with their signs."""
+        """Return the dead nodes after the end of the step, when some nodes have late heartbeats."""
         late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
         return sorted({*self.dead, *self._dead(nodes, late)})
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
-        said = slurm.nodes_dead(nodes)  # nothing where it is this node that was cut off
+        said = slurm.nodes_dead(nodes)  # empty if this node itself has no network
         return [node for node, dead in said.items() if dead or (node in late and self._is_gone(node))]
 
     def _ages(self, now: float) -> dict[str, float]:
@@ -63,7 +63,7 @@ class Silence:
 
     def _update(self, now: float) -> None:
         for node in self._nodes:
-            try:  # opened: NFS then asks the server, and does not go by what it knew
+            try:  # open it: then NFS asks the server, and does not use its cache
                 with open(os.path.join(records.attempt_dir(), f"node-{node}.start"), "rb") as file:
                     changed = os.fstat(file.fileno()).st_mtime_ns
             except OSError:
@@ -71,22 +71,22 @@ class Silence:
             if self._seen.get(node, (None,))[0] != changed:
                 self._seen[node] = (changed, now)
                 if node not in self._answered and self._can_tell:
-                    self._can_tell = answers(node)  # a firewall drops what it does not know
+                    self._can_tell = answers(node)  # a firewall may drop unknown connections
                     self._answered |= {node} if self._can_tell else set()
 
     def _is_gone(self, node: str) -> bool:
-        """Whether a node that has answered before does not answer, twice."""
+        """Whether a node that has responded before does not respond, twice."""
         return node in self._answered and self._can_tell and not answers(node) and not answers(node)
 
 
 def silent_nodes(ages: dict[str, float]) -> list[str]:
-    """Return the nodes that are silent by the seconds since their last sign of life, none where nobody is heard."""
+    """Return the silent nodes by the seconds since their last heartbeat; none if no node has a heartbeat."""
     silent = [node for node, age_s in ages.items() if age_s > SILENT_S]
     return silent if any(age_s <= FRESH_S for age_s in ages.values()) else []
 
 
 def answers(node: str) -> bool:
-    """Whether a host makes or refuses a connection, soon."""
+    """Whether a host soon accepts or refuses a connection."""
     try:
         socket.create_connection((node, FIRST - 1), ANSWER_S).close()
     except ConnectionRefusedError:

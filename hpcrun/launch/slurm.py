@@ -1,4 +1,4 @@
-"""What the parts ask of Slurm, and what they tell it."""
+"""The requests of the parts to Slurm."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from . import records
 
 ASK_S = 30
-"""Seconds after which a command that has no answer is given up."""
+"""Timeout of a command in seconds."""
 _DEAD = re.compile(r"(?:down|fail|unk).*|.*\*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class JobSays:
-    """What scontrol says of this job; nothing in it where Slurm is away.
+    """scontrol's information on this job; empty if Slurm does not respond.
 
     Attributes:
-        restarts: how often Slurm has started it again, None where it is not said.
-        preempted: it was chosen to make room for another.
+        restarts: how often Slurm has requeued it, None if not reported.
+        preempted: it is being preempted by another job.
         batch_host: the node of its script.
         nodes: the list of its nodes.
     """
@@ -35,7 +35,7 @@ class JobSays:
 
     @property
     def lost_its_script(self) -> bool:
-        """Whether Slurm has taken the node of its script from it."""
+        """Whether Slurm has removed the node of its script from the job."""
         return bool(self.batch_host and self.nodes) and self.batch_host not in expand(self.nodes)
 
 
@@ -60,14 +60,14 @@ def parse_job(text: str) -> JobSays:
 
 
 def nodes_dead(hosts: list[str]) -> dict[str, bool]:
-    """Return of nodes whether Slurm says that they are down, or do not answer; nothing where Slurm is away."""
+    """Return whether Slurm reports each node as down or not responding; empty if Slurm does not respond."""
     status, text = _ask("sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format=%N %t")
     split = (line.split() for line in text.splitlines()) if status == 0 else ()
     return {words[0]: bool(_DEAD.fullmatch(words[1])) for words in split if len(words) == 2}
 
 
 def requeue(exclude: list[str]) -> str:
-    """Have Slurm start this job again, without some nodes; returns what it said where it would not."""
+    """Requeue this job, without some nodes; return Slurm's message if it refuses."""
     job_id = os.environ["HPCRUN_JOB_ID"]
     status, said = _ask("scontrol", "requeue", job_id)
     if status != 0 and "pending execution" not in said:
@@ -81,24 +81,24 @@ def requeue(exclude: list[str]) -> str:
 
 
 def cancel() -> str:
-    """End this job; returns what Slurm said where it would not."""
+    """Cancel this job; return Slurm's message if it refuses."""
     status, said = _ask("scancel", os.environ["HPCRUN_JOB_ID"])
     return said.strip() if status else ""
 
 
 def requeue_no_more() -> None:
-    """Have Slurm not start this job again by itself.
+    """Prevent Slurm from requeueing this job by itself.
 
-    Slurm 24.11 takes a job that was preempted before for preempted again when it ends, and would start it once more.
+    Slurm 24.11 takes a job that was preempted before for preempted again when it ends, and would requeue it once more.
     """
     _ask("scontrol", "update", f"JobId={os.environ['HPCRUN_JOB_ID']}", "Requeue=0")
 
 
 def skip_steps(count: int) -> None:
-    """Let steps of this job pass that do nothing.
+    """Start empty steps, so that the next steps of this job have higher numbers.
 
-    The rest of an attempt that was cut off with its node ends its own steps, by their numbers, once the node is back:
-    those of the next attempt are to have others.
+    When a failed node returns, the remains of its attempt end their own steps, by number: so the steps of the next
+    attempt must have other numbers.
     """
     for _ in range(count):
         _ask("srun", "--nodes=1", "--ntasks=1", "true")
@@ -108,7 +108,7 @@ def expand(nodelist: str) -> list[str]:
     """Return the nodes of a list such as ``a[01-03,7],b1`` in its order.
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: it is not such a list.
     """
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]+|\[[^\[\]]*\])+", nodelist):
@@ -128,7 +128,7 @@ def _span(span: str) -> list[str]:
 
 
 def _ask(*argv: str) -> tuple[int, str]:
-    """Run one of Slurm's commands; returns its status and what it said, on stderr too."""
+    """Run one of Slurm's commands; return its status and its output, stderr included."""
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ASK_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

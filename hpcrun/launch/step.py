@@ -1,4 +1,4 @@
-"""The step of a job: srun, or the "nodes" of this machine; started, waited for, and asked for again."""
+"""The step of a job: srun, or the "nodes" of this machine; start it, wait for it, and repeat the request."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from .processes import OnSignal
 
 CONTROLLER_S, ASK_AGAIN_S = 3600.0, 10.0
-"""How long Slurm's controller is waited for, and how often it is asked."""
+"""How long to wait for Slurm's controller, and how often to ask it."""
 PROMPT_S = 1.0
-"""A controller that answers within this was not away a moment ago: Slurm's commands try again after a second."""
+"""A controller that answers within this time was not down before: Slurm's commands try again after a second."""
 
 
 class JobStep:
-    """What runs on the nodes of one allocation: one command after another.
+    """The commands on the nodes of one allocation, one after another.
 
     Args:
-        nodes: how many nodes this machine is; None where there is Slurm.
-        gpus: of each of these nodes; nothing where they have none.
-        on_signal: called for each signal that is heard while something runs.
+        nodes: the number of nodes on this machine; None with Slurm.
+        gpus: the GPUs of each of these nodes; empty if they have none.
+        on_signal: called for each signal that arrives while a command runs.
         tick: called about every second; it ends the waiting by returning True.
 
     Attributes:
@@ -41,27 +41,27 @@ class JobStep:
         self._children: list[int] = []
 
     def run(self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True) -> int:
-        """Run a command to its end; returns its status, 143 where it is waited for no longer.
+        """Run a command to its end; return its status, 143 if the waiting has ended before.
 
         Args:
             hosts: the names of the nodes of this machine.
-            log: a file that the output is added to.
-            one_fails_all: the first failure ends the other nodes, as srun --kill-on-bad-exit does.
+            log: a file to which the output is appended.
+            one_fails_all: the first failure ends the other nodes, like srun --kill-on-bad-exit.
         """
         while True:
             status = self._wait(self._start(command, hosts, log), one_fails_all)
             if self._local or status != environment.SRUN_FAILED or records.has_begun():
                 return status
             if not self._controller_was_away():
-                return 1  # as srun itself ends
+                return 1  # like srun itself
 
     def tell(self, number: int, *, to_srun: bool = False) -> None:
-        """Pass a signal to the nodes of this machine; on a cluster Slurm does that."""
+        """Forward a signal to the nodes of this machine; on a cluster Slurm does this."""
         for pid in self._children if self._local or to_srun else ():
             send(pid, number)
 
     def _start(self, command: list[str], hosts: list[str], log: str | None) -> int:
-        """Start it; returns 0, or the status of what could not be started."""
+        """Start the command; return 0, or an exit status if it cannot be started."""
         self.started_at = time.monotonic()
         status = 0
         for number in range(self._nodes):
@@ -91,14 +91,14 @@ class JobStep:
         return status
 
     def _controller_was_away(self) -> bool:
-        """Wait until Slurm says that the job runs; returns whether it does, and said nothing before.
+        """Wait until Slurm reports the job as running; return whether it does, after it had not responded.
 
-        srun gives up after MessageTimeout, or at once where the controller ends in the middle of its question.
+        srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """
         asked_at = time.monotonic()
         state, told = slurm.job().state, False
         if state and time.monotonic() - asked_at < PROMPT_S:
-            return False  # it refuses the step, and would again
+            return False  # it has refused the step, and would refuse it again
         records.say("Slurm's controller was away, and the step has not begun: asking again")
         ask_at = time.monotonic() + ASK_AGAIN_S
 

@@ -1,4 +1,4 @@
-"""What one process does for all ranks of its node: hear of requests to stop, hand on what Slurm sends to tasks."""
+"""One process per node finds requests to stop for all its ranks, and forwards the signals that Slurm sends to tasks."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from .node_folder import NodeFolder
 from .processes import Canary, catches, send, signal
 
 INSIST_S = 25.0
-"""How long a rank that is cleared away has before SIGKILL: torchrun waits 30 s before it kills the wrapper."""
+"""The time of a rank before SIGKILL after another rank has failed: torchrun waits 30 s before it kills the wrapper."""
 HEARTBEAT_S = 10.0
 CLEARED = "cleared"
-"""The file that says to the wrappers of this node that the ranks are cleared away behind one that failed."""
+"""The file that tells the wrappers of this node that the ranks are terminated because another rank has failed."""
 
 
 class StopRequests:
-    """The requests to stop as one node hears them, and its signs of life."""
+    """The requests to stop for one node, and its heartbeat."""
 
     def __init__(self, folder: NodeFolder, canary: Canary) -> None:
         self._folder, self._canary = folder, canary
-        # the job may be warned and started again, so that it has to be known why it was ended
+        # the job may be warned and requeued, so the reason of its end is needed
         self._managed = environment.MANAGED in os.environ
         self._was_ended = False
         self._insist_at: float | None = None
         self._beat_at = 0.0
 
     def tick(self) -> bool:
-        """Look once whether the attempt is to stop: about every second."""
+        """Check once whether the attempt must stop: about every second."""
         if self._managed:
             for reason in records.stop_reasons():
                 self._announce(reason)
@@ -41,11 +41,11 @@ class StopRequests:
         return False
 
     def told(self, number: int, programs: dict[int, int] | None = None) -> str:
-        """Do what a signal from outside asks for; returns ``TERM`` or ``cleared`` where it was one that ends the job.
+        """Handle a signal from outside; return ``TERM`` or ``cleared`` if it ends the job.
 
         Args:
-            programs: rank → process id of those that it is handed on to, where Slurm has not signalled every process;
-                all of the node's unless it is said.
+            programs: rank → process id of the programs that get it if Slurm has not signalled every process;
+                by default all programs of the node.
         """
         ending = number == signal.SIGTERM
         cleared = ending and records.first_failed(records.rank_exits()) is not None
@@ -55,7 +55,7 @@ class StopRequests:
         elif ending:
             self._announce(records.TERMINATED)
         if programs is None:
-            programs = self._folder.programs()  # now: of those that begin after the announcement, see Rank._catch_up
+            programs = self._folder.programs()  # those that start after the announcement: see Rank._catch_up
         for rank, pid in programs.items():
             self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):
@@ -71,21 +71,21 @@ class StopRequests:
 
     @staticmethod
     def _note_preemption() -> None:
-        """Ask Slurm now: it forgets once it starts the job again by itself."""
-        from . import slurm  # what it imports would cost every rank some milliseconds
+        """Ask Slurm now, since it forgets the preemption when it requeues the job by itself."""
+        from . import slurm  # its imports would take every rank some milliseconds
 
         if "SLURM_JOB_ID" in os.environ and slurm.job().preempted:
             records.write("preempted", {})
 
     def _announce(self, reason: str) -> None:
-        """Tell the ranks of this node that they are to stop."""
+        """Tell the ranks of this node to stop."""
         if not self._folder.has(f"stop-{reason}"):
             self._folder.put(f"stop-{reason}")
         if reason == records.TIME_LIMIT:
             self._warn()
 
     def _warn(self) -> None:
-        """Send SIGUSR1 once to each program that handles it, or begins to; another does not die of a warning."""
+        """Send SIGUSR1 once to each program that handles it, now or later; others would be killed by it."""
         for rank, pid in self._folder.programs().items():
             if not self._folder.has(f"warned-{rank}") and catches(pid, signal.SIGUSR1):
                 self._folder.put(f"warned-{rank}")

@@ -1,1 +1,1 @@
-"""Who runs a job: Slurm, or this machine. One protocol, two adapters."""
+"""The schedulers: Slurm, or this machine. One protocol, two adapters."""

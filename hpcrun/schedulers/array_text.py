@@ -1,4 +1,4 @@
-"""Arrays in Slurm's answers: ``7_4`` is an element, ``7_[5-9%2]`` those that wait. Pure text."""
+"""Arrays in Slurm's answers: ``7_4`` is an element, ``7_[5-9%2]`` are pending elements. Pure text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ELEMENT = re.compile(r"(\d+)_\d+")
 
 
 def array_id(job_id: str) -> str:
-    """Return the id of the array that an element belongs to; any other id is its own."""
+    """Return the array's id for the id of an element; any other id is returned unchanged."""
     return job_id.partition("_")[0]
 
 
 def element_ids(job_id: str) -> list[str]:
-    """Return the ids of the elements that an id stands for; any other id is its own."""
+    """Return the ids of the elements for the id of several; any other id is returned unchanged."""
     match = _WAITING.fullmatch(job_id)
     if match is None:
         return [job_id]
@@ -31,7 +31,7 @@ def element_ids(job_id: str) -> list[str]:
 
 
 def by_job_id(listed: Iterable[JobInfo]) -> dict[str, JobInfo]:
-    """Return what is known by job id: of each job, of each element of an array, and of each array as a whole."""
+    """Return the information by job id: for each job, each element of an array, and each array as a whole."""
     found: dict[str, JobInfo] = {}
     arrays: dict[str, list[JobInfo]] = {}
     for info in listed:
@@ -45,7 +45,7 @@ def by_job_id(listed: Iterable[JobInfo]) -> dict[str, JobInfo]:
 
 
 def whole_array(job_id: str, elements: Sequence[JobInfo]) -> JobInfo:
-    """Return one answer for an array: RUNNING while any element runs, over when all are, and then the worst of them."""
+    """Return one answer for an array: RUNNING while any element runs; after the end of all, their worst state."""
 
     def importance(info: JobInfo) -> int:
         order = (info.state == state.RUNNING, not is_terminal(info.state), info.state != state.COMPLETED)

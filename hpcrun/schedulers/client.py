@@ -1,4 +1,4 @@
-"""Slurm's client on this machine: which commands are there, their version, and whether the controller answers."""
+"""Slurm's client on this machine: the installed commands, their version, and whether the controller responds."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """What ``scontrol ping`` said.
+    """The answer of ``scontrol ping``.
 
     Attributes:
         took_s: how long the answer took, in seconds.
-        words: its own words where no server could be read from them.
+        words: its output, if no server could be read from it.
     """
 
     servers: tuple[Server, ...]
@@ -40,23 +40,23 @@ class Ping:
 
     @property
     def away(self) -> bool:
-        """Whether there is nobody to ask: every server is down, or nothing answered in time."""
+        """Whether no server responds: every server is down, or none answered in time."""
         return not any(server.up for server in self.servers)
 
 
 def missing_commands(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return those of Slurm's commands that are not on PATH."""
+    """Return the commands of Slurm that are not on PATH."""
     return tuple(name for name in COMMANDS if shutil.which(name, path=env.get("PATH")) is None)
 
 
 def ask_version(site: SlurmSite) -> str | None:
-    """Return the version of the commands, None where sinfo does not say."""
+    """Return the version of the commands, None if sinfo does not show it."""
     answer = site.run(["sinfo", "--version"])
     return parse_version(answer.stdout) if answer.ok else None
 
 
 def ping(site: SlurmSite) -> Ping:
-    """Ask whether the controller answers. Asks it nothing else, so that one that is away costs no ten seconds."""
+    """Ask whether the controller responds, and nothing else: other requests would wait for ten seconds."""
     start = time.monotonic()
     answer = site.run(["scontrol", "ping"])
     took_s = time.monotonic() - start
@@ -66,10 +66,10 @@ def ping(site: SlurmSite) -> Ping:
 
 
 def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]], form: str) -> Trial:
-    """Have sbatch judge a job of these directives; nothing is submitted, a job id is used up.
+    """Let sbatch check a job with these directives; nothing is submitted, but a job id is used up.
 
     Args:
-        form: the name under which the trial is told of.
+        form: the name of the trial in messages.
     """
     answer = site.run(estimate_command(tuple(directives)))
     estimate = read_answer(answer)
@@ -77,7 +77,7 @@ def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]]
 
 
 def refusal_words(stderr: str) -> str:
-    """Return sbatch's own words on one line: without its name before each, and without what it said twice."""
+    """Return sbatch's messages on one line, without its name before each, and without repetitions."""
     lines = [re.sub(r"^(sbatch: )?(error: |allocation failure: )?", "", line.strip()) for line in stderr.splitlines()]
     return "; ".join(dict.fromkeys(line for line in lines if line))
 
@@ -89,7 +89,7 @@ def parse_version(text: str) -> str | None:
 
 
 def major_release(version: str) -> str:
-    """Return the release that decides whether two versions understand each other: ``22.05`` of ``22.05.8``."""
+    """Return the release, which decides whether two versions are compatible: ``22.05`` of ``22.05.8``."""
     return ".".join(version.split(".")[:2])
 
 

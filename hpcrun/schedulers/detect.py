@@ -1,4 +1,4 @@
-"""Asking a cluster what it is: a handful of Slurm's commands at once, each given up after ten seconds."""
+"""Asks a cluster for its properties: a few of Slurm's commands at once, each with a timeout of ten seconds."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=no
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What a cluster said of itself.
+    """The facts that a cluster reports.
 
     Attributes:
-        sources: what was found out → the command that said so: ``nodes``, ``partitions``.
+        sources: fact → the command that reported it: ``nodes``, ``partitions``.
         kinds: kinds of nodes, by partition.
-        associations: of the person who asks; None where the database gave no answer.
-        problems: command → why it said nothing.
+        associations: of the user; None if the database did not respond.
+        problems: command → why it reported nothing.
     """
 
     user: str
@@ -46,10 +46,10 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How sbatch judged one form of asking for a GPU; ``said`` are its own words.
+    """sbatch's answer to one form of the GPU directive; ``said`` is its message.
 
     Attributes:
-        answered: False where it was given up.
+        answered: False after a timeout.
     """
 
     form: str
@@ -69,7 +69,7 @@ class SlurmSite:
     env: Mapping[str, str]
 
     def ask(self) -> ClusterFacts:
-        """Ask everything at once, so that commands that hang cost ten seconds together and not each."""
+        """Ask everything at once, so that commands that hang take ten seconds together, not each."""
         user = user_name()
         commands = {
             "sinfo": text.sinfo_command(),
@@ -84,7 +84,7 @@ class SlurmSite:
         return _facts(user, answers, {name: text.said_by(command) for name, command in commands.items()})
 
     def try_gpu_forms(self, type_: str | None, partition: str) -> list[Trial]:
-        """Have sbatch judge each form of asking for a GPU; once it gives no answer the rest is not tried."""
+        """Let sbatch check each form of the GPU directive; if it does not respond, skip the rest."""
         trials = []
         for form in GPU_FORMS:
             answer = self.run(text.try_gpus_command(form, type_, partition))
@@ -99,7 +99,7 @@ class SlurmSite:
         return look_at_host(host, self.env, timeout_s=ANSWER_WITHIN_S)
 
     def run(self, argv: Sequence[str]) -> Completed:
-        """Run one of Slurm's commands as it answers without a person's filters, given up after ten seconds."""
+        """Run one of Slurm's commands without the user's filters, with a timeout of ten seconds."""
         # SINFO_PARTITION, SCONTROL_ALL and such change what is shown
         env = {
             name: value for name, value in clean_env(self.env).items() if not name.startswith(("SINFO_", "SCONTROL_"))
@@ -112,7 +112,7 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
     config = text.parse_config(answers["config"].stdout) if answers["config"].ok else {}
     kinds, partitions = text.parse_sinfo(answers["sinfo"].stdout)
     sources = {"nodes": names["sinfo"], "partitions": names["sinfo"]}
-    # scontrol tells more than sinfo: what is kept for the system, who may use a partition, preemption
+    # scontrol shows more than sinfo: resources reserved for the system, users of a partition, preemption
     if detailed := text.parse_nodes(answers["nodes"].stdout):
         kinds, sources["nodes"] = detailed, names["nodes"]
     preempts = "partition_prio" in config.get("PreemptType", "")

@@ -1,4 +1,4 @@
-"""What this host says of itself: GPUs, InfiniBand adapters, network interfaces, environment modules."""
+"""Facts about this host: GPUs, InfiniBand adapters, network interfaces, environment modules."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class HostFacts:
     """One host.
 
     Attributes:
-        gpus: model → how many.
+        gpus: model → number.
         hcas: adapters of /sys/class/infiniband with an active port, each with its link and rate.
         interfaces: network interfaces that are up, without the loopback and virtual ones.
-        modules: which module system, None where there is none.
-        problem: what did not answer.
+        modules: the module system, None if there is none.
+        problem: the command that did not respond.
     """
 
     name: str
@@ -36,10 +36,10 @@ class HostFacts:
 
 
 def look_at_host(name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")) -> HostFacts:
-    """Look at the host this runs on.
+    """Return the facts about this host.
 
     Args:
-        root: where /sys and /etc are found.
+        root: the folder that contains /sys and /etc.
     """
     gpus: dict[str, int] = {}
     problem = None
@@ -59,7 +59,7 @@ def look_at_host(name: str, env: Mapping[str, str], *, timeout_s: float, root: P
 
 
 def count_lines(text: str) -> dict[str, int]:
-    """Return how often each line stands in a text."""
+    """Return how often each line occurs in a text."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         if line.strip():
@@ -78,7 +78,7 @@ def _active_hcas(folder: Path) -> dict[str, str]:
 
 
 def _is_wired(interface: Path) -> bool:
-    # bridges, veth pairs and the loopback have no device behind them
+    # bridges, veth pairs and the loopback have no device
     return _read(interface / "operstate") == "up" and (interface / "device").exists()
 
 

@@ -1,6 +1,6 @@
-"""What a cluster says of itself, read as records: sinfo, scontrol show, sacctmgr. Pure text, nothing raises.
+"""Reads a cluster's answers as records: sinfo, scontrol show, sacctmgr. Pure text, nothing raises.
 
-A field that is missing or that an unknown version writes in another way is None, or its line is passed over.
+A field that is missing, or in the unknown form of another version, is None, or its line is ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NodeKind:
     """Nodes that are alike, in one partition.
 
     Attributes:
-        gpus: (type, count) of each kind of GPU in one node; type None where Slurm has no name for it.
+        gpus: (type, count) of each kind of GPU in one node; type None if Slurm has no name for it.
     """
 
     partition: str
@@ -38,13 +38,13 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition and who may use it, with which qualities of service; a list is empty where all may.
+    """A partition, its users and its qualities of service; a list is empty if all are allowed.
 
     Attributes:
-        max_s: time limit in seconds, None where there is none.
-        max_nodes: the most nodes of one job, None where there is no limit.
-        preempted: what becomes of a job that another one displaces (REQUEUE, CANCEL ...), None where none is.
-        grace_s: seconds such a job gets.
+        max_s: time limit in seconds, None if there is none.
+        max_nodes: the most nodes of one job, None if there is no limit.
+        preempted: what Slurm does with a preempted job (REQUEUE, CANCEL ...), None if jobs are not preempted.
+        grace_s: the grace time of such a job in seconds.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """An account a person may charge, and the qualities of service that go with it."""
+    """An account that a user may charge, and its qualities of service."""
 
     account: str
     partition: str | None
@@ -75,20 +75,20 @@ class Association:
 
 
 def sinfo_command() -> list[str]:
-    """Ask for partitions and kinds of nodes; ``--exact`` keeps nodes apart that differ."""
+    """Ask for partitions and kinds of nodes; ``--exact`` separates nodes that differ."""
     return ["sinfo", "--noheader", "--exact", f"--format={SEPARATOR.join(_SINFO_FIELDS)}"]
 
 
 def assoc_command(user: str) -> list[str]:
-    """Ask the accounting database for a person's associations."""
+    """Ask the accounting database for a user's associations."""
     return ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={user}",
             f"format={','.join(_ASSOC_FIELDS)}"]  # fmt: skip
 
 
 def try_gpus_command(form: str, type_: str | None, partition: str) -> list[str]:
-    """Have sbatch judge one GPU of a type, asked for in one form; nothing is submitted.
+    """Let sbatch check a request for one GPU of a type, in one form; nothing is submitted.
 
-    ``--test-only`` uses up a job id all the same.
+    ``--test-only`` nevertheless uses up a job id.
     """
     prefix = f"{type_}:" if type_ else ""
     value = f"gpu:{prefix}1" if form == "gres" else f"{prefix}1"
@@ -117,10 +117,10 @@ def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
 
 
 def parse_nodes(text: str) -> list[NodeKind]:
-    """Read ``scontrol --oneliner show node``: kinds of nodes, one for each partition they are in."""
+    """Read ``scontrol --oneliner show node``: kinds of nodes, one for each of their partitions."""
     counted: dict[tuple[str, int | None, int | None, Gpus], int] = {}
     for fields in parse_records(text, "NodeName"):
-        # CPUEfctv (22.05 and later) leaves out what CoreSpecCount and CpuSpecList keep for the system
+        # CPUEfctv (22.05 and later) leaves out the CPUs that CoreSpecCount and CpuSpecList reserve for the system
         cpus = _number(fields.get("CPUEfctv")) or _number(fields.get("CPUTot"))
         memory = _number(fields.get("RealMemory"))
         if memory is not None:
@@ -137,7 +137,7 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
     """Read ``scontrol --oneliner show partition``.
 
     Args:
-        preempts: whether partitions displace each other's jobs (PreemptType=preempt/partition_prio).
+        preempts: whether partitions preempt each other's jobs (PreemptType=preempt/partition_prio).
     """
     partitions = []
     for fields in parse_records(text, "PartitionName"):
@@ -165,7 +165,7 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
 
 
 def parse_records(text: str, first: str) -> list[dict[str, str]]:
-    """Read lines of ``KEY=VALUE`` pairs whose values may hold blanks (OS, Reason); the first of a key counts."""
+    """Read lines of ``KEY=VALUE`` pairs whose values may contain blanks (OS, Reason); the first of a key counts."""
     records = []
     for line in text.splitlines():
         keys = list(_FIELD.finditer(line))
@@ -218,7 +218,7 @@ def _allowed(text: str | None) -> tuple[str, ...]:
 
 
 def _seconds(text: str) -> int | None:
-    # longer than any limit's text: nothing that Slurm wrote
+    # longer than the text of any limit: Slurm cannot have written it
     return (parse_clock(text) or None) if len(text) <= 16 else None
 
 

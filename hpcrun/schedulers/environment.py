@@ -1,7 +1,8 @@
-"""The environment of submissions and of Slurm's commands: what hpcrun put there for one job stays out of the next.
+"""The environment of submissions and of Slurm's commands, without the variables that hpcrun has set for another job.
 
-A job notes what its script and hpcrun change (launch/environment.py): a variable as it came in ``HPCRUN_CAME_NAME``,
-as it was put in ``HPCRUN_PUT_NAME``. What Slurm, torchrun and hpcrun add for each rank is known by name here.
+A job records the changes by its script and hpcrun (launch/environment.py): the original value of a variable in
+``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. This module lists the variables that Slurm, torchrun and
+hpcrun add for each rank.
 """
 
 from __future__ import annotations
@@ -43,27 +44,27 @@ _RANK = frozenset(
 _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
 
 
-# Besides what _RANK has, torchrun sets these where nobody else has (torch/distributed/elastic/agent/server).
+# In addition to _RANK, torchrun sets these if they are not set (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
 _CAME, _PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _GPUS = frozenset({"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"})
 
 
 def clean_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what an enclosing job, or a person's filters, would add to a request.
+    """Return an environment without variables of an enclosing job, and without the user's filters for Slurm's commands.
 
-    SLURM_*, HPCRUN_* and the ranks' variables describe the job one is in; what its script has changed is as it came;
-    SBATCH_* would override a script's own lines (hpcrun reads those it honours at submission); SQUEUE_* and SACCT_*
-    change what is asked. SLURM_CONF says where the cluster is, and stays; so do those that say where hpcrun finds runs
-    and profiles.
+    SLURM_*, HPCRUN_* and the ranks' variables describe the enclosing job; variables that its script has changed get
+    their original values. SBATCH_* would override a script's own lines (hpcrun reads those that it uses at submission);
+    SQUEUE_* and SACCT_* change the output. SLURM_CONF stays, since it names the cluster; so do the variables with the
+    places of runs and profiles.
     """
     return {name: value for name, value in _as_it_came(env).items() if name in _KEPT or not _describes_job(name)}
 
 
 def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that a Slurm job is submitted with: inside another job without that one's GPUs.
+    """Return the environment for submitting a Slurm job: inside another job, without the GPUs of that job.
 
-    A job of this machine runs on the GPUs that are visible here, and keeps them.
+    A local job keeps the variables, since it runs on the GPUs that are visible here.
     """
     inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
     return {name: value for name, value in clean_env(env).items() if not (inside and name in _GPUS)}
@@ -74,7 +75,7 @@ def _describes_job(name: str) -> bool:
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment with what the script of the enclosing job has changed as it was before."""
+    """Return an environment with the original values of what the script of the enclosing job has changed."""
     found = dict(env)
     if "TORCHELASTIC_RUN_ID" in env:
         found = {name: value for name, value in found.items() if (name, value) not in _BY_TORCHRUN}
@@ -87,17 +88,17 @@ def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _before(name: str, now: str | None, *, came: str | None, put: str | None) -> str | None:
-    """Return what a variable is without the change of the script; one that was changed again since stays so."""
+    """Return a variable without the script's change; a later change by a program stays."""
     if now == put:
         return came
-    if now and put and name.endswith("PATH") and put in now:  # a program has put its own folders beside them
+    if now and put and name.endswith("PATH") and put in now:  # a program has added its own folders
         rest = now.replace(put, came or "", 1)
         return ":".join(filter(None, rest.split(":"))) or None
     return now
 
 
 def user_name() -> str:
-    """Return the name of this user, the number where it has none."""
+    """Return the name of this user, or the number if there is no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,7 +1,7 @@
-"""When jobs could start: ``sbatch --test-only``, a few at once, each given up after ten seconds.
+"""When jobs could start: ``sbatch --test-only``, a few calls at once, each with a timeout of ten seconds.
 
-Nothing is submitted, but a job id is used up with each call. It takes a time limit over the partition's as well, and
-names a start for a job that would never begin (slurmctld's EnforcePartLimits=NO): limits are to be looked at before.
+Nothing is submitted, but each call uses up a job id. sbatch accepts a time limit over the partition's, and
+estimates a start for a job that would never start (slurmctld's EnforcePartLimits=NO): so check limits before.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ANSWER_WITHIN_S = 10.0
 AT_ONCE = 4
 DirectivePairs = tuple[tuple[str, str | None], ...]
 
-# --all: a partition that is hidden, or of another group, is there all the same, and sbatch says what is wrong with it
+# --all: also list a partition that is hidden, or for another group: sbatch reports the problem with it
 _PARTITIONS = ["scontrol", "--all", "--oneliner", "show", "partition"]
-# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes stand behind "on" alone, before 18.08 without a
-# partition. Behind the time there may be "on cluster NAME" (24.11) and "a" (26.05).
+# src/api/allocate.c, slurm_job_will_run: before 2.2 the nodes follow only "on", before 18.08 without a
+# partition. After the time there may be "on cluster NAME" (24.11) and "a" (26.05).
 _WILL_START = re.compile(
     r"\bJob \d+ to start at (?P<start>\S+) (?:on cluster \S+ )?(?:a )?"
     r"using \d+ (?:processors|cnodes) on (?:nodes )?(?P<nodes>\S+)"
@@ -35,12 +35,12 @@ _PREEMPTS = re.compile(r"^(?:sbatch:)?\s*Preempts: (?P<jobs>[\d,]+)", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When and where a job would start, as Slurm sees it now.
+    """When and where a job would start, by Slurm's present estimate.
 
     Attributes:
         start_s: seconds since the epoch.
         nodes: in Slurm's short form, ``a100-[1-2]``.
-        preempts: ids of the jobs it would displace.
+        preempts: ids of the jobs that it would preempt.
     """
 
     start_s: float
@@ -51,7 +51,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class StartEstimate:
-    """sbatch's answer: a start, or its own words where it named none; ``silent`` where there was no answer."""
+    """sbatch's answer: a start, or its message if there is no start; ``silent`` if it did not respond."""
 
     start: Start | None
     said: str
@@ -60,7 +60,7 @@ class StartEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SlurmForecast:
-    """What the cluster whose commands are on PATH says of jobs that are not there yet.
+    """Estimates for jobs that are not submitted, from the cluster whose commands are on PATH.
 
     Attributes:
         env: the environment its commands run in.
@@ -72,7 +72,7 @@ class SlurmForecast:
         """Return every partition.
 
         Raises:
-            SchedulerError: the controller is away, or there is no Slurm here.
+            SchedulerError: the controller does not respond, or there is no Slurm here.
         """
         answer = self._run(_PARTITIONS)
         found = parse_partitions(answer.stdout, preempts=False)
@@ -95,13 +95,13 @@ class SlurmForecast:
 
 
 def estimate_command(directives: DirectivePairs) -> list[str]:
-    """Have sbatch judge a job with these directives."""
+    """Return the command that lets sbatch check a job with these directives."""
     options = [f"--{key}" if value is None else f"--{key}={value}" for key, value in directives]
     return ["sbatch", "--test-only", *options, "--wrap=true"]
 
 
 def read_answer(answer: Completed) -> StartEstimate:
-    """Return what came of :func:`estimate_command`."""
+    """Return the result of :func:`estimate_command`."""
     said = answer.stderr.strip()
     if answer.status is None or "Unable to contact slurm controller" in said:
         return StartEstimate(None, said, silent=True)
@@ -112,13 +112,13 @@ def read_answer(answer: Completed) -> StartEstimate:
 def parse_start(said: str) -> Start | None:
     """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition gpu``.
 
-    None where there is no such line, or no time in it (``Unknown``).
+    None if there is no such line, or no time in it (``Unknown``).
     """
     found = _WILL_START.search(said)
     if found is None:
         return None
     try:
-        start = datetime.fromisoformat(found["start"])  # local time, as this process's own TZ has it
+        start = datetime.fromisoformat(found["start"])  # local time, in this process's own TZ
     except ValueError:
         return None
     displaced = _PREEMPTS.search(said)

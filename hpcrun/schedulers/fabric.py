@@ -1,4 +1,4 @@
-"""How much a node's network moves: two readings of its counters, and the rate between them."""
+"""The traffic of a node's network: two readings of its counters, and the rate between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 # A function for the program that every node runs. port_rcv_data and port_xmit_data count 4 bytes each (Linux:
-# Documentation/ABI/stable/sysfs-class-infiniband). RDMA passes the interfaces of /proc/net/dev by, which count only
-# what goes through the kernel: they are read where a node has no RDMA ports.
+# Documentation/ABI/stable/sysfs-class-infiniband). The interfaces of /proc/net/dev count only traffic through the
+# kernel, without RDMA: they are read if a node has no RDMA ports.
 READ_PORTS = r"""
 read_ports() {
   local port now rest rdma=
@@ -29,11 +29,11 @@ read_ports() {
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """What one port of a node moves, in bytes a second.
+    """The traffic of one port of a node, in bytes per second.
 
     Attributes:
         port: ``mlx5_0/1``, or an interface such as ``eth0``.
-        link: the speed of the link in its own words, "" where it says none.
+        link: the speed of the link as reported, "" if it is not.
     """
 
     port: str
@@ -43,7 +43,7 @@ class PortReading:
 
 
 def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
-    """Make rates of the first and the last reading of each port; interfaces that moved nothing are left out."""
+    """Return the rates from the first and the last reading of each port, without interfaces that have no traffic."""
     first: dict[str, tuple[float, int, int]] = {}
     rates: dict[str, PortReading] = {}
     for line in lines:
@@ -54,7 +54,7 @@ def parse_ports(lines: Iterable[str]) -> tuple[PortReading, ...]:
             continue
         begun_s, had, gave = first.setdefault(port, (at_s, received, sent))
         if at_s > begun_s:
-            # a counter that begins anew has moved nothing that could be told
+            # if a counter was reset, the traffic is unknown
             into, out = max(0, received - had) / (at_s - begun_s), max(0, sent - gave) / (at_s - begun_s)
             rates[port] = PortReading(port, link, into, out)
     return tuple(

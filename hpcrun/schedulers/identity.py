@@ -1,10 +1,10 @@
-"""Which of the jobs that Slurm lists are those of a run. Pure.
+"""Finds the run of a job that Slurm lists. Pure.
 
-A job id alone does not say it: ids begin again at MaxJobId (slurm.conf(5)), and where a controller lost its state. The
-script does. It lies in the run's folder, whose name is the run's id, and squeue's Command and sacct's SubmitLine name
-it. No two runs have the same id, so the time of submission would say nothing more.
+A job id is not enough: ids start again after MaxJobId (slurm.conf(5)), and after a controller has lost its state. The
+script identifies the run: it is in the run's folder, whose name is the run's id, and squeue's Command and sacct's
+SubmitLine contain its path. No two runs have the same id, so the time of submission is not needed.
 
-A job without a script in a run's folder, such as one of ``sbatch --wrap``, is no run's.
+A job whose script is not in a run's folder, such as a job of ``sbatch --wrap``, belongs to no run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
 
 
 def run_id_of_job(info: JobInfo) -> str | None:
-    """Return the id of the run that a job belongs to, None where it is no run's."""
+    """Return the id of a job's run, None if it belongs to no run."""
     return run_id_of_line(info.script or "")
 
 
 def run_id_of_line(command: str) -> str | None:
-    """Return the id of the run whose script a command line submits, None where it is no run's."""
+    """Return the id of the run whose script a command line submits, None if it belongs to no run."""
     match = _SCRIPT.search(command)
     return match[1] if match else None
 

@@ -13,13 +13,13 @@ from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import run_command
 
 _ANSWER_WITHIN_S = 10.0
-_IMPORT_WITHIN_S = 8  # less than the above, so that what was said before is kept
+_IMPORT_WITHIN_S = 8  # less than the time above, so that the output before it is kept
 _DRIVER = re.compile(r"Driver Version\s*:\s*([\d.]+)")
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*(\d+)\.(\d+)")
 
-# Read by the job's Python, any version of it: each line of its answer is a JSON object that holds by itself. torch's
-# version is read from its files, since importing it takes seconds; torch is imported only for the list of what its
-# kernels were built for, which torch.cuda.get_arch_list() leaves empty where there is no GPU.
+# A program for the job's Python of any version: each line of its output is a complete JSON object. It reads torch's
+# version from its files, since the import takes seconds; it imports torch only for the list of cards for which its
+# kernels were built, which torch.cuda.get_arch_list() leaves empty if there is no GPU.
 _PROBE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]  # a folder called torch here is not the job's
@@ -61,13 +61,13 @@ class PythonFacts:
     """An interpreter and its torch.
 
     Attributes:
-        version: of Python, None where it could not be run; ``problem`` says why.
-        torch: its version, None where it is not installed.
+        version: of Python, None if it could not be run; ``problem`` has the reason.
+        torch: its version, None if it is not installed.
         cuda: the CUDA it was built with, None for a build without.
         hip: the ROCm it was built with.
-        requires_python: what torch itself says, such as ``>=3.10``.
-        kernels: what its kernels were built for, such as ``sm_80``; empty where that is not known.
-        problem: why it could not be run, or torch not be imported.
+        requires_python: torch's own requirement, such as ``>=3.10``.
+        kernels: the architectures of its kernels, such as ``sm_80``; empty if unknown.
+        problem: why Python could not be run, or torch could not be imported.
     """
 
     version: tuple[int, ...] | None = None
@@ -84,7 +84,7 @@ class DriverFacts:
     """The NVIDIA driver of this machine.
 
     Attributes:
-        version: None where there is none that answers.
+        version: None if there is no driver that responds.
         cuda: the newest CUDA it can run, as (major, minor).
         capabilities: compute capability of each GPU here, such as ``9.0``.
     """
@@ -97,12 +97,12 @@ class DriverFacts:
 def ask_python(
     executable: str, env: Mapping[str, str], *, prefix: str | None, variable: str, kernels: bool
 ) -> PythonFacts:
-    """Ask an interpreter what it is, as a job runs it.
+    """Ask an interpreter for its properties, as a job runs it.
 
     Args:
         prefix: its environment's folder, put on PATH as the script does.
         variable: the one that names an environment of this kind.
-        kernels: whether to ask what torch's kernels were built for, which takes seconds.
+        kernels: whether to ask for the architectures of torch's kernels, which takes seconds.
     """
     env = clean_env(env)
     if prefix:
@@ -114,10 +114,10 @@ def ask_python(
 
 
 def parse_probe(text: str, failure: str | None) -> PythonFacts:
-    """Read the probe's answer: JSON objects, one on a line, whatever else a site's start-up files may print.
+    """Read the probe's answer: JSON objects, one per line, and ignore other output of a site's start-up files.
 
     Args:
-        failure: why the interpreter failed, where it did.
+        failure: why the interpreter failed, if it did.
     """
     said: dict[str, Any] = {}
     for line in text.splitlines():

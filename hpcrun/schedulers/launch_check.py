@@ -1,4 +1,4 @@
-"""Asking srun and the job's torchrun whether they know the options that a person gave them; nothing is started."""
+"""Asks srun and the job's torchrun whether they know the user's options; nothing is started."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import Completed, run_command
 
 _SRUN_WITHIN_S = 3.0
-"""Without a configuration srun looks for one for a minute."""
+"""Without a configuration, srun searches for one for a minute."""
 _TORCH_WITHIN_S = 20.0
 _GOOD = "No command given"
-"""srun reads its options, finds no program behind them, and ends: before it asks the controller for anything."""
+"""srun reads its options, finds no program after them, and ends before it asks the controller for anything."""
 # torch is imported by this, which takes seconds; an option that argparse does not know ends it with status 2.
 _PROBE = """
 import sys
@@ -26,9 +26,9 @@ parser.parse_args(sys.argv[1:] + ["program"])
 
 
 def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return what srun says against some options, None where it takes them or cannot be asked.
+    """Return srun's message on unknown options, None if srun accepts them or cannot be asked.
 
-    A kind of MPI it would look for only when the step starts: it is asked which there are.
+    srun would search for an MPI type only when the step starts: so ask for its list of types.
     """
     where = tuple(sorted(clean_env(env).items()))
     if said := _ask_srun(tuple(words), where):
@@ -50,7 +50,7 @@ def parse_mpi_list(text: str) -> tuple[str, ...]:
     versions = re.findall(r"versions available: (.*)$", text, re.MULTILINE)
     if not names:
         return ()
-    # openmpi is another name for none, which the list does not have
+    # openmpi is another name of none, and is not in the list
     return (*names, *(name for line in versions for name in re.split(r"[,\s]+", line) if name), "openmpi")
 
 
@@ -59,7 +59,7 @@ def _ask_srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str |
     answer = _srun(words, env)
     if answer.status is None or _GOOD in answer.stderr:
         return None
-    if words and _ask_srun((), env) is not None:  # not even without them: it is srun that fails
+    if words and _ask_srun((), env) is not None:  # fails also without them: the problem is srun itself
         return None
     lines = (re.sub(r"^srun: (error: |fatal: )?", "", line) for line in answer.stderr.strip().splitlines())
     if answer.status == 0:
@@ -74,7 +74,7 @@ def _srun(words: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Completed
 def torchrun_refusal(
     executable: str, words: Sequence[str], env: Mapping[str, str], *, prefix: str | None, variable: str
 ) -> str | None:
-    """Return what the torchrun of an interpreter says against some options, None where it cannot be asked.
+    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be asked.
 
     Args:
         prefix: its environment's folder, put on PATH as the script does.

@@ -1,4 +1,4 @@
-"""The limits that hold jobs back, and how much of each is in use: of a QOS, and of the accounts of a user."""
+"""The limits that keep jobs pending, and their use: limits of a QOS, and of the accounts of a user."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 ACCOUNTS = ""
-"""Stands for the limits of the user's accounts, where those of a QOS stand under its name."""
+"""The key of the limits of the user's accounts; limits of a QOS have its name as key."""
 
 _LIMIT = re.compile(r"([\w/:.-]+)=(\d+)\((\d+)\)")
 _WORDS = {"MaxJobsPU": "running jobs", "MaxSubmitJobsPU": "jobs", "GrpJobs": "running jobs", "GrpSubmitJobs": "jobs"}
-_NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they only age
+_NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they limit only priority by age
 # lines whose resources are counted in minutes
 _MINUTES = {"GrpTRESMins": " minutes", "GrpTRESRunMins": " minutes reserved by running jobs"}
 
@@ -22,7 +22,7 @@ class Limit:
 
     Attributes:
         holder: ``QOS short``, ``account lab``, or ``account lab, you``.
-        what: ``jobs``, or a resource in Slurm's word (``gres/gpu``).
+        what: ``jobs``, or Slurm's name of a resource (``gres/gpu``).
         whose: whose jobs count: ``you``, or ``all its users``.
     """
 
@@ -34,15 +34,15 @@ class Limit:
 
 
 def limits_command(user: str) -> list[str]:
-    """Ask the controller what it knows of all QOS, and of a user's accounts and those above them."""
+    """Ask the controller for all QOS, and for a user's accounts and their parents."""
     return ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", f"users={user}"]
 
 
 def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
-    """Read the answer: QOS → what limits the user there; under ``ACCOUNTS`` what limits the user's accounts.
+    """Read the answer: QOS → the user's limits there; under ``ACCOUNTS`` the limits of the user's accounts.
 
-    ``MaxJobsPU=2(1)`` is two allowed and one in use, ``N`` no limit (src/common/assoc_mgr_info.c); users of a QOS stand
-    by number. What has no limit is left out.
+    ``MaxJobsPU=2(1)`` means two allowed and one in use, ``N`` means no limit (src/common/assoc_mgr_info.c); users of a
+    QOS are listed by number. Entries without a limit are left out.
     """
     found: dict[str, list[Limit]] = {}
     key, holder, whose, in_users = "", "", "", False

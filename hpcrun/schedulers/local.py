@@ -1,4 +1,4 @@
-"""This machine as a scheduler: a supervisor per job, in a session of its own, that outlives the terminal."""
+"""This machine as a scheduler: a supervisor per job, in its own session, which survives the end of the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hpcrun.schedulers.process import start_detached
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 
 _START_WITHIN_S = 20.0
-# A pid of 0 or -1 would have os.kill signal many processes, and "no ticks" would be taken for a process that is gone.
+# With a pid of 0 or -1 os.kill would signal many processes, and "no ticks" would mean an ended process.
 _RECORD: dict[str, Kind] = {
     "job_id": matching(r"L\d{1,10}(_\d{1,7})?", "a local job id"),
     "pid": whole(2, 2**31),
@@ -58,7 +58,7 @@ class LocalScheduler:
         return None
 
     def array_limits(self) -> ArrayLimits | None:
-        """Elements run one after the other: any number of them."""
+        """Elements run one after the other: there is no limit."""
         return None
 
     def submit(self, submission: Submission) -> SubmittedJob:
@@ -69,7 +69,7 @@ class LocalScheduler:
         """
         log = RunFolder(submission.folder).supervisor_log
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
-        # by path, not by module name: a plain checkout need not be on the job's PYTHONPATH
+        # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
         limits = (str(submission.walltime_s or 0), str(submission.warn_s or 0))
         sweep = (index_ranges(submission.elements), str(submission.max_parallel or 1)) if submission.elements else ()
         argv = [sys.executable, supervisor.__file__, str(submission.folder), *limits, *sweep]
@@ -85,16 +85,16 @@ class LocalScheduler:
         return SubmittedJob(record["job_id"])
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-        """Read what each supervisor wrote, and whether it still lives."""
+        """Read each supervisor's record, and whether it still runs."""
         found = {job.folder: look_at(job, time.time()) for job in jobs}
         return {folder: info for folder, info in found.items() if info is not None}
 
     def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - the protocol's
-        """The only node is this machine, and it answers."""
+        """Return no states: the only node is this machine, and it responds."""
         return {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Tell supervisors to end their jobs; they wait for the ranks, then kill what is left."""
+        """Terminate jobs through their supervisors, which wait for the ranks and then kill the rest."""
         for job in jobs:
             record, lives = _current(job.folder, _alive)
             if record is not None and lives:
@@ -103,7 +103,7 @@ class LocalScheduler:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """Return the record of a supervisor, None where there is none, or none that can be trusted."""
+    """Return the record of a supervisor, None if there is none, or if it cannot be trusted."""
     try:
         return read_fields(read_object(JobFolder(folder).supervisor_record), _RECORD, _NEEDED)[0]
     except (OSError, ValueError):
@@ -111,10 +111,10 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | None:
-    """Return what a job's supervisor wrote of it, None where none has begun.
+    """Return the job's information from its supervisor, None if no supervisor has started.
 
     Args:
-        alive: whether the supervisor of a record is there; asks this machine unless it is given.
+        alive: tells whether the supervisor of a record runs; by default it asks this machine.
     """
     alive = alive or _alive
     record, lives = _current(job.folder, alive)
@@ -123,11 +123,11 @@ def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | 
     folder = JobFolder(job.folder)
     if not folder.is_element:
         return None
-    # an element that has not begun: its turn comes while the sweep lives
+    # an element that has not started: it will, while the supervisor of the sweep runs
     whole, sweep_lives = _current(folder.run, alive)
     if whole is None or job.job_id is None:
         return None
-    if not sweep_lives:  # it may have begun, and ended, before the sweep did
+    if not sweep_lives:  # it may have started and ended before the sweep ended
         record, lives = _current(job.folder, alive)
         if record is not None:
             return _info(record, now_s, lives=lives)
@@ -141,10 +141,10 @@ def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | 
 
 
 def _current(folder: Path, alive: Alive) -> tuple[dict[str, Any] | None, bool]:
-    """Return a supervisor's record, and whether it goes on.
+    """Return a supervisor's record, and whether the supervisor still runs.
 
-    A supervisor writes its last record and is gone: one that is not there any more has done so after the first reading,
-    unless it was killed.
+    A supervisor writes its last record before it ends: so if it has ended after the first reading, read again; if it
+    was killed, there is no last record.
     """
     record = _read(folder)
     if record is None or "state" in record:

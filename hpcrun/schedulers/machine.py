@@ -1,4 +1,4 @@
-"""What this machine has to share out."""
+"""The resources of this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hpcrun.schedulers.process import run_command
 
 
 def this_machine(env: Mapping[str, str]) -> Machine:
-    """Return the CPUs this process may use and the GPUs it can see.
+    """Return the CPUs that this process may use and the GPUs that it can see.
 
-    CUDA_VISIBLE_DEVICES is obeyed where it is set; otherwise nvidia-smi is asked, and a machine without it has none.
+    CUDA_VISIBLE_DEVICES counts if it is set; otherwise nvidia-smi lists the GPUs; without it there are none.
     """
     cpus = len(os.sched_getaffinity(0))
     visible = env.get("CUDA_VISIBLE_DEVICES")

@@ -13,8 +13,8 @@ _ANSWER_WITHIN_S = 10.0
 _MARK = re.compile(r"^hpcrun-module (\d+) (ok|failed)$", re.MULTILINE)
 _NO_COMMAND = 3
 
-# The same files, and the same `module load` one after the other, as in templates/job.sh.j2: a module may be there only
-# once another is loaded (Lmod's hierarchy). The shell ends with this command, and what it loaded with it.
+# The same files, and the same sequence of `module load`, as in templates/job.sh.j2: a module may exist only after
+# another one is loaded (Lmod's hierarchy). The shell ends after this command, and with it the loaded modules.
 SCRIPT = r"""
 if ! command -v module >/dev/null; then
   for init in /etc/profile.d/{z00_lmod,lmod,modules}.sh /usr/share/{lmod/lmod,modules}/init/bash; do
@@ -34,12 +34,12 @@ done
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What loading modules in order came to.
+    """The result of loading modules in order.
 
     Attributes:
         command: whether there is a module command.
-        failed: module → its own words.
-        problem: why there is no answer.
+        failed: module → its error message.
+        problem: why there is no result.
     """
 
     command: bool
@@ -48,7 +48,7 @@ class ModuleFacts:
 
 
 def try_modules(names: Sequence[str], env: Mapping[str, str]) -> ModuleFacts:
-    """Load modules in a shell of their own, as the job's script does."""
+    """Load modules in a separate shell, like the job's script."""
     argv = ["bash", "-c", SCRIPT, "hpcrun", *names]
     answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=clean_env(env))
     if answer.status == _NO_COMMAND and not _MARK.search(answer.stdout):
@@ -59,7 +59,7 @@ def try_modules(names: Sequence[str], env: Mapping[str, str]) -> ModuleFacts:
 
 
 def parse_loads(text: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the modules that could not be loaded → what was said, from the script's answer."""
+    """Return the modules that could not be loaded → the error message, from the script's output."""
     failed = {}
     start = 0
     for mark in _MARK.finditer(text):

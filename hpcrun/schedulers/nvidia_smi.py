@@ -1,4 +1,4 @@
-"""Asking nvidia-smi and the network's counters on every node of a job, and reading what they say."""
+"""Asks nvidia-smi and the network's counters on every node of a job, and reads the answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hpcrun.schedulers.fabric import READ_PORTS, PortReading, parse_ports
 
 FIELDS = ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.total", "power.draw", "power.limit",
           "temperature.gpu")  # fmt: skip
-# Each line begins with the node: srun's own --label numbers the tasks. A site that does not confine devices shows the
-# GPUs of all jobs: those of this one stand in CUDA_VISIBLE_DEVICES. Parts of a GPU (MIG-...) are nothing that -i takes.
+# Each line begins with the node: srun's own --label numbers the tasks. On a site that does not confine devices,
+# nvidia-smi shows the GPUs of all jobs: CUDA_VISIBLE_DEVICES lists this job's. -i does not accept parts (MIG-...).
 PROGRAM = r"""
 say() { while IFS= read -r line; do printf '%s\t%s\t%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$1" "$line"; done; }
 read_ports | say port
@@ -28,11 +28,11 @@ read_ports | say port
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What one GPU is doing. ``None`` is what its driver does not say: ``[N/A]``, ``[Not Supported]``.
+    """The state of one GPU; ``None`` for values that its driver does not report: ``[N/A]``, ``[Not Supported]``.
 
     Attributes:
         index: in nvidia-smi's order, which is that of the PCI bus.
-        busy_percent: share of the last second or so in which anything ran on it.
+        busy_percent: share of about the last second in which anything ran on it.
     """
 
     index: int
@@ -48,7 +48,7 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """The GPUs of one node, or in words why there are none, and what its network moves."""
+    """The GPUs of one node, or the reason why there are none, and the traffic of its network."""
 
     node: str
     gpus: tuple[GpuReading, ...]
@@ -90,7 +90,7 @@ def parse_readings(text: str) -> dict[str, NodeReading]:
 
 
 def parse_gpu(line: str) -> GpuReading | None:
-    """Read one line of ``nvidia-smi --query-gpu``; None where it is another."""
+    """Read one line of ``nvidia-smi --query-gpu``; None for any other line."""
     parts = [part.strip() for part in line.split(",")]
     if len(parts) != len(FIELDS) or not parts[0].isdigit():
         return None

@@ -1,4 +1,4 @@
-"""The names of a cluster's partitions, for a person who is typing: quickly, or not at all."""
+"""The names of a cluster's partitions for completion: quickly, or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMES = ["sinfo", "--noheader", "--format=%R"]  # %R: the name without the star
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:
-    """Return the partitions that jobs may be sent to, each once; none where Slurm does not say within two seconds."""
+    """Return the partitions for jobs, each once; none if Slurm does not respond within two seconds."""
     wanted = {name: value for name, value in clean_env(env).items() if not name.startswith("SINFO_")}
     answer = run_command(_NAMES, timeout_s=ANSWER_WITHIN_S, env=wanted)
     return list(dict.fromkeys(answer.stdout.split())) if answer.ok else []

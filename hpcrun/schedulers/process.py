@@ -1,4 +1,4 @@
-"""The one place that runs a command (submitit runs its own sbatch)."""
+"""The only module that runs commands (submitit runs its own sbatch)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LONGEST_WORD, _MOST_WORDS = 60, 12
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """How a command ended.
+    """The result of a command.
 
     Attributes:
         command: for a message (:func:`command_text`).
-        status: exit status; None where it was given up after its time or is not installed.
-        stderr: its own words, or why there are none.
+        status: exit status; None after a timeout or if it is not installed.
+        stderr: its stderr, or the reason why there is none.
     """
 
     command: str
@@ -36,13 +36,13 @@ class Completed:
         return self.status == 0
 
     def words(self) -> str:
-        """Return the command, its exit status and its own words, for a message."""
+        """Return the command, its exit status and its stderr, for a message."""
         how = "did not respond" if self.status is None else f"exit status {self.status}"
         return f"`{self.command}`: {how}" + (f"\n{self.stderr.strip()}" if self.stderr.strip() else "")
 
 
 def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None) -> Completed:
-    """Run a command to its end, or give it up after ``timeout_s`` seconds. Never raises for its failure."""
+    """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises."""
     command = command_text(argv)
     with timed(command) as how:
         try:
@@ -67,7 +67,7 @@ def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """Return a command for a message, ``...`` for what nobody would read: thousands of job ids, separators."""
+    """Return a command for a message, with ``...`` for unreadable parts: thousands of job ids, separators."""
     words = [_word_text(word) for word in argv[:_MOST_WORDS]]
     return " ".join([*words, *(["..."] if len(argv) > _MOST_WORDS else [])])
 
@@ -80,12 +80,12 @@ def _word_text(word: str) -> str:
 
 
 def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program that has the terminal to itself, such as an editor, and return its exit status.
+    """Run a program that uses the terminal, such as an editor, and return its exit status.
 
     Raises:
         OSError: it cannot be started.
     """
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, as git does it
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the program only, as in git
     try:
         pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT])
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -94,7 +94,7 @@ def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
-    """Start a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
+    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it.
 
     Raises:
         OSError: it cannot be started.

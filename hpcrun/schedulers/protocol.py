@@ -1,4 +1,4 @@
-"""What every scheduler can do."""
+"""The interface of every scheduler."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hpcrun.job.state import JobInfo
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A script on its way.
+    """A script to submit.
 
     Attributes:
-        folder: the run's folder, which holds the script already.
+        folder: the run's folder, which already contains the script.
         script: its text.
         workdir: where the job starts.
-        env: the environment to submit with, whole.
+        env: the complete environment of the submission.
         walltime_s: time limit in seconds, for a scheduler that does not read it from the script.
         warn_s: seconds between the warning (SIGUSR1) and the time limit, None for no warning; as above.
-        dependency: the jobs it waits for, as sbatch's ``--dependency`` takes them; empty for none.
-        elements: the elements of a sweep, empty for an ordinary job; each has a log of its own.
+        dependency: the jobs on which it depends, in the form of sbatch's ``--dependency``; empty for none.
+        elements: the elements of a sweep, empty for an ordinary job; each has its own log.
         max_parallel: how many of them may run at once; as above.
     """
 
@@ -40,7 +40,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """The job that came of it, and what the scheduler said besides (a site's remarks), else empty."""
+    """The submitted job, and other messages of the scheduler (a site's remarks), else empty."""
 
     job_id: str
     remarks: str = ""
@@ -48,10 +48,10 @@ class SubmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job to ask about. ``job_id`` is None where it was never learned: the folder finds it.
+    """A job to ask about. ``job_id`` is None if hpcrun never learned it: then the folder identifies the job.
 
     Attributes:
-        since_s: look for a job without an id in the scheduler's archive too, from this time on, in seconds since the
+        since_s: also search the scheduler's archive for a job without an id, from this time on, in seconds since the
             epoch.
     """
 
@@ -62,14 +62,14 @@ class JobRef:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLimits:
-    """How large a cluster lets arrays be: ``array`` tasks in one, numbered below that; ``jobs`` of all users in all."""
+    """The limits of a cluster: ``array`` tasks in an array, with numbers below it; ``jobs`` of all users together."""
 
     array: int
     jobs: int
 
 
 class Scheduler(Protocol):
-    """Who runs jobs."""
+    """Runs jobs."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Scheduler(Protocol):
         ...
 
     def unavailable(self) -> str | None:
-        """Return why nothing can be submitted here, None where it can."""
+        """Return why hpcrun cannot submit here, None if it can."""
         ...
 
     def cluster(self) -> str | None:
@@ -85,7 +85,7 @@ class Scheduler(Protocol):
         ...
 
     def array_limits(self) -> ArrayLimits | None:
-        """Return how large an array may be, None where there is no limit or nobody says."""
+        """Return the limits of arrays, None if there are none or they are unknown."""
         ...
 
     def submit(self, submission: Submission) -> SubmittedJob:
@@ -98,28 +98,28 @@ class Scheduler(Protocol):
         ...
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-        """Ask about all jobs at once; a job nobody knows is left out.
+        """Ask about all jobs at once; an unknown job is left out.
 
         Returns:
-            folder → what is known.
+            folder → information.
 
         Raises:
-            SchedulerError: the scheduler is away.
+            SchedulerError: the scheduler does not respond.
         """
         ...
 
     def node_states(self, hosts: str) -> dict[str, str]:
-        """Return node → what the scheduler says of it; nothing where it knows no nodes, or is away.
+        """Return node → the scheduler's state of it; empty if it knows no nodes, or does not respond.
 
         Args:
-            hosts: a node list as :class:`JobInfo` has it.
+            hosts: a node list in the form of :class:`JobInfo`.
         """
         ...
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """End jobs; those that are over already are no error.
+        """Cancel jobs; a job that has already ended is not an error.
 
         Raises:
-            SchedulerError: refused or away.
+            SchedulerError: refused, or the scheduler does not respond.
         """
         ...

@@ -1,4 +1,4 @@
-"""What waits in Slurm's queue, in which order and until when it expects; and what ended jobs have used."""
+"""The pending jobs in Slurm's queue, their order and expected start; and the resources that ended jobs have used."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that waits.
+    """A pending job.
 
     Attributes:
-        start_s: when Slurm expects to start it, in seconds since the epoch; None where it does not say.
-        place: 1 for the first in line, None for one that is not in line (held, or waiting for another).
-        of: how many are in line in its partition.
+        start_s: when Slurm expects to start it, in seconds since the epoch; None if unknown.
+        place: 1 for the first in the queue, None for a job that is not in the queue (held, or with a dependency).
+        of: the number of jobs in the queue of its partition.
     """
 
     partition: str
@@ -44,13 +44,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job that is over has used.
+    """The resources that an ended job has used.
 
     Attributes:
         elapsed_s: wall-clock time.
-        cpu_s: time its CPUs were busy; None where nothing was measured.
-        memory_mb: what it had per node; None where Slurm does not hand out memory.
-        used_mb: the most that one node's tasks have used, sampled (JobAcctGatherFrequency); None as above.
+        cpu_s: time in which its CPUs were busy; None if it was not measured.
+        memory_mb: its memory per node; None if Slurm does not manage memory.
+        used_mb: the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured.
     """
 
     elapsed_s: int
@@ -64,7 +64,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class SlurmQueue:
-    """The queue and the accounting of the cluster whose commands are on PATH; silent where they do not answer.
+    """The queue and the accounting of the cluster whose commands are on PATH; empty if they do not respond.
 
     Attributes:
         env: the environment its commands run in.
@@ -73,15 +73,15 @@ class SlurmQueue:
     env: Mapping[str, str]
 
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
-        """Return where jobs stand in line; one question, whatever their number."""
+        """Return the places of jobs in the queue, with one command for any number of jobs."""
         return places(self._run(waiting_command()), job_ids) if job_ids else {}
 
     def limits(self) -> dict[str, list[Limit]]:
-        """Return what each QOS, and under ``ACCOUNTS`` each account of this user, allows less of than everything."""
+        """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this user."""
         return parse_limits(self._run(limits_command(user_name())), os.getuid())
 
     def usage(self, job_ids: Sequence[str]) -> dict[tuple[str, str], Usage]:
-        """Return what ended jobs of runs have used, by run id and job id; one question, whatever their number."""
+        """Return the usage of ended jobs by run id and job id, with one command for any number of jobs."""
         ids = sorted({array_id(job_id) for job_id in job_ids})
         return parse_usage("\n".join(self._run(usage_command(part)) for part in in_parts(ids)))
 
@@ -91,12 +91,12 @@ class SlurmQueue:
 
 
 def waiting_command() -> list[str]:
-    """Ask for all jobs that wait, of all users as far as the site shows them."""
+    """Ask for all pending jobs, of all users as far as the site shows them."""
     return ["squeue", "--states=PENDING", "--noheader", f"--format={SEPARATOR.join(_FIELDS)}"]
 
 
 def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
-    """Read the answer to :func:`waiting_command`: where these jobs stand."""
+    """Read the answer to :func:`waiting_command`: the places of these jobs."""
     lines = [line.split(SEPARATOR) for line in text.splitlines()]
     rows = [[item.strip() for item in fields] for fields in lines if len(fields) == len(_FIELDS)]
     in_line: dict[str, list[tuple[int, int]]] = {}
@@ -128,7 +128,7 @@ def _order(job_id: str, priority: str) -> tuple[int, int]:
 
 def _time(text: str) -> float | None:
     try:
-        return datetime.fromisoformat(text).timestamp()  # local time, as this process's own TZ has it
+        return datetime.fromisoformat(text).timestamp()  # local time, in this process's own TZ
     except ValueError:
         return None
 
@@ -145,7 +145,7 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
     """Read the answer to :func:`usage_command`: a job has a line, and its steps (``7.batch``, ``7.0``) follow it.
 
     Returns:
-        run id and job id → usage; a job that is no run's is left out.
+        run id and job id → usage; a job that belongs to no run is left out.
     """
     jobs: dict[tuple[str, str], list[str]] = {}
     most: dict[tuple[str, str], float] = {}
@@ -162,9 +162,9 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
         key = (run_id, job_id)
         if not step:
             jobs[key] = fields
-            most.pop(key, None)  # what it used before it was requeued
+            most.pop(key, None)  # the usage before it was requeued
         elif (largest := _megabytes(fields[5])) is not None:
-            # MaxRSS is of one task: the largest, times the tasks of a node
+            # MaxRSS is that of the largest task: times the tasks of a node
             each = -(-_int(fields[7]) // max(1, _int(fields[6]))) or 1
             most[key] = max(most.get(key, 0.0), largest * each)
     return {key: _usage(fields, most.get(key)) for key, fields in jobs.items()}
@@ -179,7 +179,7 @@ def _usage(fields: Sequence[str], used_mb: float | None) -> Usage:
         nodes=count,
         cpus=_int(cpus),
         gpus=_int(held.get("gres/gpu", "")),
-        # nothing was measured where not even memory was (JobAcctGatherType=none)
+        # without a measurement of memory nothing was measured (JobAcctGatherType=none)
         cpu_s=None if used_mb is None else parse_cpu_time(total),
         memory_mb=None if memory_mb is None else memory_mb / count,
         used_mb=used_mb,

@@ -1,6 +1,7 @@
-"""squeue's last answer in a file that all processes of a user share, so that many who wait ask the controller once.
+"""squeue's last answer in a file that all processes of a user share, so that many polls need one request.
 
-The file is one line of JSON and then squeue's text. It is a copy: where it cannot be read or written, squeue is asked.
+The file is one line of JSON and then squeue's text. It is only a copy: if it cannot be read or written, squeue is
+called.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from hpcrun.schedulers.process import Completed
 from hpcrun.writing import flocked, replace_file
 
 EVERY_S = 10.0
-"""How often those who poll ask the controller at most, all of a user's processes together."""
+"""The shortest time between two polls of the controller, for all processes of a user together."""
 AT_MOST_EVERY_S = 60.0
-"""How far the pause grows, doubling, while the controller is slow or away."""
+"""The longest pause: it doubles while the controller is slow or does not respond."""
 SLOW_S = 2.0
 ASKED_WITHIN_S = 12.0
-"""How long one process waits for another that is asking already; squeue is given up before that."""
+"""How long a process waits for another one that already calls squeue; squeue's timeout is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What squeue said.
+    """squeue's answer.
 
     Attributes:
-        asked_s: when it was asked, in seconds since the epoch.
-        pause_s: how long this answer serves those who poll.
-        done: None where a submission or a cancellation has made the answer worthless.
+        asked_s: when squeue was called, in seconds since the epoch.
+        pause_s: how long polls may use this answer.
+        done: None if a submission or a cancellation has made the answer invalid.
     """
 
     asked_s: float
@@ -42,7 +43,7 @@ class Answer:
     done: Completed | None
 
     def serves(self, now_s: float) -> bool:
-        """Whether it is young enough; one from the future was given before a clock was set back."""
+        """Whether it is young enough; an answer from the future is from before a clock was set back."""
         return self.done is not None and 0 <= now_s - self.asked_s < self.pause_s
 
 
@@ -51,8 +52,8 @@ class QueueCache:
     """The shared answer of one cluster.
 
     Attributes:
-        folder: where it lies, in a folder of the user's own.
-        cluster: whose answer it is; None where the cluster has no name.
+        folder: its folder, which belongs to the user.
+        cluster: the cluster of the answer; None if the cluster has no name.
         clock: seconds since the epoch.
     """
 
@@ -66,26 +67,26 @@ class QueueCache:
         return self.folder / f"squeue-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}"
 
     def shared(self, ask: Callable[[], Completed]) -> Completed:
-        """Return an answer that is young enough, whoever asked; else ask, one process at a time."""
+        """Return an answer that is young enough, from any process; else call squeue, one process at a time."""
         known = self._read()
         if known and known.done and known.serves(self.clock()):
             return known.done
         with ExitStack() as held:
-            # Wait for a process that is asking already; on file systems without locks two may ask, which is no harm.
+            # Wait for a process that already calls squeue; without locks two may call it, which is harmless.
             with suppress(OSError):
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 held.enter_context(flocked(self.path.with_suffix(".lock"), ASKED_WITHIN_S))
-            known = self._read()  # another may have asked while this one waited for it
+            known = self._read()  # another process may have written it meanwhile
             if known and known.done and known.serves(self.clock()):
                 return known.done
             return self._ask(ask, known)
 
     def afresh(self, ask: Callable[[], Completed]) -> Completed:
-        """Ask, and leave the answer for those who poll."""
+        """Call squeue, and store the answer for polls."""
         return self._ask(ask, self._read())
 
     def drop(self) -> None:
-        """Let nobody take an answer from before this moment: a job was submitted or cancelled."""
+        """Invalidate answers from before this moment: a job was submitted or cancelled."""
         known = self._read()
         self._write(Answer(self.clock(), known.pause_s if known else EVERY_S, None))
 
@@ -96,7 +97,7 @@ class QueueCache:
         if not done.ok or time.monotonic() - began > SLOW_S:
             pause_s = min(2 * (before.pause_s if before else EVERY_S), AT_MOST_EVERY_S)
         since = self._read()
-        # what was dropped while squeue was under way stays dropped: its answer may be from before
+        # if it was dropped while squeue ran, it stays dropped: squeue's answer may be older
         if since is None or not asked_s < since.asked_s <= self.clock():
             self._write(Answer(asked_s, pause_s, done))
         return done

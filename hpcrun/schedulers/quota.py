@@ -1,4 +1,4 @@
-"""The quota of a person on one file system, where a command tells it."""
+"""The quota of a user on one file system, if a command shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = 8  # blocks in kB, quota, limit, grace; files, quota, limit, grace
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What is used of a thing, and its soft and hard limit; 0 for none."""
+    """The use of one resource, and its soft and hard limit; 0 for no limit."""
 
     used: int
     quota: int
@@ -26,30 +26,30 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A person's quota on a file system: space in kB, and number of files."""
+    """A user's quota on a file system: space in kB, and number of files."""
 
     space_kb: Use
     files: Use
 
 
 def ask_quota(folder: Path, names: Sequence[str], kind: str, env: Mapping[str, str]) -> Quota | None:
-    """Return the person's quota on a file system, None where no command says that there is one.
+    """Return the user's quota on a file system, None if no command shows one.
 
     Args:
-        folder: one that lies on it.
-        names: what is mounted, and where; the commands name a file system by the one or the other.
-        kind: the file system's type: ``lustre`` has a command of its own.
+        folder: a folder on the file system.
+        names: its device and its mount point; the commands use one or the other.
+        kind: the file system's type: ``lustre`` has its own command.
     """
     argv = quota_command(folder, kind)
     if shutil.which(argv[0], path=env.get("PATH")) is None:
         return None
-    # quota(1) exits with 1 where a quota is overdrawn
+    # quota(1) exits with 1 if a quota is exceeded
     answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env={**env, "LC_ALL": "C"})
     return parse_quota(answer.stdout, [*names, str(folder)])
 
 
 def quota_command(folder: Path, kind: str) -> list[str]:
-    """Ask for the quota: of Lustre, or of every file system that knows one; ``--raw-grace`` fills every column."""
+    """Ask for the quota: of Lustre, or of every file system that has one; ``--raw-grace`` fills every column."""
     if kind == "lustre":
         return ["lfs", "quota", "-q", "-u", str(os.getuid()), str(folder)]
     return ["quota", "--no-wrap", "--raw-grace"]
@@ -58,7 +58,7 @@ def quota_command(folder: Path, kind: str) -> list[str]:
 def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
     """Read the line of one file system from the answer of ``quota`` or ``lfs quota``, whose columns are the same.
 
-    A ``*`` behind a number says that it is overdrawn, ``[]`` around it that Lustre is not sure.
+    A ``*`` after a number means that it is exceeded, ``[]`` around it that Lustre is not sure.
     """
     words = text.split()
     for place, word in enumerate(words):

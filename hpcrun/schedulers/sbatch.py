@@ -1,6 +1,6 @@
-"""submitit as the way to sbatch: its executor, our script, byte for byte.
+"""Calls sbatch through submitit: its executor submits our script, byte for byte.
 
-The only module that imports submitit; imported when something is submitted and not before.
+This is the only module that imports submitit; it is imported only for a submission.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hpcrun.schedulers.process import command_text
 from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 
-# submitit drops what sbatch says besides its answer, a site's remarks among it: it is kept in a file
+# submitit drops sbatch's other messages, such as a site's remarks: a file keeps them
 _KEEP_STDERR = 'exec 2>"$0"; '
-# for SLURM_SUBMIT_DIR, which is where sbatch was called: the caller of resubmit may be in another folder
+# for SLURM_SUBMIT_DIR, the folder where sbatch was called: the caller of resubmit may be in another folder
 _GO_THERE = 'cd -P -- "$1" && shift || exit 1; '
 # Takes the permit to submit, or submits nothing: see submitter.py. This shell becomes sbatch and keeps its process id.
 _TAKE_PERMIT = 'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
@@ -53,7 +53,7 @@ class ScriptExecutor(submitit.SlurmExecutor):
             str(self._submission.workdir),
             *([str(folder.permit), str(folder.permit_taken)] if take_permit else []),
             *_sbatch(self._submission),
-            # the path that squeue shows as the job's command, by which a lost job is found again
+            # the path that squeue shows as the job's command, which identifies a lost job
             str(submission_file_path),
         ]
 
@@ -67,11 +67,11 @@ class ScriptExecutor(submitit.SlurmExecutor):
 
 
 def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> SubmittedJob:
-    """Submit a script that lies ready in its folder.
+    """Submit a script that is ready in its folder.
 
     Raises:
         SubmissionUncertainError: sbatch got no answer; the job may exist.
-        SchedulerError: sbatch refused; the message has its own words.
+        SchedulerError: sbatch refused; the message contains its stderr.
     """
     stderr_file = RunFolder(submission.folder).sbatch_stderr
     executor = ScriptExecutor(submission)
@@ -93,7 +93,7 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
                 f"the job was submitted, but its record could not be completed: {error}", hint="hpcrun status finds it"
             ) from None
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
-    # submitit's copies of the script: ours lies beside them
+    # submitit's copies of the script, which are not needed beside ours
     job.paths.submission_file.unlink(missing_ok=True)
     for link in submission.folder.glob(f"{SUBMISSION_FILE}*.sh"):
         link.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
 
 
 def _refusal(said: str, status: int | None) -> SchedulerError:
-    """Return the error for a failed sbatch: refused, or left without an answer."""
+    """Return the error for a failed sbatch: refused, or no answer."""
     if submission_is_uncertain(said):
         return SubmissionUncertainError(
             f"sbatch got no response; the job may have been submitted:\n{said}",
@@ -124,7 +124,7 @@ def _sbatch(submission: Submission) -> list[str]:
 
 
 def _wait_for(dependency: str) -> list[str]:
-    # without the second a job whose dependency can never be fulfilled waits for ever (DependencyNeverSatisfied)
+    # without the second, a job with an impossible dependency stays pending forever (DependencyNeverSatisfied)
     return [f"--dependency={dependency}", "--kill-on-invalid-dep=yes"] if dependency else []
 
 
@@ -143,7 +143,7 @@ def _read(path: Path) -> str:
 
 @contextlib.contextmanager
 def _environment(env: Mapping[str, str]) -> Iterator[None]:
-    """Run with exactly this environment: submitit hands its own on to sbatch and takes no other."""
+    """Run with exactly this environment: submitit passes its own to sbatch and accepts no other."""
     saved = dict(os.environ)
     os.environ.clear()
     os.environ.update(env)

@@ -18,10 +18,10 @@ from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 from hpcrun.schedulers.queue_cache import QueueCache
 
-# With the controller away squeue gives up after about ten seconds by itself (MessageTimeout).
+# If the controller does not respond, squeue itself ends after about ten seconds (MessageTimeout).
 ANSWER_WITHIN_S = 20.0
 LIST_WITHIN_S = 10.0
-"""How long a person who asks for the status waits for squeue, in seconds."""
+"""How long a user who calls status waits for squeue, in seconds."""
 _CONF_FILES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
@@ -32,7 +32,7 @@ class SlurmScheduler:
     Attributes:
         env: the environment its commands run in.
         cache: folder of the answer that a user's processes share; None for no sharing.
-        polls: be content with an answer that is ten seconds old, or older while the controller is slow or away.
+        polls: accept an answer that is ten seconds old, or older while the controller is slow or does not respond.
     """
 
     env: Mapping[str, str]
@@ -42,13 +42,13 @@ class SlurmScheduler:
     _said: dict[str, str | None] = field(default_factory=dict)
 
     def unavailable(self) -> str | None:
-        """Return why nothing can be submitted here, None where it can."""
+        """Return why hpcrun cannot submit here, None if it can."""
         if shutil.which("sbatch", path=self.env.get("PATH")) is None:
             return "there is no sbatch on this machine's PATH"
         return None
 
     def cluster(self) -> str | None:
-        """Return ClusterName: from slurm.conf where it can be read, which costs the controller nothing."""
+        """Return ClusterName: from slurm.conf if it can be read, which needs no request to the controller."""
         for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
             try:
                 found = text.parse_cluster_name(Path(path).read_text("utf-8", errors="replace"))
@@ -56,7 +56,7 @@ class SlurmScheduler:
                 continue
             if found:
                 return found
-        if "cluster" not in self._said:  # where there is no slurm.conf: asked once, however often this is polled
+        if "cluster" not in self._said:  # without slurm.conf: ask only once, also for many polls
             answer = self._run(["scontrol", "show", "config"])
             if not answer.ok:
                 return None
@@ -64,7 +64,7 @@ class SlurmScheduler:
         return self._said["cluster"]
 
     def array_limits(self) -> ArrayLimits | None:
-        """Return MaxArraySize and MaxJobCount, None where the controller does not say."""
+        """Return MaxArraySize and MaxJobCount, None if the controller does not report them."""
         answer = self._run(["scontrol", "show", "config"])
         return text.parse_array_limits(answer.stdout) if answer.ok else None
 
@@ -84,10 +84,10 @@ class SlurmScheduler:
             self._drop_shared_answer()
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-        """Ask squeue, and sacct for those it has forgotten.
+        """Call squeue, and sacct for the jobs that squeue does not list.
 
         Raises:
-            SchedulerError: the controller is away.
+            SchedulerError: the controller does not respond.
         """
         if not jobs:
             return {}
@@ -97,12 +97,12 @@ class SlurmScheduler:
         found = jobs_of_runs(text.parse_squeue(answer.stdout), jobs)
         forgotten = [job for job in jobs if job.job_id and job.folder not in found]
         if forgotten:
-            # A cluster without accounting answers with an error: then the run folder has the last word.
+            # A cluster without accounting answers with an error: then the run folder decides.
             ids = sorted({array_id(job.job_id) for job in forgotten if job.job_id})
             answers = [self._run(text.sacct_command(part)).stdout for part in text.in_parts(ids)]
             archived = jobs_of_runs(text.parse_sacct("\n".join(answers)), forgotten)
-            # squeue lists every job that goes on. A controller that lost its state leaves others in the database, where
-            # they run for ever (sacctmgr(1), "show runawayjobs").
+            # squeue lists every running job. If a controller loses its state, other jobs stay in the database as
+            # running forever (sacctmgr(1), "show runawayjobs").
             found |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
         return {**self._archived(jobs, found), **found}
 
@@ -120,10 +120,10 @@ class SlurmScheduler:
             QueueCache(self.cache, self.cluster()).drop()
 
     def _archived(self, jobs: Sequence[JobRef], found: Mapping[Path, JobInfo]) -> dict[Path, JobInfo]:
-        """Ask accounting for jobs whose id was never learned, by the command line they were submitted with.
+        """Ask accounting for jobs with unknown ids, by the command line of their submission.
 
         A Slurm whose sacct has no SubmitLine (before 21.08), or one without accounting, answers with an error: then
-        squeue has had the last word.
+        squeue's answer decides.
         """
         lost = [job for job in jobs if job.since_s is not None and not job.job_id and job.folder not in found]
         if not lost:
@@ -137,18 +137,18 @@ class SlurmScheduler:
         return text.parse_node_states(answer.stdout) if answer.ok else {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """End jobs with one scancel.
+        """Cancel jobs with one scancel.
 
         Raises:
-            SchedulerError: scancel refused, or the controller is away.
+            SchedulerError: scancel refused, or the controller does not respond.
         """
         ids = [job.job_id for job in jobs if job.job_id]
-        answer = self._run(["scancel", "--quiet", *ids])  # --quiet: a job that is over already is no error
+        answer = self._run(["scancel", "--quiet", *ids])  # --quiet: a job that has already ended is no error
         self._drop_shared_answer()
         if not answer.ok:
             raise SchedulerError(f"scancel failed: {answer.words()}", hint="hpcrun status shows what is left")
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
-        # SLURM_BITSTR_LEN: the elements of an array that wait, however many; else 64 characters of them (squeue(1))
+        # SLURM_BITSTR_LEN: list all pending elements of an array; else only 64 characters of them (squeue(1))
         env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
         return run_command(argv, timeout_s=within_s, env=env)

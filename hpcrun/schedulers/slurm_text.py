@@ -1,6 +1,6 @@
 """Slurm's commands as argument lists, and their answers as records. Pure text.
 
-Formats are asked for field by field, with a separator that no field can hold: ``--json`` differs from version to
+Fields are requested one by one, with a separator that no field can contain: ``--json`` differs from version to
 version, and sacct's reports SUCCESS for any exit status before 23.11 (Slurm's src/plugins/openapi/dbv0.0.38/parse.c).
 """
 
@@ -17,8 +17,8 @@ SEPARATOR = "\x1f"
 
 # squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path)
 _SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o")
-# JobID and not JobIDRaw: an element of an array is 7_4, as for squeue. SubmitLine (since Slurm 21.08) names the script;
-# it comes last, since it may go on in further lines.
+# JobID and not JobIDRaw: an element of an array is 7_4, as in squeue. SubmitLine (since Slurm 21.08) names the script;
+# it comes last, since it may have several lines.
 _SACCT_FIELDS = (
     "JobID",
     "State",
@@ -36,7 +36,7 @@ _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is not connected"
 )
-# What sbatch says when it refuses (slurm_errno.c), and what a person can do about it.
+# sbatch's messages when it refuses (slurm_errno.c), and advice for the user.
 _REFUSALS = (
     (r"[Ii]nvalid partition", "choose a partition (`sinfo -s` lists them) with --partition, or in the profile"),
     (
@@ -79,7 +79,7 @@ _REFUSALS = (
 
 
 def squeue_command(uid: int) -> list[str]:
-    """Ask for all jobs of a user, ended ones included as long as the controller remembers them."""
+    """Ask for all jobs of a user, with ended jobs as long as the controller remembers them."""
     return [
         "squeue",
         f"--user={uid}",
@@ -90,7 +90,7 @@ def squeue_command(uid: int) -> list[str]:
 
 
 def parse_squeue(text: str) -> list[JobInfo]:
-    """Read the answer to :func:`squeue_command`; lines that are none of it are passed over."""
+    """Read the answer to :func:`squeue_command`; other lines are ignored."""
     jobs = []
     for line in text.splitlines():
         fields = line.split(SEPARATOR)
@@ -112,14 +112,14 @@ def parse_squeue(text: str) -> list[JobInfo]:
 
 
 def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
-    """Return job ids in as few parts as fit on a command line each: Linux takes 128 KiB in one argument (execve(2))."""
+    """Return job ids in the fewest parts that fit on a command line: Linux allows 128 KiB per argument (execve(2))."""
     return [job_ids[begin : begin + _IDS_AT_ONCE] for begin in range(0, len(job_ids), _IDS_AT_ONCE)]
 
 
 def sacct_command(job_ids: Sequence[str]) -> list[str]:
     """Ask the accounting database for these jobs, without their steps.
 
-    Without ``--duplicates`` sacct shows only the newest job of an id (sacct(1)), which may be another one.
+    Without ``--duplicates`` sacct shows only the newest job with an id (sacct(1)), which may be a different job.
     """
     return [
         "sacct", "--allocations", "--duplicates", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
@@ -131,7 +131,7 @@ def sacct_lines_command(since_s: float) -> list[str]:
     """Ask the accounting database for the user's jobs since a time.
 
     Args:
-        since_s: seconds since the epoch; a minute is allowed for clocks that differ.
+        since_s: seconds since the epoch; one minute is added for clocks that differ.
     """
     since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
     return [
@@ -195,12 +195,12 @@ def parse_submitted(text: str) -> str | None:
 
 
 def submission_is_uncertain(stderr: str) -> bool:
-    """Return whether sbatch failed without knowing whether the controller took the job."""
+    """Return whether sbatch failed without knowing whether the controller accepted the job."""
     return _UNCERTAIN.search(stderr) is not None
 
 
 def refusal_hint(stderr: str) -> str | None:
-    """Return what to do about sbatch's refusal, None for one that is not known."""
+    """Return advice for sbatch's refusal, None for an unknown one."""
     return next((hint for pattern, hint in _REFUSALS if re.search(pattern, stderr)), None)
 
 
@@ -211,9 +211,9 @@ def parse_cluster_name(conf: str) -> str | None:
 
 
 def parse_array_limits(config: str) -> ArrayLimits | None:
-    """Return how large arrays may be from the text of ``scontrol show config``."""
+    """Return the limits of arrays from the text of ``scontrol show config``."""
     said = dict(re.findall(r"^\s*(MaxArraySize|MaxJobCount)\s*=\s*(\d+)", config, re.MULTILINE | re.ASCII))
-    # MaxArraySize 0 turns arrays off (slurm.conf(5)): sbatch says so better
+    # MaxArraySize 0 turns arrays off (slurm.conf(5)): leave the message to sbatch
     if len(said) < 2 or int(said["MaxArraySize"]) == 0:
         return None
     return ArrayLimits(array=int(said["MaxArraySize"]), jobs=int(said["MaxJobCount"]))

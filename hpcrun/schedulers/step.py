@@ -1,4 +1,4 @@
-"""Commands inside the allocation of a job that runs, beside its own ranks."""
+"""Commands inside the allocation of a running job, beside its own ranks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import Completed, run_command, run_on_terminal
 
 ANSWER_WITHIN_S = 20
-"""A node that does not answer is waited for by srun without end."""
+"""srun would wait without limit for a node that does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The nodes of a Slurm job that runs.
+    """The nodes of a running Slurm job.
 
     Attributes:
-        nodes: how many.
-        cpus_per_node: those of the job, None where that is not known: a step that says none gets one.
+        nodes: their number.
+        cpus_per_node: CPUs of the job, None if unknown: a step without a number of CPUs gets one.
     """
 
     job_id: str
@@ -27,14 +27,14 @@ class Allocation:
     env: Mapping[str, str]
 
     def on_every_node(self, command: Sequence[str]) -> Completed:
-        """Run a command once on each node, and give it up after 20 seconds."""
+        """Run a command once on each node, with a timeout of 20 seconds."""
         step = step_command(self.job_id, nodes=self.nodes, cpus=None)
-        # timeout: it tells srun to end, so that srun ends the step; killing srun would leave it there
+        # timeout sends SIGTERM, so that srun ends the step; after SIGKILL the step would stay
         argv = ["timeout", "--kill-after=2", str(ANSWER_WITHIN_S), *step, *command]
         return run_command(argv, timeout_s=ANSWER_WITHIN_S + 5, env=self._env())
 
     def shell(self, *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
-        """Give a person a shell on a node, the first where none is named; return its exit status.
+        """Open a shell on a node, by default the first; return its exit status.
 
         Raises:
             OSError: there is no srun.
@@ -47,9 +47,9 @@ class Allocation:
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
-    """Return the id by which srun knows a job: an element of an array, 123_4, has a number of its own (squeue(1), %A).
+    """Return srun's id of a job: an element of an array, 123_4, also has a plain number (squeue(1), %A).
 
-    Where squeue does not say, the id is returned as it is.
+    If squeue does not show it, the id is returned unchanged.
     """
     if "_" not in job_id:
         return job_id
@@ -60,11 +60,11 @@ def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:
 
 
 def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
-    """Return the srun that starts one task a node beside what runs there.
+    """Return the srun that starts one task per node beside the job's own step.
 
-    ``--overlap``: CPUs, memory and GPUs are shared with the job's own step (without it, since Slurm 20.11, this one
-    would wait for that to end). No ``--gres``: a step that says none sees all that the job has. ``--mem=0``: all its
-    memory.
+    ``--overlap``: share CPUs, memory and GPUs with the job's own step (without it, since Slurm 20.11, the new step
+    would wait for the end of the job's own step). No ``--gres``: then a step sees all GPUs of the job. ``--mem=0``: all
+    its memory.
     """
     each = [f"--cpus-per-task={cpus}"] if cpus else []
     return ["srun", f"--jobid={job_id}", "--overlap", "--mem=0", f"--nodes={nodes}", f"--ntasks={nodes}",

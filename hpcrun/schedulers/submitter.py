@@ -1,9 +1,11 @@
-"""Who submits a run, and whether that may still end in a job.
+"""The process that submits a run, and whether it may still start a job.
 
 A run is recorded before its job is submitted, together with a permit: the file ``submit.ready``, which names the
-process that submits. What starts the job takes the permit first, by a rename: the shell that becomes sbatch, or the
-supervisor of a local job. Whoever finds the submitter gone takes it back, by a rename too. Only one of the two can
-succeed: a run whose permit was taken back has no job and never will, whatever was killed or sleeps at which moment.
+submitting process. The process that starts the job first takes the permit by a rename: the shell that becomes sbatch,
+or the supervisor of a local job. If ``status`` finds that the submitter has ended, it revokes the permit, also by a
+rename.
+Only one of the two can succeed: so a run with a revoked permit has no job and never gets one, whichever process was
+killed or suspended at any moment.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ _KINDS: dict[str, Kind] = {
     "start_ticks": optional(whole(0, 10**18)),
 }
 ELSEWHERE_WITHIN_S = 600.0
-"""How long a submission may take whose process cannot be looked at from here: another host, or another boot."""
+"""How long a submission may take if its process cannot be checked from here: another host, or another boot."""
 
 
 class Sending(Enum):
-    """How far a submission is of which no answer was noted."""
+    """The progress of a submission without a recorded answer."""
 
     UNDER_WAY = "it may still be submitted"
     ENDED = "it can no longer be submitted; without a job in the scheduler, there is none"
@@ -40,7 +42,7 @@ class Sending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """A process, named so that no other can be taken for it: pids are used again, and differ between containers."""
+    """A process with a unique identity: pids are reused, and differ between containers."""
 
     host: str
     boot_id: str
@@ -49,12 +51,12 @@ class Submitter:
     start_ticks: int | None
 
     def is_near(self) -> bool:
-        """Whether its process can be looked at from here."""
+        """Whether its process can be checked from here."""
         here = this_submitter()
         return (self.host, self.boot_id, self.pid_namespace) == (here.host, here.boot_id, here.pid_namespace)
 
     def lives(self) -> bool:
-        """Whether the process is still there, seen from its own host."""
+        """Whether the process still exists, checked on its own host."""
         return lives(self.pid, self.start_ticks)
 
 
@@ -70,16 +72,16 @@ def permit_text() -> str:
 
 
 def close_submission(folder: Path) -> None:
-    """Put the permit away: the answer was noted.
+    """Remove the permit after sbatch's answer was recorded.
 
     Raises:
-        OSError: it cannot be; nothing is lost by that.
+        OSError: it cannot be removed, which does no harm.
     """
     RunFolder(folder).permit_taken.unlink(missing_ok=True)
 
 
 def look(folder: Path, created_s: float, now_s: float) -> Sending:
-    """Say how far the submission of a run is. To be asked before the scheduler is: what ends in between is then known.
+    """Return the progress of a run's submission. Call it before the scheduler, to see an end in between.
 
     Args:
         created_s, now_s: seconds since the epoch.
@@ -108,7 +110,7 @@ def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending
         return Sending.UNDER_WAY
     try:
         run.permit.rename(run.permit_revoked)
-    except FileNotFoundError:  # taken in this very moment; or there never was one, from another version of hpcrun
+    except FileNotFoundError:  # taken at this moment; or another version of hpcrun made none
         return Sending.UNDER_WAY if run.permit_taken.exists() else Sending.ENDED
     except OSError:
         return Sending.UNDER_WAY
@@ -116,9 +118,9 @@ def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending
 
 
 def _submits(arguments: list[bytes], run_id: str) -> bool:
-    """Whether a command line is that of an sbatch (or of what stands before it) for a run, or of its supervisor.
+    """Whether a command line is that of a run's sbatch (or of a program before it), or of the run's supervisor.
 
-    By the run's id, not its path, which may be spelt in several ways.
+    It compares the run's id, not its path, which may have several forms.
     """
     script, name = f"/{run_id}/{SUBMISSION_FILE}".encode(), run_id.encode()
     supervisor = any(argument.endswith(b"/supervisor.py") for argument in arguments)
@@ -135,7 +137,7 @@ def _own_command_lines() -> Iterator[list[bytes]]:
 
 
 def _changed_s(path: Path) -> float | None:
-    """Return when a file was last changed or renamed, None where it is not there."""
+    """Return when a file was last changed or renamed, None if it does not exist."""
     try:
         return path.stat().st_ctime
     except OSError:

@@ -1,8 +1,10 @@
 """The supervisor of one local job: ``supervisor.py RUN_FOLDER LIMIT_S WARN_S [ELEMENTS AT_ONCE]``.
 
-It starts the script, again where the script asks for it, records how it ended, warns before the time limit and enforces
-it, and leaves no process of the job behind. Of a sweep every element has a supervisor, and one more starts those.
-Standard library only, and no import of hpcrun: it is run by its path and outlives the program that started it.
+It starts the script, and restarts it if the script requests this. It records how the script ended, warns before the
+time limit and enforces it, and leaves no process of the job behind. For a sweep, every element has a supervisor, and
+another one starts these.
+
+It uses only the standard library and imports nothing of hpcrun: it is run by its path and outlives its starter.
 """
 
 from __future__ import annotations
@@ -18,41 +20,41 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# The paths below a run's folder, as job/layout.py has them.
+# The paths below a run's folder, as in job/layout.py.
 RECORD = "supervisor.json"
 READY, CALLED, REVOKED = "submit.ready", "submit.called", "submit.revoked"
 SCRIPT, BATCH_LOG, TASK_LOG = "script.sh", "batch.log", "batch/{}.log"
 ELEMENT, CANCELLED = "elements/{}", "cancelled"
 ATTEMPTS, EXIT = "elements/{}/attempts", "elements/{}/attempts/{}/exit"
 GRACE_S = 10.0
-"""How long ranks have to end after SIGTERM, in seconds, before SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL for the ranks."""
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def boot_id() -> str:
-    """Return an id of this boot of this machine; process ids mean nothing after another."""
+    """Return an id of this boot of this machine; process ids are valid only for one boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a living process started, in clock ticks since boot; None for one that is gone or a zombie.
+    """Return when a running process started, in clock ticks since boot; None if it has ended or is a zombie.
 
-    Together with the pid it names a process for good: pids are used again.
+    Together with the pid it identifies a process, since pids are reused.
 
     Raises:
-        OSError: it cannot be looked at: too many open files, no memory. It may well live.
+        OSError: it cannot be checked: too many open files, no memory. It may be running.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or while it was read
+    except (FileNotFoundError, ProcessLookupError):  # ended before the file was opened, or while it was read
         return None
-    fields = stat.rpartition(b")")[2].split()  # the command before it may hold anything; see proc(5)
+    fields = stat.rpartition(b")")[2].split()  # the command before it may contain any text; see proc(5)
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def lives(pid: int, started_ticks: int | None) -> bool:
-    """Whether a process that started then is there; taken for granted where it cannot be looked at."""
+    """Whether a process with this start time exists; assumed if it cannot be checked."""
     try:
         return started_ticks is not None and start_ticks(pid) == started_ticks
     except OSError:
@@ -66,7 +68,7 @@ def _write(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return every process below this one; as subreaper it inherits the orphans of the job too."""
+    """Return every descendant of this process, which, as subreaper, inherits the orphans of the job."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -101,7 +103,7 @@ def _is_there(pid: int) -> bool:
 
 
 def _clear_away() -> None:
-    """End whatever the job left running, as Slurm does at the end of a job."""
+    """End all remaining processes of the job, like Slurm at the end of a job."""
     deadline = time.monotonic() + GRACE_S
     _signal_all(signal.SIGTERM)
     while _signal_all(0) and time.monotonic() < deadline:
@@ -131,7 +133,7 @@ def _again(folder: Path, element: int, attempt: int) -> bool:
 
 
 def _may_start(folder: Path) -> bool:
-    """Take the permit to submit; a run without one needs none, and one that was taken back is not started."""
+    """Take the permit to submit; a run without a permit needs none, and a run with a revoked permit is not started."""
     try:
         (folder / READY).rename(folder / CALLED)
     except FileNotFoundError:
@@ -153,8 +155,8 @@ def _new_record(limit_s: int, job_id: str | None = None) -> dict[str, Any]:
 
 
 def _take_orphans_and_term() -> list[str]:
-    """Become the parent of what the job leaves behind; returns a list that fills when this process is told to end."""
-    import ctypes  # only here: hpcrun status, too, reads what stands above
+    """Become the parent of the job's orphans; return a list that fills when this process gets SIGTERM."""
+    import ctypes  # only here: hpcrun status imports the functions above, too
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     told: list[str] = []
@@ -167,19 +169,19 @@ def _take_orphans_and_term() -> list[str]:
 
 
 def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = None, job_id: str | None = None) -> bool:
-    """Run ``folder/script.sh`` to its end and record it in ``supervisor.json``; returns whether it ended well.
+    """Run ``folder/script.sh`` to its end and record it in ``supervisor.json``; return whether it completed.
 
     Args:
         limit_s: seconds that each attempt may take, 0 for no limit.
-        warn_s: SIGUSR1 is sent so many seconds before that, 0 for no warning.
-        element: which of a sweep; its record is in its own folder. None for an ordinary job.
+        warn_s: seconds between SIGUSR1 and the limit, 0 for no warning.
+        element: the element of a sweep, whose record is in its own folder; None for an ordinary job.
     """
     told = _take_orphans_and_term()
     record = _new_record(limit_s, job_id)
     home, log_path, own_env = folder, folder / BATCH_LOG, {}
     if element is not None:
         home, task_log = folder / ELEMENT.format(element), folder / TASK_LOG.format(element)
-        log_path = task_log if task_log.parent.is_dir() else log_path  # a sweep has one for each
+        log_path = task_log if task_log.parent.is_dir() else log_path  # a sweep has one for each element
         own_env = {"HPCRUN_ELEMENT": str(element)}
         home.mkdir(parents=True, exist_ok=True)
     attempt = requeues = 0
@@ -207,10 +209,10 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
 
 
 def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int], at_once: int) -> None:
-    """Run ``folder/script.sh`` once for each element, each below a supervisor of its own.
+    """Run ``folder/script.sh`` once for each element, each with its own supervisor.
 
     Args:
-        limit_s, warn_s: of each element, as above.
+        limit_s, warn_s: for each element, as in ``supervise``.
         at_once: how many may run at the same time.
     """
     told = _take_orphans_and_term()
@@ -237,7 +239,7 @@ def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int]
 
 
 def _start_element(folder: Path, limit_s: int, warn_s: int, index: int, job_id: str) -> set[int]:
-    """Start the supervisor of one element, and return its process id; nothing for one that was cancelled before."""
+    """Start the supervisor of one element, and return its process id; empty if it was cancelled before."""
     home, own_id = folder / ELEMENT.format(index), f"{job_id}_{index}"
     if (home / CANCELLED).exists():
         _write(home, {**_new_record(limit_s, own_id), "state": "CANCELLED", "ended": time.time()})
@@ -259,7 +261,7 @@ def _indices(text: str) -> list[int]:
 
 
 def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | None, warn_at: float | None) -> int:
-    """Wait for the script; warn it, pass on the wish to end it, then insist. Returns its status as Popen gives it."""
+    """Wait for the script; warn it, forward SIGTERM, then kill it. Return its status in Popen's form."""
     insist_at: float | None = None
     while True:
         try:
@@ -279,7 +281,7 @@ def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | No
 
 
 if __name__ == "__main__":
-    if os.fork():  # the caller waits for this one only, and keeps no child
+    if os.fork():  # the caller waits only for this process, and keeps no child
         os._exit(0)
     run_folder, limits = Path(sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3]))
     if not _may_start(run_folder):
