@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from .xids import RESET, WORTH_A_WORD, XIDS
+
 CHECKS = ("names", "port", "clock", "shm", "gemm", "within", "across", "errors")
 LABELS = {"names": "DNS", "shm": "/dev/shm", "gemm": "GEMM", "within": "intra-node all-reduce",
           "across": "inter-node all-reduce"}  # fmt: skip
@@ -19,10 +21,6 @@ OF_CARD, OF_LINK = 0.4, 0.3
 CLOCK_SLOW_S, CLOCK_FAILED_S = 1.0, 30.0
 SHM_PER_RANK_MB, SHM_SLOW_MB = 64, 1024
 """NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for all."""
-# Xids after which a GPU needs a reset or more, and those that are worth a word; all others come from programs.
-# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
-XIDS_FAILED = frozenset({46, 48, 62, 64, 74, 79, 95, 119, 120, 136, 140, 143})
-XIDS_SLOW = frozenset({63, 92, 94, 109, 154})
 
 Cell = dict[str, str]
 Reports = Mapping[str, Mapping[str, Any]]
@@ -193,15 +191,19 @@ def _errors(report: Mapping[str, Any]) -> Cell:
     if not errors:
         return cell(NONE)
     ecc, rows, xids = errors.get("ecc"), errors.get("rows"), errors.get("xids")
-    marked = [(FAILED, f"Xid {xid}") for xid in xids or [] if xid in XIDS_FAILED]
+    marked = [(FAILED, _xid(xid)) for xid in xids or [] if xid in XIDS and XIDS[xid][0] == RESET]
     marked += [(FAILED, "a memory row could not be remapped") for row in rows or [] if row[1] in ("Yes", "1")]
-    marked += [(SLOW, f"Xid {xid}") for xid in xids or [] if xid in XIDS_SLOW]
+    marked += [(SLOW, _xid(xid)) for xid in xids or [] if xid in WORTH_A_WORD]
     marked += [(SLOW, "a GPU reset is needed to remap a memory row") for row in rows or [] if row[0] in ("Yes", "1")]
     marked += [(SLOW, f"{sum(ecc)} uncorrected ECC errors")] if ecc and sum(ecc) else []
     if marked:
         return cell(marked[0][0], ", ".join(dict.fromkeys(text for _, text in marked)))
     known = [name for name, values in (("ECC", ecc), ("Xid", xids)) if values is not None]
     return cell(OK, f"no {' or '.join(known)}") if known else cell(NONE, "cannot be read")
+
+
+def _xid(code: int) -> str:
+    return f"Xid {code} ({XIDS[code][1]})"
 
 
 def listed(names: Sequence[str]) -> str:

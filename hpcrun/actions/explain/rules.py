@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hpcrun.diagnosis
 from hpcrun.diagnosis.rules import KEYS, Rule, RuleMistake, merge_rules, parse_rules
+from hpcrun.diagnosis.xid_rules import xid_rules
 from hpcrun.errors import nearest
 from hpcrun.profiles.folder import Folder, Source, folders_of
 from hpcrun.profiles.mistakes import Mistake, MistakesError
@@ -23,7 +24,8 @@ def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
         ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
     """
     own = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
-    return merge_rules([_read(folder) for folder in (*own, Folder(SHIPPED.parent, checked=False))])
+    shipped = _read(Folder(SHIPPED.parent, checked=False))
+    return merge_rules([*(_read(folder) for folder in own), xid_rules(), shipped])
 
 
 def _read(folder: Folder) -> list[Rule]:
