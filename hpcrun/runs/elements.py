@@ -1,4 +1,4 @@
-"""The elements of a run that is a sweep: their parameters, their job ids, and what was last known of each."""
+"""The elements of a run that is a sweep: their parameters, their job ids, and the last known status of each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Elements:
     first: int = 0
 
     def job_id(self, run: Run, index: int) -> str | None:
-        """Return the job id of an element, as Slurm writes it: ``123_4``."""
+        """Return the job id of an element in Slurm's form: ``123_4``."""
         return None if run.job_id is None else f"{run.job_id}_{index - self.first}"
 
     def batch_log(self, folder: Path, index: int) -> Path:
@@ -41,7 +41,7 @@ class Elements:
 
 
 def elements_of(run: Run) -> Elements | None:
-    """Return the elements of a run, None where it is no sweep."""
+    """Return the elements of a run, None if it is not a sweep."""
     sweep = run.plan.get("sweep")
     if not sweep:
         return None
@@ -57,7 +57,7 @@ def batch_log(run_folder: Path, run: Run, index: int) -> Path:
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
-    """Return what was last known of each element; nothing of those whose record cannot be read."""
+    """Return the last known status of each element whose record can be read."""
     return _statuses(_load(run_folder))
 
 
@@ -78,9 +78,9 @@ def _statuses(data: Mapping[str, Any]) -> dict[int, LastStatus]:
 
 
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
-    """Note what is known of each element, in one file: a thousand small ones would be slow to write and to read.
+    """Save the status of each element, in one file: a thousand small files would be slow to write and to read.
 
-    What another version of hpcrun has noted besides stays.
+    Fields of another version of hpcrun stay.
     """
     unsaid, before = status_record(LastStatus("", 0.0)), _load(run_folder)
     known = _statuses(before)
@@ -89,5 +89,5 @@ def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
         last = known.get(index)
         changed = {name: value for name, value in status_record(status).items() if value != unsaid[name]}
         said[str(index)] = {**changed, **(last.unknown if last else {}), **status.unknown}
-    with suppress(OSError):  # a view of the truth, as status.json
+    with suppress(OSError):  # only a copy, like status.json
         replace_file(RunFolder(run_folder).element_statuses, json.dumps(said) + "\n", durable=False)

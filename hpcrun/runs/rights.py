@@ -1,4 +1,4 @@
-"""Who else can write to a folder: hpcrun reads, and runs, only what no other user could have put there."""
+"""Whether other users can write to a folder: hpcrun uses only files that no other user could have written."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 
 
 class UnsafeFolderError(PlanError):
-    """A runs folder in which another user could have put something."""
+    """A runs folder in which another user could have written files."""
 
 
 def danger_in(folder: Path) -> str | None:
-    """Say how a user other than this one and root could write to a folder, None where none can.
+    """Return how a user other than this one and root could write to a folder, None if none can.
 
     A sticky bit does not help: files can still be added, and hpcrun would read or run them.
 
     Raises:
-        OSError: it is not there, or may not be looked at.
+        OSError: it does not exist, or cannot be checked.
     """
     found = folder.stat()
     if found.st_uid not in (os.geteuid(), 0):
@@ -45,7 +45,7 @@ def check_private(root: Path) -> None:
 
 
 def check_dedicated(root: Path) -> None:
-    """Refuse to keep runs in a folder that is something else besides.
+    """Refuse to keep runs in a folder that also has another use.
 
     Raises:
         UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
@@ -59,7 +59,7 @@ def check_dedicated(root: Path) -> None:
 
 
 def other_use(root: Path) -> str | None:
-    """Say what else a runs folder is, None where it is for runs alone or not there yet."""
+    """Return another use of a runs folder, None if it is only for runs or does not exist yet."""
     if link := foreign_link(root):
         return link
     real = Path(os.path.realpath(root))
@@ -77,7 +77,7 @@ def other_use(root: Path) -> str | None:
 
 
 def _homes(owner: int) -> list[Path]:
-    """Return the home folders of this user and of an owner. Others' need no look: their folders are not used."""
+    """Return the home folders of this user and of an owner. Folders of other users are never used."""
     homes = []
     with suppress(RuntimeError):
         homes.append(Path.home())
@@ -90,13 +90,13 @@ def _homes(owner: int) -> list[Path]:
 def _is_repository(folder: Path) -> bool:
     if any(os.path.lexists(folder / name) for name in (".git", ".hg", ".svn", ".jj")):
         return True
-    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))  # a bare one of git
+    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))  # a bare repository of git
 
 
 def foreign_link(path: Path) -> str | None:
-    """Say where a path leads through another user's link, None where it does not.
+    """Return another user's link on a path, None if there is none.
 
-    Links on the way may be of the owner of the folder that they lie in, as those that a site makes: the rule of the
+    A link may belong to the owner of its folder, like links that a site makes: this is the rule of the
     kernel's protected_symlinks, proc_sys_fs(5), here for every folder.
     """
     trusted = (os.geteuid(), 0)
@@ -112,10 +112,10 @@ def foreign_link(path: Path) -> str | None:
 
 
 def check_parent(parent: Path) -> None:
-    """Refuse to put a run's folder where anybody could put another in its place; a project's group is trusted.
+    """Refuse to put a run's folder where any user could replace it; a project's group is trusted.
 
     Raises:
-        UnsafeFolderError: anybody could.
+        UnsafeFolderError: any user could.
     """
     mode = stat.S_IMODE(parent.stat().st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:

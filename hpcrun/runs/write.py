@@ -1,4 +1,4 @@
-"""Writing below a runs folder: a reader sees the old file or the new one, and what the disk refuses is a message."""
+"""Writes below a runs folder: a reader sees the old file or the new file, and an error of the disk is a message."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hpcrun.runs.rights import ELSEWHERE
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a message.
+    """Turn an error of the disk into a message.
 
     Raises:
-        PlanError: it refused.
+        PlanError: there was one.
     """
     try:
         yield
@@ -45,13 +45,13 @@ def write_file(path: Path, content: str | bytes, *, durable: bool = True) -> Non
 
 
 def replace_file(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file by one that is whole before it takes the name.
+    """Replace a file by a complete new one, with a rename.
 
     Args:
-        durable: as above.
+        durable: as for ``write_file``.
 
     Raises:
-        OSError: it could not be written; the old file is untouched.
+        OSError: it could not be written; the old file has not changed.
     """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(descriptor)
