@@ -25,12 +25,12 @@ _HEADINGS = (
 )
 _GAP = 2
 _ROOMY, _SHORT = 120, 10
-"""From this width on every text has room; on a narrower terminal those of so many characters."""
+"""From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
 _SAID_BELOW = ("slow", "FAILED")
 
 
 def preflight_table(result: PreflightResult, width: int) -> Table:
-    """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines below it."""
+    """Return the table for a terminal; on a narrow one, the lines below the table have the long errors."""
     from rich.table import Table
     from rich.text import Text
 
@@ -49,7 +49,7 @@ def preflight_table(result: PreflightResult, width: int) -> Table:
 
 
 def preflight_lines(result: PreflightResult) -> list[str]:
-    """Return the verdict for a person, the bad nodes one by one."""
+    """Return the verdict as text, with one line for each bad node."""
     verdict = result.verdict
     alike: dict[str, list[str]] = {}
     for item in verdict["slow"]:

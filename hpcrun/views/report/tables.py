@@ -16,7 +16,7 @@ from hpcrun.views.text import csv_text, one_line
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the end.
+    """All numbers of a row, with the names in CSV and JSON: never change or remove names; add new ones at the end.
 
     Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the repeats.
     """
@@ -88,7 +88,7 @@ def _ends(spread: Spread | None) -> tuple[float | None, float | None, float | No
 
 
 def summary_csv(report: Report) -> str:
-    """Return a line for each size of each series; what is not known is empty, true and false are 1 and 0."""
+    """Return a line for each size of each series; an unknown value is empty, true and false are 1 and 0."""
     found = (summary for part in report.parts for summary in summaries(part.series))
     return csv_text((field.name for field in fields(Summary)), (map(_short, astuple(summary)) for summary in found))
 
@@ -97,7 +97,7 @@ def _short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-# Within another document \@nodocument is \relax, which \begin{document} sees to.
+# Inside another document \@nodocument is \relax, since \begin{document} sets it.
 _TEX_HEAD = r"""% A document of its own, and also tables for \input in another one that has \usepackage{booktabs}.
 \expandafter\ifx\csname @nodocument\endcsname\relax\else
   \documentclass{article}
@@ -139,7 +139,7 @@ def _tex_table(series: Series, report: Report) -> str:
 
 _TEX = {
     **{char: rf"\{char}" for char in "&%#_{}"},
-    "$": r"\char36{}",  # \$ asks for a font of its own
+    "$": r"\char36{}",  # \$ needs another font
     "\\": r"\textbackslash{}",
     "~": r"$\sim$",
     "^": r"\textasciicircum{}",
@@ -153,7 +153,7 @@ _TEX = {
 
 
 def tex_text(text: str) -> str:
-    """Return text that LaTeX sets and does not obey; letters that pdflatex lacks lose their accents or become ?."""
+    """Return text that LaTeX only typesets; letters that pdflatex lacks lose their accents or become ?."""
     return "".join(_TEX.get(char) or _plain_letters(char) for char in text)
 
 
