@@ -19,7 +19,7 @@ _ANY_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
 _NOT_OWN = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<frozen ", "<string>")
 _MOST_FRAMES = 300
 _LONGEST_NAME = 300
-"""Characters of an exception's full name: of a longer line only the beginning is looked at, since that is quadratic."""
+"""Characters of an exception's full name: only the beginning of a longer line is matched, since this is quadratic."""
 _LAUNCHERS = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 
 
@@ -34,18 +34,18 @@ class Frame:
 
     @property
     def own(self) -> bool:
-        """Whether it is the user's code, and not a library's."""
+        """Whether it is in the user's code, and not in a library."""
         return not any(part in self.file for part in _NOT_OWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """The last traceback of a log, with those that it was chained to.
+    """The last traceback of a log, with those to which it is chained.
 
     Attributes:
         begins: position of the first line of the chain.
         ends: position of the line with the exception.
-        followed_by: how many lines come behind it, up to the traceback of a launcher that reports it.
+        followed_by: the number of lines after it, up to the traceback of a launcher that reports it.
     """
 
     begins: int
@@ -56,17 +56,17 @@ class Traceback:
 
     @property
     def user_frame(self) -> Frame | None:
-        """The last frame in the user's own code; None where all are a library's."""
+        """The last frame in the user's own code; None if all are in libraries."""
         return next((frame for frame in reversed(self.frames) if frame.own), None)
 
 
 def is_exception_line(line: str) -> bool:
-    """Return whether a line is the end of a traceback, as far as it can be told alone."""
+    """Return whether a line may be the end of a traceback, judged alone."""
     return _EXCEPTION.match(line[:_LONGEST_NAME]) is not None
 
 
 def last_traceback(lines: Sequence[str]) -> Traceback | None:
-    """Return the last traceback in some lines, None where there is none or it was cut."""
+    """Return the last traceback in some lines, None if there is none or it was cut off."""
     headers = [position for position, line in enumerate(lines) if line.rstrip().endswith(_HEADER)]
     end = len(lines)
     for position in reversed(headers):
