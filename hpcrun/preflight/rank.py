@@ -62,6 +62,7 @@ def is_right(torch: Any, device: Any) -> bool:
 
 def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
     """Return the rate of large products in the type of trainings, in TFLOPS, and this type."""
+    # torch emulates bf16 on cards before Ampere (compute capability 8.0), and reports it as supported
     name = "bf16" if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
     dtype = torch.bfloat16 if name == "bf16" else torch.float16
     a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype) for _ in range(2))
