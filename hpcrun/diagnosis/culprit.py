@@ -1,4 +1,4 @@
-"""Which rank ended a run: a choice from the ranks' records, whatever order they are in. Pure."""
+"""Finds the rank that ended a run, from the ranks' records in any order. Pure."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 TERMINATED = 143
-"""128 + SIGTERM: the status of a rank that the launcher, Slurm or a person ended."""
+"""128 + SIGTERM: the exit status of a rank that the launcher, Slurm or a user terminated."""
 _KILLED, _ABORTED = 137, 134
 SAME_MOMENT_S = 5.0
-"""Ends closer than this have no certain order: a rank that raised takes seconds to tear down CUDA and its threads, and
-the others notice the closed connection at once; the clocks of two nodes differ, too."""
+"""Ends closer than this have no certain order: a rank that raised an exception needs seconds to tear down CUDA and its
+threads, while the others notice the closed connection at once; the clocks of two nodes differ, too."""
 CLEARED_AWAY_AFTER_S = 5.0
-"""A rank killed (SIGKILL) so long after another failed was cleared away: torchrun and srun send SIGTERM, and SIGKILL
-30 s later (torch's PContext.close, slurm.conf's KillWait)."""
+"""A rank that is killed (SIGKILL) this long after another has failed was killed because of it: torchrun and srun send
+SIGTERM, and SIGKILL 30 s later (torch's PContext.close, slurm.conf's KillWait)."""
 
 
 class Speech(IntEnum):
-    """What the end of a rank's log speaks of, the likeliest culprit first."""
+    """The subject of the end of a rank's log, the most likely culprit first."""
 
     OWN = 0
-    """An exception or a message of its own."""
+    """The rank's own exception or message."""
     NOTHING = 1
     """No exception: a native crash, ``sys.exit(3)``, a kill."""
     NETWORK = 2
-    """A connection that failed outside of torch.distributed: its own trouble, or another rank's."""
+    """A connection that failed outside of torch.distributed: caused by this rank or by another one."""
     WAITED = 3
-    """Other ranks that it waited for in vain."""
+    """A timeout while it waited for other ranks."""
     GONE = 4
-    """Another rank that was gone, which mostly had waited or failed before."""
+    """A connection lost to another rank, which had mostly timed out or failed before."""
 
     @property
     def of_others(self) -> bool:
-        """A symptom of another rank's end."""
+        """Whether it is a symptom of another rank's end."""
         return self >= Speech.WAITED
 
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """How a rank ended: exit status (128 + n for signal n), on which node, when (seconds since the epoch).
+    """How a rank ended: exit status (128 + n for signal n), node, time (seconds since the epoch).
 
     Attributes:
-        told: it was told to end before it did, whatever its status.
+        told: it was terminated before it ended, whatever its status.
     """
 
     rank: int
@@ -53,7 +53,7 @@ class RankEnd:
 
     @property
     def by_itself(self) -> bool:
-        """It failed, and was not told to end."""
+        """Whether it failed, and was not terminated."""
         return self.status not in (0, TERMINATED)
 
 
@@ -62,7 +62,7 @@ class Culprit:
     """The rank that ended a run.
 
     Attributes:
-        left: it ended with exit status 0 while others worked on, which then failed or waited for it in vain.
+        left: it ended with exit status 0 while others continued, which then failed or timed out.
     """
 
     rank: int
@@ -70,19 +70,19 @@ class Culprit:
 
 
 def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:
-    """Return the rank that ended the run, None where no rank ended by itself.
+    """Return the rank that ended the run, None if no rank ended by itself.
 
-    The first rank that failed of its own, else one that left with exit status 0 before the others failed, else the
-    first that failed because of others.
+    It is the first rank that failed because of itself, else one that ended with exit status 0 before the others failed,
+    else the first that failed because of others.
 
     Args:
         ends: the records of the ranks, in any order.
-        speech: rank → what its log speaks of; ``NOTHING`` for a rank that is not in it.
+        speech: rank → the subject of its log; ``NOTHING`` for a missing rank.
     """
     failed = _failures(ends, speech)
     of_others = [end for end in failed if _speech(end, speech).of_others]
     own = [end for end in failed if not _speech(end, speech).of_others]
-    # a rank may have failed and be slow to end: it is told to end then, as those are that have to be cleared away
+    # a rank may fail and end slowly: then it is terminated like the other ranks
     own = [end for end in own if not end.told] or own
     if own:
         last_s = min(end.ended_s for end in own) + SAME_MOMENT_S
@@ -97,7 +97,7 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
-    """Return the ends that a signal to the whole job did not cause, and those of the ranks that it terminated.
+    """Return the ends before a signal to the whole job, and those of the ranks that the signal terminated.
 
     Args:
         signalled_s: when the job was signalled, in seconds since the epoch.
@@ -106,10 +106,10 @@ def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
 
 
 def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | None:
-    """Return the first rank with exit status 0, if it ended before all that did not end well; None where none did.
+    """Return the first rank with exit status 0, if it ended before all other ranks that did not; None if there is none.
 
     Args:
-        within_s: it may have ended so many seconds later: the others notice closed connections before it is gone.
+        within_s: it may have ended this many seconds later: the others notice closed connections before it has ended.
     """
     known = sorted(ends, key=lambda end: (end.ended_s, end.rank))
     badly = [end for end in known if end.status != 0]
@@ -118,17 +118,17 @@ def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | No
 
 
 def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
-    """Return the ranks that failed by themselves: those of their own trouble first, each kind by time."""
+    """Return the ranks that failed by themselves: first those with their own error, each kind by time."""
     failed = _failures(ends, speech)
     failed.sort(key=lambda end: (_symptom(end, speech), end.told, end.ended_s, end.rank))
     return [end.rank for end in failed]
 
 
 def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[RankEnd]:
-    """Return the ranks that failed and were not cleared away behind another that had.
+    """Return the ranks that failed and were not terminated because another rank had failed.
 
-    A rank that raised may take so long to end that it is terminated with the others, who had noticed: its exception is
-    in its log all the same, and SIGTERM itself leaves none.
+    A rank that raised an exception may end so slowly that it is terminated together with the others. But its exception
+    is in its log, and SIGTERM itself leaves no exception.
     """
     known = list(ends)
     first_s = min((end.ended_s for end in known if end.by_itself), default=0.0)
@@ -145,15 +145,16 @@ def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
 
 
 def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
-    """Return 0 for a rank that failed of its own, else how far its words are from the culprit."""
+    """Return 0 for a rank that failed because of itself, else the distance of its message from the culprit."""
     said = _speech(end, speech)
     return int(said) if said.of_others else 0
 
 
 def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
-    """Return how a rank is placed among those that ended in the same moment, the likeliest culprit 0.
+    """Return the place of a rank among those that ended in the same moment; the most likely culprit has 0.
 
-    A silent abort or kill is how libraries and launchers end a rank whose peer is gone; other ends are the rank's own.
+    Libraries and launchers end a rank without its peer by a silent abort or kill; other ends have their cause in the
+    rank.
     """
     said = _speech(end, speech)
     if end.status == TERMINATED:

@@ -1,4 +1,4 @@
-"""Choosing the cause among its consequences, from what the scheduler, the ranks and their logs say. Pure."""
+"""Chooses the cause among its consequences, from the scheduler's state, the ranks' records and their logs. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hpcrun.diagnosis.statements import first_complaint
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
 UNCAUGHT = 1
-"""Python's exit status after an exception that nobody caught."""
+"""Python's exit status after an uncaught exception."""
 _EXCEPTION_STATUSES = (UNCAUGHT, 134, TERMINATED)
 """An exception that nobody catches ends Python with 1, or with an abort in a C++ thread, or while it is terminated."""
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
@@ -37,17 +37,17 @@ _CONNECTION = re.compile(
     r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
     r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
 )
-"""Words of an exception that a lost peer causes: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+"""Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
 _COLLECTIVES = "/torch/distributed/"
 
 
-# Of what kind a cause is, the likeliest first. A rank that was told to end, or left no word, failed because of others.
+# The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed because of others.
 _CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TOLD = range(6)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log and what was found in it.
+    """A log and its matches.
 
     Attributes:
         name: its path in the run's folder.
@@ -71,7 +71,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of a run that is over.
+    """The facts about a run that has ended.
 
     Attributes:
         ends: how the ranks ended, those that left word.
@@ -89,11 +89,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A rule that explains a run, and the line that it knows.
+    """A rule that explains a run, and the line that matches.
 
     Attributes:
-        log, hit: None where the job's state or a rank's exit status decided.
-        rank: whose failure it is; None where it is the whole job's.
+        log, hit: None if the job's state or a rank's exit status decided.
+        rank: the rank that failed; None for the whole job.
     """
 
     rule: Rule
@@ -114,14 +114,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found.
+    """The result of a diagnosis.
 
     Attributes:
-        cause: None where no rule knows it.
-        first: the rank that ended the run, consequences left out; None where none did or it cannot be told.
-        consequences: what other ranks and the launchers said because of it.
-        left: ``first`` ended with exit status 0 while others worked on.
-        of_record: the records of the ranks tell that ``first`` ended the run.
+        cause: None if no rule matches.
+        first: the rank that ended the run, without consequences; None if there is none or it is unknown.
+        consequences: messages of other ranks and the launchers that follow from it.
+        left: ``first`` ended with exit status 0 while others continued.
+        of_record: the records of the ranks show that ``first`` ended the run.
         leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
     """
 
@@ -133,7 +133,7 @@ class Diagnosis:
     of_record: bool = False
 
     def failed_first(self, end: RankEnd | None) -> bool:
-        """Whether a rank's own failure was the first, and it was not merely terminated."""
+        """Whether a rank's own failure was the first, and it was not only terminated."""
         return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not self.left
 
 
@@ -165,8 +165,8 @@ def by_speaker(log: Log) -> list[Log]:
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     """Find the rank that ended the run, and the cause of its end.
 
-    What other ranks and launchers say is evidence where a rank failed of its own. Of its causes, one that a rank failed
-    by comes before a state of the job, that before what is a symptom mostly.
+    If a rank failed because of itself, the messages of other ranks and launchers are evidence. A cause in a rank has
+    priority over the state of the job, and the state over a symptom.
     """
     speech = {rank: _speech(rank, facts) for rank, end in facts.ends.items() if _may_speak(end, facts)}
     culprit = _culprit(facts, speech)
@@ -215,12 +215,12 @@ def root_of(facts: Facts) -> RootCause | None:
 
 
 def _may_speak(end: RankEnd, facts: Facts) -> bool:
-    """Whether a rank's log says why it ended: one that was terminated with its job may have logged an error before."""
+    """Whether a rank's log may have the reason of its end: it may have an error from before a termination."""
     return end.status != TERMINATED or facts.state in _OF_THE_JOB
 
 
 def _counted(facts: Facts) -> list[RankEnd]:
-    """Return the ends that count: in a job that was signalled, those before the signal."""
+    """Return the ends that count: if the job was signalled, those before the signal."""
     if facts.state in _OF_THE_JOB:
         return list(facts.ends.values())
     if facts.signalled_s is None:
@@ -235,7 +235,7 @@ def _culprit(facts: Facts, speech: Mapping[int, Speech]) -> Culprit | None:
 def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Speech]) -> bool:
     """Whether a line only accompanies the end of the rank that failed first.
 
-    The words of Slurm and of the kernel explain the end of any rank; those of programs in the batch script's log
+    Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
     (torchrun's agents, set-up commands) and of other ranks do not.
     """
     if culprit is None or item.rank == culprit.rank:
@@ -254,7 +254,7 @@ def _without_lines(
     culprit: Culprit | None,
     speech: Mapping[int, Speech],
 ) -> list[tuple[tuple[int, ...], Cause]]:
-    """Return the rules that go by the job's state or by a rank's exit status, with what sorts them."""
+    """Return the rules that match the job's state or a rank's exit status, with their sort keys."""
     ranked: list[tuple[tuple[int, ...], Cause]] = [
         ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
     ]
@@ -275,7 +275,7 @@ def _without_lines(
 
 
 def _telling(log: Log, facts: Facts) -> list[Hit]:
-    """Return the lines of a log that tell of its end."""
+    """Return the matching lines of a log that concern its end."""
     end = facts.ends.get(log.rank) if log.rank is not None else None
     if end is not None and end.status == 0:
         return []
@@ -283,7 +283,7 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
 
 
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
-    """Return what sorts the likeliest cause first: kind, rank that failed first, last traceback, line, rule."""
+    """Return the sort key, the most likely cause first: kind, rank that failed first, last traceback, line, rule."""
     assert item.log is not None and item.hit is not None
     by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
     if item.rule.level == "cause":
@@ -296,7 +296,7 @@ def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[st
 
 
 def _behind(ranked: Sequence[Cause]) -> Cause | None:
-    """Return the best, or one in the same log that goes before it."""
+    """Return the best cause, or a cause in the same log that has priority over it."""
     if not ranked:
         return None
     best = ranked[0]
@@ -304,9 +304,9 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
 
 
 def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
-    """Return rank → its place among those that failed; one whose log speaks of others' failures comes behind them.
+    """Return rank → its place among the failed ranks; ranks whose logs are about the failures of others come last.
 
-    Where no rank left word, the one whose log fell silent first comes first.
+    If no rank has a record, the rank whose log stopped growing first comes first.
     """
     if facts.ends:
         return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
@@ -324,10 +324,10 @@ def _speech(rank: int, facts: Facts) -> Speech:
 
 
 def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
-    """Return what the end of a rank's logs speaks of: its uncaught exception, else the lines that rules know.
+    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules.
 
     Args:
-        end: the rank's record; None where it left none.
+        end: the rank's record; None if there is none.
     """
     hits = [hit for log in logs for hit in log.scan.hits if not _was_survived(hit, log, end)]
     levels = {hit.rule.level for hit in hits}
@@ -349,10 +349,10 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
 
 
 def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
-    """Return the exception that ended a rank, from its logs; None where nobody raised one, or the program went on.
+    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued.
 
     Args:
-        end: the rank's record; None where it left none.
+        end: the rank's record; None if there is none.
     """
     found = [log.traceback for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
     by_exception = end is None or end.status in _EXCEPTION_STATUSES
@@ -365,13 +365,13 @@ def raised_in(log: Log) -> Traceback | None:
 
 
 def _by_itself(rank: int, facts: Facts) -> bool:
-    """Whether a rank failed by itself, as far as is known: one that left no word was killed with the others."""
+    """Whether a rank failed by itself, as far as known: a rank without a record was killed with the others."""
     end = facts.ends.get(rank)
     return end.by_itself if end is not None else not facts.ends and facts.state in ("FAILED", "UNKNOWN")
 
 
 def _in_chain(hit: Hit, log: Log) -> bool:
-    """Whether a line stands in the last traceback, or in one that it was chained to."""
+    """Whether a line is in the last traceback, or in a traceback to which it is chained."""
     place = _place(hit, log)
     return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
 

@@ -1,4 +1,4 @@
-"""What torchrun and srun say of the first failure, in the batch script's log."""
+"""The messages of torchrun and srun about the first failure, in the batch script's log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class RootCause:
     """The rank that a node's torchrun saw fail first.
 
     Attributes:
-        time: as torchrun writes it, ``2026-11-21_10:00:00``; sorted by text is sorted by time.
+        time: in torchrun's form, ``2026-11-21_10:00:00``; sorted by text is sorted by time.
         exitcode: ``-9`` for signal 9.
         position: of its heading among the lines.
-        words: the traceback that the rank left in torch's error file, else torchrun's own words.
+        words: the traceback of the rank in torch's error file, else torchrun's own message.
     """
 
     time: str
@@ -40,7 +40,7 @@ class RootCause:
 
 
 def first_root_cause(lines: Sequence[str]) -> RootCause | None:
-    """Return the earliest root cause of all nodes' blocks; a rank that was told to end is none."""
+    """Return the earliest root cause of all nodes' blocks; a terminated rank does not count."""
     found = [_read(lines, position) for position, line in enumerate(lines) if line.strip() == _ROOT]
     return min(found, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
@@ -83,7 +83,7 @@ def failed_task(lines: Sequence[str]) -> int | None:
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
-    """Return position, node and words of the task that srun saw fail first."""
+    """Return position, node and message of the task that srun saw fail first."""
     for position, line in enumerate(lines):
         if (match := _TASK.search(line)) and not match["how"].endswith(_TOLD_TO_END):
             return position, match["node"], line.strip()

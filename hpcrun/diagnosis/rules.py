@@ -1,4 +1,4 @@
-"""Rules: what a failure looks like, why it happens and what to do. Data from YAML, checked."""
+"""Rules: the signature of a failure, its cause and what to do. Checked data from YAML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 
 LEVELS = ("cause", "symptom", "wait", "consequence")
-"""From what is the answer to what is only evidence; ``wait`` is a symptom that speaks of other ranks."""
+"""From the answer to mere evidence; ``wait`` is a symptom about other ranks."""
 KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "level", "cause", "fix", "next", "source")
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"\{(\w+)\}")
@@ -18,7 +18,7 @@ _LONGEST_VALUE = 120
 
 
 class RuleMistake(ValueError):
-    """A rule that means nothing: its name, the key, and what is wrong with it."""
+    """An invalid rule: its name, the key, and the error."""
 
     def __init__(self, rule: str, key: str | None, text: str) -> None:
         super().__init__(text)
@@ -30,15 +30,16 @@ class Rule:
     """One signature.
 
     Attributes:
-        contains: words of which a line must hold one; none where only ``states`` or ``exits`` decide.
-        pattern: what the line must match besides; None where a word alone is enough.
-        marked: its lines hold one of the marks that every log is searched for.
+        contains: texts of which a line must contain one; none if only ``states`` or ``exits`` decide.
+        pattern: what the line must also match; None if a text alone is enough.
+        marked: its lines contain one of the marks for which every log is searched.
         at_end: counts only in the last lines of a log.
         states: states of the job that it explains.
-        exits: exit statuses of a rank that it explains, where its log says nothing.
-        before: rules that this one goes before, where both are in one log.
+        exits: exit statuses of a rank that it explains, if the rank's log has no message.
+        before: rules over which this rule has priority, if both match in one log.
         level: one of ``LEVELS``.
-        cause, fix, next: sentences with ``{names}`` of the pattern's groups, and ``[parts]`` that fall away without.
+        cause, fix, next: sentences with ``{names}`` of the pattern's groups, and ``[parts]`` that are left out without
+            them.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Rule:
     source: str = ""
 
     def match(self, raw: bytes, line: str) -> dict[str, str | None] | None:
-        """Return the named groups where a line is this rule's, else None."""
+        """Return the named groups if a line matches this rule, else None."""
         if not any(word in raw for word in self.contains):
             return None
         if self.pattern is None:
@@ -66,7 +67,7 @@ class Rule:
 
 
 def fill(sentence: str, values: Mapping[str, str | None]) -> str:
-    """Put values in their places; a part in brackets falls away where a value in it is missing or empty."""
+    """Put values in their places; a part in brackets is left out if a value in it is missing or empty."""
 
     def part(match: re.Match[str]) -> str:
         inner = match[1]
@@ -80,7 +81,7 @@ def parse_rules(data: Mapping[str, Any]) -> list[Rule]:
     """Read rules from a mapping of their names, in its order.
 
     Raises:
-        RuleMistake: a rule that cannot be; the first one.
+        RuleMistake: the first invalid rule.
     """
     return [_rule(name, said) for name, said in data.items()]
 

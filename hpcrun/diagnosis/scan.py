@@ -1,4 +1,4 @@
-"""Searching a log for the lines of rules: in blocks, by fixed words first, so that a gigabyte takes seconds.
+"""Searches a log for the lines of rules: in blocks, first for fixed words, so that a gigabyte takes seconds.
 
 A regular expression over every line, or one of all rules over a block, would take a minute for a gigabyte.
 """
@@ -15,16 +15,16 @@ from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.speakers import Speaker, without_lead
 
 MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
-"""What a line holds that tells of nearly any failure."""
+"""Texts in the lines about nearly any failure."""
 TAIL_BYTES = 65536
 END_LINES = 40
-"""How many lines are the end of a log, for rules that count only there."""
+"""The number of lines at the end of a log, for rules that match only there."""
 _BLOCK = 1 << 20
 _LONGEST_LINE = 4000
 _MOST_CANDIDATES = 50_000
-"""Lines with a mark that are looked at in one log; behind them only its tail is."""
+"""The most lines with a mark that are checked in one log; after them only its tail is."""
 _MOST_BYTES = 1 << 30
-"""Of a larger log, the middle is passed over."""
+"""The middle of a larger log is skipped."""
 _QUICK_BYTES = _BLOCK
 _KEPT_PER_RULE = 4
 _LAST = 1 << 60
@@ -35,7 +35,7 @@ _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line that a rule knows. ``number`` counts from 1; None where the log was too long to count."""
+    """A line that matches a rule. ``number`` counts from 1; None if the log was too long to count."""
 
     rule: Rule
     line: str
@@ -45,12 +45,12 @@ class Hit:
 
 
 _Found = dict[str, list[tuple[int, Hit]]]
-"""Name of a rule → place and line, of the first and the last that it knows."""
+"""Name of a rule → place and line of its first and its last match."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """What was found in a log.
+    """The matches in a log.
 
     Attributes:
         hits: in the order of the log; of one rule the first and the last.
@@ -72,8 +72,8 @@ class Scanner:
     """Rules, ready to search with.
 
     Attributes:
-        by_word: word that a line must hold → the rules of such lines.
-        words: what blocks are searched for.
+        by_word: text that a line must contain → the rules of such lines.
+        words: the texts for which blocks are searched.
     """
 
     everywhere: tuple[Rule, ...]
@@ -83,7 +83,7 @@ class Scanner:
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> Scanner:
-        """Make a scanner; a word that holds a mark needs no search of its own."""
+        """Make a scanner; a text that contains a mark needs no separate search."""
         everywhere = tuple(rule for rule in rules if rule.contains and not rule.at_end)
         by_word: dict[bytes, list[Rule]] = {}
         for rule in everywhere:
@@ -115,7 +115,7 @@ class Scanner:
         return self._finish(file, found, rules, lines if counted else None, whole)
 
     def _look(self, block: bytes, lines: int, found: _Found) -> int:
-        """Look at the lines of a block that hold a mark; return how many there were."""
+        """Check the lines of a block that contain a mark; return their number."""
         starts = self._candidates(block)
         counted_to = 0
         for start in starts:
@@ -177,7 +177,7 @@ class Scanner:
 
 
 def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
-    """Keep the first and the last of a rule's lines, so that a log that repeats one costs nothing."""
+    """Keep the first and the last of a rule's lines, so that repeated lines take no memory."""
     kept.append(item)
     if len(kept) > _KEPT_PER_RULE:
         del kept[_KEPT_PER_RULE // 2]
@@ -190,7 +190,7 @@ def plain(raw: bytes) -> tuple[str, Speaker | None]:
 
 
 def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:
-    """Yield whole lines in blocks, and whether something before was passed over."""
+    """Yield complete lines in blocks, and whether a part before them was skipped."""
     size = os.fstat(file.fileno()).st_size
     rest, read, skipped = b"", 0, False
     while data := file.read(_BLOCK):
@@ -214,5 +214,5 @@ def line_number(scan: LogScan, position: int) -> int | None:
 
 
 def last_lines(lines: Iterable[str], count: int) -> tuple[str, ...]:
-    """Return the last lines that say something."""
+    """Return the last lines that are not empty."""
     return tuple([line for line in lines if line.strip()][-count:])

@@ -41,7 +41,7 @@ class Frame:
 
     @property
     def own(self) -> bool:
-        """Whether it is the user's code, and not a library's."""
+        """Whether it is in the user's code, and not in a library."""
         return not any(part in self.file for part in _NOT_OWN)
 
 
@@ -72,12 +72,12 @@ class Traceback:
 
     @property
     def user_frame(self) -> Frame | None:
-        """The last frame in the user's own code; None where all are a library's."""
+        """The last frame in the user's own code; None if all are in libraries."""
         return next((frame for frame in reversed(self.frames) if frame.own), None)
 
 
 def is_exception_line(line: str) -> bool:
-    """Return whether a line is the end of a traceback, as far as it can be told alone."""
+    """Return whether a line may be the end of a traceback, judged alone."""
     return _EXCEPTION.match(line[:_LONGEST_NAME]) is not None
 
 

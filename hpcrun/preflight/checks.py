@@ -1,4 +1,4 @@
-"""What each check of a preflight finds on one node: a cell of the table. Pure; ``judge.py`` imports it."""
+"""The result of each check of a preflight on one node: a cell of the table. Pure; ``judge.py`` imports it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .xids import RESET, WORTH_A_WORD, XIDS
 CHECKS = ("names", "port", "clock", "shm", "gemm", "within", "across", "errors")
 LABELS = {"names": "DNS", "shm": "/dev/shm", "gemm": "GEMM", "within": "intra-node all-reduce",
           "across": "inter-node all-reduce"}  # fmt: skip
-"""What a check is called in messages, where its key is not its name."""
+"""The name of a check in messages, if it differs from its key."""
 OK, SLOW, FAILED, NONE = "ok", "slow", "FAILED", "-"
 
 OF_PEERS = 0.6
-"""A GPU, or a node's links, below this share of what the others reach is bad."""
+"""A GPU, or a node's links, below this share of the rate of the others is bad."""
 OF_CARD, OF_LINK = 0.4, 0.3
-"""Below this share of the maker's rate something is slow; the profile may also name another card."""
+"""Below this share of the manufacturer's rate something is slow; or the profile names another card."""
 CLOCK_SLOW_S, CLOCK_FAILED_S = 1.0, 30.0
 SHM_PER_RANK_MB, SHM_SLOW_MB = 64, 1024
 """NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for all."""
@@ -36,8 +36,8 @@ def check_node(host: str, answered: Reports, rates: Rates) -> dict[str, Cell]:
     """Return a node's row of the table: check → cell.
 
     Args:
-        answered: node → what it wrote.
-        rates: what the card and the network can do by the profile: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
+        answered: node → its report.
+        rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
     """
     if host not in answered:
         return {check: cell(NONE) for check in CHECKS}
@@ -61,7 +61,7 @@ def _names(report: Mapping[str, Any]) -> Cell:
         return cell(NONE)
     unknown = [name for name, found in names.items() if isinstance(found, str)]
     if unknown:
-        # alone, a node is called localhost
+        # without other nodes, a node may be called localhost
         return cell(FAILED if len(names) > 1 else SLOW, f"cannot resolve {listed(unknown)}")
     own = names.get(report["node"]) or []
     if own and all(address.startswith("127.") or address == "::1" for address in own):
@@ -77,7 +77,7 @@ def _port(report: Mapping[str, Any]) -> Cell:
 
 
 def _clock(host: str, answered: Reports) -> Cell:
-    """Compare clocks as the first node sees them; the median is taken for right, and of two the first node's."""
+    """Compare clocks as seen by the first node; the median counts as right, and for two nodes the first node's."""
     first = next(iter(answered))
     seen = {name: answer["clock_s"] for name, answer in answered[first].get("reach", {}).items() if "clock_s" in answer}
     seen[first] = 0.0
@@ -113,7 +113,7 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
             return cell(FAILED, f"{_who(rank, number)} computes wrong results")
     if "tflops" in ranks[0]:
         return _gemm_rate(ranks, others, rates)
-    # GPUs that are only claimed, as in a cluster for tests
+    # GPUs that exist only in Slurm's configuration, as in a cluster for tests
     return cell(SLOW, f"on the CPU: {ranks[0]['no_gpu']}") if ranks[0].get("asked") else cell(OK, "correct, on the CPU")
 
 
@@ -135,7 +135,7 @@ def _gemm_rate(ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str,
 
 
 def _trouble(ranks: Sequence[Mapping[str, Any]], stages: tuple[str, ...]) -> Cell | None:
-    """Return what went wrong in some stages of a node's ranks."""
+    """Return the errors in some stages of a node's ranks."""
     for number, rank in enumerate(ranks):
         if rank.get("doing", "import torch") not in stages:
             continue
@@ -154,7 +154,7 @@ def _who(rank: Mapping[str, Any], number: int) -> str:
 
 
 def _sum(report: Mapping[str, Any], stage: str) -> float | None:
-    """Return the bandwidth of a node's slowest rank, None where a rank has none."""
+    """Return the bandwidth of a node's slowest rank, None if a rank has none."""
     found = [rank.get(stage) for rank in report.get("ranks") or []]
     return min(found) if found and None not in found else None
 
@@ -172,7 +172,7 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
         return cell(OK, _gb_s(found))
     if elsewhere and found < OF_PEERS * median(elsewhere):
         return cell(FAILED, f"{_gb_s(found)}, the others {median(elsewhere):.0f}")
-    link = rates.get("nvlink-gb-s", 0) / 2  # the maker counts both directions
+    link = rates.get("nvlink-gb-s", 0) / 2  # the manufacturer counts both directions
     return cell(SLOW, f"{_gb_s(found)} of {link:.0f}") if found < OF_LINK * link else cell(OK, _gb_s(found))
 
 
@@ -207,5 +207,5 @@ def _xid(code: int) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

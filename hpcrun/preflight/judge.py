@@ -1,8 +1,8 @@
 """The judge of a preflight: ``judge.py [--RATE=N ...]``, run once on the first node when the others are done.
 
-It reads what the nodes have written, decides which of them are bad, writes ``verdict.json`` beside it, prints a table
-to stderr and one line for the exit record to stdout. Exit status 0: nothing is wrong. Standard library and
-``checks.py`` only.
+It reads the nodes' reports, decides which nodes are bad, writes ``verdict.json`` beside the reports, prints a table
+to stderr and one line for the exit record to stdout. Exit status 0: no node is bad. It uses only the standard library
+and ``checks.py``.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def judge(
 
     Args:
         hosts: the nodes of the job.
-        reports: node → what it wrote; a node without one did not answer.
-        rates: what the card and the network can do by the profile: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
-        said: node → what Slurm says of it. Where no node answered at all, only these are bad.
-        excluded: the nodes that the job excluded already; None where nodes cannot be chosen.
+        reports: node → its report; a node without a report did not respond.
+        rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
+        said: node → Slurm's message about it. If no node responded, only these nodes are bad.
+        excluded: the nodes that the job has already excluded; None if nodes cannot be chosen.
     """
     said = said or {}
     answered = {host: reports[host] for host in hosts if host in reports}
@@ -83,7 +83,7 @@ def message(verdict: Mapping[str, Any]) -> str:
 
 
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
-    """Return the nodes of which something is slow, and what; it fails no job."""
+    """Return the nodes with slow parts; this fails no job."""
     found = {
         host: [f"{LABELS.get(check, check)}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
         for host, row in table.items()
@@ -92,23 +92,23 @@ def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
 
 
 def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]]) -> dict[str, str]:
-    """Find the nodes that explain the connections that failed, each time the one with the most of them.
+    """Find the nodes that explain the failed connections, each time the node with the most of them.
 
     Returns:
-        node → the words for a path that failed though both its ends reach others; leaving that node out avoids it.
+        node → the message for a path that failed although both its ends reach others; excluding the node avoids it.
     """
     failed = {
         (source, target): answer["error"]
         for source, report in answered.items()
         for target, answer in report.get("reach", {}).items()
-        # where nobody listens, that is reason enough
+        # a node that does not listen is reason enough
         if "error" in answer and target in answered and not {"failed", "bind"} & answered[target].keys()
     }
     paths, order = {}, list(answered)
     while failed:
         count = Counter(host for pair in failed for host in pair)
         into = Counter(target for _, target in failed)
-        # among equals the one that is not reached, and of two the one that is not the first
+        # among equals the node that is not reached, and of two the one that is not the first
         host = max(order, key=lambda name: (count[name], into[name], order.index(name)))
         mine = {pair: error for pair, error in failed.items() if host in pair}
         failed = {pair: error for pair, error in failed.items() if host not in pair}
@@ -135,7 +135,7 @@ def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[st
 def _blame_cells(
     answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]], problems: list[str]
 ) -> None:
-    """Blame nodes for what failed on them; what failed on all in the same way is no node's fault."""
+    """Blame nodes for failures on them; a failure that is the same on all nodes is not a node's fault."""
     nowhere = [] if len(answered) < 2 else [
         name for name in table
         if all(isinstance((report.get("names") or {}).get(name), str) for report in answered.values())
@@ -149,7 +149,7 @@ def _blame_cells(
         if check == "names":
             texts = {host: text for host, text in texts.items() if text != f"cannot resolve {listed(nowhere)}"}
         alike = next(iter(texts.values()), "")
-        of_python = "No module named" in alike or "has no CUDA" in alike  # which no other node would put right
+        of_python = "No module named" in alike or "has no CUDA" in alike  # which is the same on every other node
         if set(texts) == set(answered) and set(texts.values()) == {alike} and (len(texts) > 1 or of_python):
             problems.append(f"{LABELS.get(check, check)}: {alike}" + (", on every node" if len(texts) > 1 else ""))
             continue
@@ -161,7 +161,7 @@ def _blame_cells(
 
 
 def _across(answered: Reports, table: dict[str, dict[str, Cell]]) -> list[str]:
-    """Return why the sum across the nodes failed: where all else is well, it is no single node's fault."""
+    """Return why the inter-node all-reduce failed: if all else is well, it is not a single node's fault."""
     if len(answered) < 2:
         return []
     texts = [table[host]["across"]["text"] for host in answered if table[host]["across"]["mark"] == FAILED]
@@ -183,7 +183,7 @@ def table_lines(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def read_reports(folder: Path, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return node → what it wrote into the folder of a preflight.
+    """Return node → its report in the folder of a preflight.
 
     By name, not by listing the folder: NFS may show an old list for half a minute.
     """

@@ -1,8 +1,8 @@
 """One node of a preflight: ``node.py RANKS GPUS``, run once on every node of a job at the same time.
 
-It looks at its own machine, lets every other node connect to the job's port and connects to them, and starts
-``rank.py`` for each rank. What it finds it writes to ``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json``, again and again, so
-that a node that is killed has said what it knew. It ends within HPCRUN_PREFLIGHT_S seconds whatever its peers do.
+It checks its own machine, lets every other node connect to the job's port, connects to the other nodes, and starts
+``rank.py`` for each rank. It writes its results to ``$HPCRUN_ATTEMPT_DIR/preflight/NODE.json`` after each step, so
+that a killed node leaves a report. It ends within HPCRUN_PREFLIGHT_S seconds, whatever its peers do.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from typing import Any
 
 LIMIT_S, LEAST_S = 24.0, 16.0
 CONNECTED_BEFORE_END_S = 14.0
-"""Until then a peer may answer: it may start later, and its Python come from a slow file system."""
+"""Until then a peer may answer: it may start later, with its Python on a slow file system."""
 READY_BEFORE_END_S = 8.0
-"""Until then the ranks may be ready for the sum across the nodes."""
+"""Until then the ranks may be ready for the inter-node all-reduce."""
 TRY_S = 3.0
 PEERS = 64
-"""To so many nodes each one connects: the first, and those behind it in the job's order."""
+"""The number of nodes to which each node connects: the first node, and those after itself in the job's order."""
 
 
 class NodeReport:
-    """What is known of this node, on disk at every moment."""
+    """The report of this node, which is on disk at every moment."""
 
     def __init__(self, path: Path, **known: Any) -> None:
         self._path, self._known, self._lock = path, known, threading.Lock()
 
     def put(self, **found: Any) -> None:
-        """Add what was found. Readers see the old file or the new one, on a network file system too."""
+        """Add results. Readers see the old file or the new file, on a network file system, too."""
         with self._lock:
             self._known |= found
             aside = self._path.with_name(f".{self._path.name}")
@@ -47,11 +47,11 @@ class NodeReport:
 
 
 class LocalNode:
-    """This node's place among the others, as the batch script says it.
+    """This node's place among the others, from the batch script.
 
     Attributes:
-        hosts: the nodes of the job in its order; ``hosts[rank]`` is this one.
-        ends_at: when all must be over, on the monotonic clock.
+        hosts: the nodes of the job in order; ``hosts[rank]`` is this node.
+        ends_at: when all checks must have ended, on the monotonic clock.
     """
 
     def __init__(self, env: dict[str, str]) -> None:
@@ -60,23 +60,23 @@ class LocalNode:
         self.hosts = (attempt / "hosts").read_text("ascii").split()
         self.port = int(env["HPCRUN_PORT"])
         self.folder = attempt / "preflight"
-        # the nodes of a local job share a machine: each has an address of its own on the loopback interface
+        # the nodes of a local job share a machine: each has its own address on the loopback interface
         self.is_local = env["HPCRUN_NODE_ADDR"].startswith("127.")
         self.ends_at = time.monotonic() + max(LEAST_S, float(env.get("HPCRUN_PREFLIGHT_S") or LIMIT_S))
 
     def address(self, rank: int) -> str:
-        """Return where the node of this rank is reached."""
+        """Return the address of the node of this rank."""
         return f"127.0.{rank // 250}.{rank % 250 + 1}" if self.is_local else self.hosts[rank]
 
     def peers(self) -> list[int]:
-        """Return the ranks of the nodes that this one connects to."""
+        """Return the ranks of the nodes to which this one connects."""
         count = len(self.hosts)
         near = {(self.rank + step) % count for step in range(1, min(PEERS, count))}
         return sorted((near | {0}) - {self.rank})
 
 
 class Door:
-    """Listens on the job's port: answers those who knock, and on the first node lets all ranks start together."""
+    """Listens on the job's port: answers connections, and on the first node starts all ranks together."""
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
@@ -108,10 +108,10 @@ class Door:
                     said = self.wait_for_all(ready) if ready else {"time": time.time()}
                     stream.write(json.dumps({"node": self._node.name, "job": self._node.job, **said}) + "\n")
             except (OSError, ValueError, AttributeError):
-                return  # a port scanner, or a peer that has gone
+                return  # a port scanner, or a peer that has ended
 
     def wait_for_all(self, ready: str) -> dict[str, Any]:
-        """Wait until every node is ready for the sum across them, or it is too late; return who is missing."""
+        """Wait until every node is ready for the inter-node all-reduce, or time is over; return the missing nodes."""
         until = self._node.ends_at - READY_BEFORE_END_S
         with self._changed:
             self._ready.add(ready)
@@ -125,17 +125,17 @@ class Door:
 
 
 def free_port(address: str) -> int:
-    """Return a port that nothing listens on at this moment."""
+    """Return a port on which no program listens at this moment."""
     with socket.create_server((address, 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 def ask(node: LocalNode, rank: int, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Ask another node something, in one connection.
+    """Send a question to another node, in one connection.
 
     Raises:
         OSError: it cannot be reached.
-        ValueError: what answers is no node of this job.
+        ValueError: the answer is not from a node of this job.
     """
     with socket.create_connection((node.address(rank), node.port), timeout=min(TRY_S, timeout_s)) as connection:
         connection.settimeout(timeout_s)
@@ -151,7 +151,7 @@ def ask(node: LocalNode, rank: int, question: dict[str, Any], timeout_s: float) 
 
 
 def reach(node: LocalNode, rank: int, until: float) -> dict[str, Any]:
-    """Connect to another node until it answers or the time is over; return how far away it and its clock are."""
+    """Connect to another node until it answers or the time is over; return its delay and the offset of its clock."""
     error = "no time was left"
     while time.monotonic() < until:
         try:
@@ -164,12 +164,12 @@ def reach(node: LocalNode, rank: int, until: float) -> dict[str, Any]:
 
 
 def words(failure: Exception) -> str:
-    """Return what went wrong, without numbers of errors."""
+    """Return the error in words, without error numbers."""
     return str(getattr(failure, "strerror", None) or failure or type(failure).__name__)
 
 
 def resolve(name: str) -> list[str] | str:
-    """Return the addresses of a host, or why there is none."""
+    """Return the addresses of a host, or the reason why there is none."""
     try:
         return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
     except OSError as failure:
@@ -177,7 +177,7 @@ def resolve(name: str) -> list[str] | str:
 
 
 def shared_memory() -> dict[str, int] | None:
-    """Return how many MB /dev/shm has and how many are free; None where there is none."""
+    """Return the size and the free space of /dev/shm in MB; None if it does not exist."""
     try:
         disk = os.statvfs("/dev/shm")
     except OSError:
@@ -186,7 +186,7 @@ def shared_memory() -> dict[str, int] | None:
 
 
 def run(*argv: str) -> str | None:
-    """Return what a command prints, None where it is not there, not permitted, or takes too long."""
+    """Return the output of a command, None if it does not exist, is not permitted, or takes too long."""
     if shutil.which(argv[0]) is None:
         return None
     try:
@@ -199,7 +199,7 @@ def run(*argv: str) -> str | None:
 
 
 def counters() -> dict[str, Any]:
-    """Return what the driver and the kernel have noted of errors; None is what they do not tell."""
+    """Return the errors that the driver and the kernel have recorded; None for unknown values."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     ours = ["--id=" + chosen] if chosen else []
     form = "--format=csv,noheader"
@@ -216,7 +216,7 @@ def counters() -> dict[str, Any]:
 
 
 def parse_ecc(text: str) -> list[int]:
-    """Read ``pci.bus_id, count`` of each GPU; a card without ECC says ``[N/A]``."""
+    """Read ``pci.bus_id, count`` of each GPU; a card without ECC has ``[N/A]``."""
     counts = (line.rpartition(", ")[2] for line in text.splitlines())
     return [int(count) for count in counts if count.isdigit()]
 
@@ -238,7 +238,7 @@ def has_driver() -> bool:
 
 
 class Ranks:
-    """The ranks of this node: processes that say what they do and find, line by line."""
+    """The ranks of this node: processes that print their steps and results, line by line."""
 
     def __init__(self, node: LocalNode, ranks: int, gpus: int) -> None:
         self._changed = threading.Condition()
@@ -272,12 +272,12 @@ class Ranks:
             self._changed.notify_all()
 
     def said(self) -> list[dict[str, Any]]:
-        """Return what every rank has found so far."""
+        """Return the results of every rank so far."""
         with self._changed:
             return [dict(rank) for rank in self._found]
 
     def wait(self, doing: str, until: float) -> bool:
-        """Wait until every rank does something or has ended; return whether all do it."""
+        """Wait until every rank is in the step ``doing`` or has ended; return whether all are in it."""
         with self._changed:
             self._changed.wait_for(
                 lambda: all(rank.get("doing") == doing or "status" in rank for rank in self._found),
@@ -286,7 +286,7 @@ class Ranks:
             return all(rank.get("doing") == doing for rank in self._found)
 
     def order(self, node_rank: int, nodes: int, store: str) -> None:
-        """Let the ranks sum with those of the other nodes."""
+        """Start the inter-node all-reduce of the ranks."""
         first, world_size = node_rank * len(self._processes), nodes * len(self._processes)
         for number, process in enumerate(self._processes):
             assert process.stdin is not None
@@ -294,10 +294,10 @@ class Ranks:
                 process.stdin.write(json.dumps({"rank": first + number, "ranks": world_size, "store": store}) + "\n")
                 process.stdin.flush()
             except OSError:
-                continue  # it has ended, and said why
+                continue  # it has ended, and reported why
 
     def end(self) -> None:
-        """Leave no rank behind."""
+        """End all ranks."""
         for process in self._processes:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -306,7 +306,7 @@ class Ranks:
 
 
 def in_background(report: NodeReport, key: str, look: Callable[[], Any]) -> threading.Thread:
-    """Start a look that may take long, such as at a name server that does not answer; what it finds is reported."""
+    """Start a check that may take long, such as a name server that does not respond, and report its result."""
     thread = threading.Thread(target=lambda: report.put(**{key: look()}), daemon=True)
     thread.start()
     return thread
@@ -330,7 +330,7 @@ def knock_at_all(node: LocalNode, report: NodeReport) -> None:
 
 
 def agree(node: LocalNode, door: Door | None) -> dict[str, Any]:
-    """Wait for the other nodes to be ready; return the port of the first, and who is missing."""
+    """Wait for the other nodes to be ready; return the port of the first node, and the missing nodes."""
     if node.rank == 0:
         return {"missing": node.hosts[1:]} if door is None else door.wait_for_all(node.name)
     try:
@@ -340,14 +340,14 @@ def agree(node: LocalNode, door: Door | None) -> dict[str, Any]:
 
 
 def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
-    """Do all of it."""
+    """Do all checks."""
     report.put(shm=shared_memory(), started=time.time())
     door = None
     try:
         door = Door(node)
     except OSError as failure:
         report.put(bind=words(failure))
-    # GPUs that are only claimed, as in a cluster for tests, are no reason to start so many programs
+    # do not start so many programs for GPUs that exist only in Slurm's configuration, as in a cluster for tests
     workers = Ranks(node, ranks if not gpus or has_driver() else min(ranks, 2), gpus)
     try:
         looks = [in_background(report, "errors", counters)] if gpus else []
@@ -371,12 +371,12 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
 
 
 def main() -> None:
-    """Run the node. Told to end, as by srun when another node does not answer, it ends its ranks."""
+    """Run the node. After SIGTERM, for example from srun when another node does not respond, it ends its ranks."""
     node = LocalNode(dict(os.environ))
     report = NodeReport(node.folder / f"{node.name}.json", node=node.name, rank=node.rank, port=node.port)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     check(node, int(sys.argv[1]), int(sys.argv[2]), report)
-    os._exit(0)  # a look that still hangs is not waited for
+    os._exit(0)  # do not wait for a check that still hangs
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """One rank of a preflight: ``rank.py LOCAL_RANK RANKS GPUS STORE_PORT``, started by ``node.py``.
 
-It multiplies matrices on its GPU, then sums with the other ranks of its node, then, when its node tells it to, with all
-ranks of the job. What it finds it writes as JSON, one line each, to stdout. Torch and the standard library only.
+It multiplies matrices on its GPU, then runs an all-reduce with the other ranks of its node, then, when its node starts
+it, with all ranks of the job. It prints its results as JSON lines to stdout. It uses only torch and the standard
+library.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 WITHIN_S = 12
 ACROSS_S = 8
-"""How long the ranks wait for each other, in seconds; node.py ends those that torch does not."""
+"""How long the ranks wait for each other, in seconds; node.py ends ranks that torch does not end."""
 
 GEMM_SIZE = 8192
 GEMM_TIMES = 50
@@ -25,13 +26,13 @@ SUM_TIMES = 10
 
 
 def say(**found: Any) -> None:
-    """Tell node.py something."""
+    """Send results to node.py."""
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
 
 
 def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
-    """Return the rank's GPU, or the CPU where torch has none for it; say which and why."""
+    """Return the rank's GPU, or the CPU if torch has no GPU for it; report which and why."""
     said: dict[str, Any] = {"torch": str(torch.__version__)}
     build = torch.version.cuda or torch.version.hip
     if gpus and torch.cuda.is_available() and torch.cuda.device_count() > local_rank:
@@ -43,7 +44,7 @@ def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
         device = torch.device("cpu")
         seen = torch.cuda.device_count() if build else 0
         said |= {"no_gpu": f"torch sees {seen} of {gpus} GPUs" if build else f"torch {torch.__version__} has no CUDA"}
-        # a machine without a driver, as a cluster for tests is, only claims its GPUs
+        # a machine without a driver, as in a cluster for tests, has GPUs only in Slurm's configuration
         said |= {
             "asked": gpus,
             "expected": bool(gpus) and (bool(build) or os.path.exists("/proc/driver/nvidia/version")),
@@ -53,15 +54,15 @@ def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
 
 
 def is_right(torch: Any, device: Any) -> bool:
-    """Return whether a product of small whole numbers, exact in fp32, is what the CPU finds in fp64."""
+    """Return whether a product of small whole numbers, exact in fp32, equals the CPU's result in fp64."""
     numbers = torch.randint(-2, 3, (1024, 1024), generator=torch.Generator().manual_seed(0))
     found = numbers.float().to(device) @ numbers.float().to(device)
     return bool(torch.equal(found.cpu().double(), numbers.double() @ numbers.double()))
 
 
 def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
-    """Return the rate of large products in the type that training uses, in TFLOPS, and that type."""
-    # torch emulates bf16 on cards before Ampere (compute capability 8.0), and says that it is supported
+    """Return the rate of large products in the type of trainings, in TFLOPS, and this type."""
+    # torch emulates bf16 on cards before Ampere (compute capability 8.0), and reports it as supported
     name = "bf16" if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
     dtype = torch.bfloat16 if name == "bf16" else torch.float16
     a, b = (torch.randn(GEMM_SIZE, GEMM_SIZE, device=device, dtype=dtype) for _ in range(2))
@@ -78,7 +79,7 @@ def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
 
 
 def multiply(torch: Any, device: Any) -> None:
-    """Say whether products are right and, on a GPU, how fast."""
+    """Report whether products are correct and, on a GPU, their rate."""
     right = is_right(torch, device)
     if device.type == "cpu":
         say(right=right)
@@ -118,7 +119,7 @@ def sum_up(torch: Any, device: Any, *, rank: int, ranks: int, store: str, wait_s
 
 
 def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
-    """Do all of it, saying each time what comes next, so that a rank that hangs has said where."""
+    """Do all checks, and report each step before it starts, so that a hanging rank has reported its step."""
     say(doing="import torch")
     import torch
 
@@ -139,13 +140,13 @@ def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
 
 
 def main() -> None:
-    """Run the rank; what goes wrong is said as well."""
+    """Run the rank, and report errors."""
     try:
         check(*(int(word) for word in sys.argv[1:]))
     except Exception as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())
         say(error=words[:300])
-    # without Python's own end, in which threads that gloo has left would abort (pytorch/pytorch#179291)
+    # skip Python's own end, in which remaining threads of gloo would abort (pytorch/pytorch#179291)
     sys.stderr.flush()
     os._exit(0)
 

@@ -1,1 +1,1 @@
-"""Where profiles, configuration and template sources come from: finding, reading, merging."""
+"""Finds, reads and merges profiles, configuration and template sources."""

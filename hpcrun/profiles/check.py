@@ -1,4 +1,4 @@
-"""Checking merged values against the profile model, and saying each mistake where it was written."""
+"""Checks merged values against the profile model, and reports each mistake with its file and line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
 
 _MOST_SHOWN = 60
-# Looking for the nearest key takes time, and nobody reads a thousand mistakes.
+# The search for the nearest key takes time, and no user reads a thousand mistakes.
 _MOST_EXPLAINED = 200
 
 
@@ -28,7 +28,7 @@ def check_values(
 
     Args:
         path: the profile's own file; its name is the profile's.
-        data: what the file says over all that it extends.
+        data: the values of the file, merged over those of the files that it extends.
         origins: where each value was written.
     """
     from pydantic import ValidationError
@@ -50,7 +50,7 @@ def check_values(
 
 
 def known_keys(section: Key = ()) -> list[str]:
-    """Return the keys that may stand in a section of a profile; none where any may, as in ``env``."""
+    """Return the allowed keys of a section of a profile; none if any key is allowed, as in ``env``."""
     from hpcrun.job.profile import Profile
 
     annotation: Any = Profile
@@ -59,7 +59,7 @@ def known_keys(section: Key = ()) -> list[str]:
         if model is not None:
             found = model.model_fields.get(step)
             annotation = found.annotation if found else None
-        else:  # sections of one kind under names of a site's own, as in gpu.types
+        else:  # sections of one kind under the site's own names, as in gpu.types
             annotation = get_args(annotation)[1] if _origin(annotation) is dict else None
     model = _model_in(annotation)
     if model is None:
@@ -69,7 +69,7 @@ def known_keys(section: Key = ()) -> list[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """Return the section's model in an annotation: as it stands, or in ``Section | None``."""
+    """Return the section's model in an annotation: ``Section`` or ``Section | None``."""
     for candidate in () if _origin(annotation) is dict else (annotation, *get_args(annotation)):
         if hasattr(candidate, "model_fields"):
             return candidate
@@ -78,7 +78,7 @@ def _model_in(annotation: Any) -> Any:
 
 def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
     key: Key = ()
-    for step in detail["loc"]:  # pydantic adds words of its own about unions and validators
+    for step in detail["loc"]:  # pydantic adds its own words about unions and validators
         if (*key, str(step)) not in origins:
             break
         key = (*key, str(step))
@@ -108,13 +108,13 @@ def _reason(detail: Any) -> str:
 
 
 def value_kinds(key: Key) -> set[str]:
-    """Return of which kinds a key's value may be: ``list``, ``mapping``, ``bool``; empty for text and numbers.
+    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text and numbers.
 
-    A key that is not known is of no kind: checking the values says so better.
+    An unknown key has no kind: the check of the values reports it better.
     """
     from hpcrun.job.profile import Profile
 
-    if key == ("extends",):  # of the file's form, and not of the model
+    if key == ("extends",):  # a key of the file, not of the model
         return {"list"}
     annotation: Any = Profile
     for step in key:
@@ -133,7 +133,7 @@ def _origin(annotation: Any) -> Any:
 
 
 def _parts(annotation: Any) -> list[Any]:
-    """Return the members of a union, annotations taken off."""
+    """Return the members of a union, without annotations."""
     if get_origin(annotation) is Annotated:
         return _parts(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

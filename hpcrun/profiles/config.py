@@ -1,4 +1,4 @@
-"""The configuration of a site, a person or a project: profile, runs folder, default time and account."""
+"""The configuration of a site, a user or a project: profile, runs folder, default time and account."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ KEYS = ("profile", "runs", "time", "account", "metrics")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What ``config.yaml`` may say.
+    """The contents of ``config.yaml``.
 
     Attributes:
         profile: name of the default profile.
-        runs: folder of the runs; a relative one counts from the file's own folder.
-        walltime_s: time limit of a job that says none; comes before the profile's.
-        account: account of a job that says none; comes before the profile's.
-        metrics: name → regular expression that finds the number in a log; comes before the profile's.
+        runs: folder of the runs; a relative path starts at the file's own folder.
+        walltime_s: default time limit of a job; overrides the profile's.
+        account: default account of a job; overrides the profile's.
+        metrics: name → regular expression that finds the number in a log; overrides the profile's.
     """
 
     profile: str | None = None
@@ -40,18 +40,18 @@ class Config:
 
 
 def load_config(folders: Sequence[Source]) -> Config:
-    """Read ``config.yaml`` of each folder, most important first; the first to say a thing is heard.
+    """Read ``config.yaml`` of each folder, most important first; the first value of a key counts.
 
     Raises:
-        ProfileError: a file is broken, or has a key or value that means nothing, every mistake of it is told; or
-            another user could have written it.
+        ProfileError: a file is broken, or has invalid keys or values, which are all listed; or another user could have
+            written it.
     """
     said: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for folder in folders_of(folders):
         if not folder.has(FILE_NAME):
             continue
-        from hpcrun.profiles.yaml_file import parse_yaml  # ruamel is imported only where there is a file to read
+        from hpcrun.profiles.yaml_file import parse_yaml  # import ruamel only if there is a file to read
 
         for key, value in _checked(parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)).items():
             if key == "metrics":

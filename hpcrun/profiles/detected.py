@@ -1,4 +1,4 @@
-"""Where a detected profile goes."""
+"""The file of a detected profile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
-    """Return the file that a new profile is to have.
+    """Return the file for a new profile.
 
     Raises:
         UsageError: it cannot be a profile's name.
-        ProfileError: there is one already, and ``force`` is not set.
+        ProfileError: the file already exists, and ``force`` is not set.
     """
     if not _NAME.fullmatch(name) or name.endswith((SUFFIX, ".yml")):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What is shown in an editor: a file to begin with, and remarks at the lines of mistakes. Text → text."""
+"""The text in the editor: a first version of a file, and remarks at the lines of mistakes. Text → text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpcrun.profiles.mistakes import Key, Mistake
 REMARK = "#!! hpcrun: "
 _REMARK_LINE = re.compile(r"^[ \t]*#!! hpcrun:.*(?:\r?\n|$)", re.MULTILINE)
 
-# What sites most often say of themselves, in the order it reads well.
+# The keys that sites set most often, in a readable order.
 USUAL: Mapping[Key, str] = {
     ("description",): "shown in `hpcrun profile list`",
     ("partition",): "sinfo shows them",
@@ -27,7 +27,7 @@ USUAL: Mapping[Key, str] = {
 
 
 def new_text(name: str, base: str | None) -> str:
-    """Return the beginning of a profile of one's own."""
+    """Return the first lines of a user's own profile."""
     lines = [
         f"# {name}: only the values that differ from the profile that it extends.",
         f"#   hpcrun profile show {name} --origin   all values with their sources",
@@ -37,7 +37,7 @@ def new_text(name: str, base: str | None) -> str:
 
 
 def unsaid(given: Sequence[Key]) -> str:
-    """Return comments for the usual keys that were not given a value."""
+    """Return comments for the usual keys without a value."""
     left = [key for key in USUAL if key not in given]
     if not left:
         return ""
@@ -47,11 +47,11 @@ def unsaid(given: Sequence[Key]) -> str:
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
-    """Return the text that the first edit of a profile begins with: it extends the one it will hide.
+    """Return the text for the first edit of a profile: it extends the profile of the same name.
 
     Args:
-        source: file of the profile that is extended.
-        data: its merged values; they stand below as comments.
+        source: file of the extended profile.
+        data: its merged values, which follow as comments.
     """
     lines = [
         f"# Your own {name!r}. It extends {source},",
@@ -87,5 +87,5 @@ def with_remarks(text: str, mistakes: Sequence[Mistake], path: Path) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """Return the text without what ``with_remarks`` put in."""
+    """Return the text without the comments of ``with_remarks``."""
     return _REMARK_LINE.sub("", text)

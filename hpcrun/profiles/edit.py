@@ -1,7 +1,7 @@
-"""Changing single values in a file that people write: text → text, everything else as it was, to the byte.
+"""Changes single values in a file that users write: text → text; every other byte stays.
 
-ruamel's parser says where a value stands and the text is spliced there. Its own round trip would indent lists anew,
-fold long lines, and take the comment below a removed key away with the key.
+ruamel's parser finds the position of a value, and the text is changed there. Its own round trip would change the
+indentation of lists, fold long lines, and remove the comment below a removed key.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _WORDS = re.compile(r"~|null|true|false", re.IGNORECASE)
 
 
 def set_value(text: str, key: Key, value: Any, path: Path) -> str:
-    """Return the text with one value set, its section made where there is none.
+    """Return the text with one value set; its section is made if there is none.
 
     Args:
-        value: text, True (a bare flag), None (takes away what is inherited), or a list or mapping of these.
+        value: text, True (a flag), None (removes the inherited value), or a list or mapping of these.
         path: for messages.
 
     Raises:
-        ProfileError: the text is broken, or shaped so that the value cannot be placed.
+        ProfileError: the text is broken, or has a form in which the value cannot be placed.
     """
     expected = _changed(parse_yaml(text, path).data, key, value)
     return _checked(lambda: _spliced(text, key, value), expected, key, path)
 
 
 def unset_value(text: str, key: Key, path: Path) -> str:
-    """Return the text without one key, and without the section that held nothing else.
+    """Return the text without one key, and without its section if nothing else is in it.
 
     Raises:
         ProfileError: the text is broken, or the key is not in it.
@@ -53,7 +53,7 @@ def unset_value(text: str, key: Key, path: Path) -> str:
             )
         if len(section) > 1 or len(key) == 1:
             break
-        key = key[:-1]  # "gpu:" with nothing below would take away all that is inherited
+        key = key[:-1]  # "gpu:" without keys would remove all inherited values
     del section[key[-1]]
     return _checked(lambda: _without(text, key), data, key, path)
 
@@ -69,7 +69,7 @@ def _changed(data: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
 
 
 def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path: Path) -> str:
-    """Return a changed text if it says what it should: a file laid out in a way unthought of is left alone."""
+    """Return a changed text if it has the expected values: a file with an unexpected layout is not changed."""
     with suppress(ProfileError, ValueError):
         text = change()
         if parse_yaml(text, path).data == expected:
@@ -80,7 +80,7 @@ def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path
 
 
 def flow(value: Any) -> str:
-    """Return a value on one line, quoted where YAML would read it as something else."""
+    """Return a value on one line, quoted if YAML would read it as something else."""
     if value is None or value is True or value is False:
         return json.dumps(value)
     if isinstance(value, dict):
@@ -105,7 +105,7 @@ def _escaped(char: str) -> str:
     return {"\n": "\\n", "\t": "\\t"}.get(char) or f"\\u{code:04x}"
 
 
-# --- where things stand ---------------------------------------------------------------------------------------
+# --- positions ------------------------------------------------------------------------------------------------
 
 
 def _root(text: str) -> Any:
@@ -131,7 +131,7 @@ def _colon_after(text: str, key: Any) -> int:
 
 
 def _end(text: str, pair: Any) -> int:
-    """Return where the last character of an entry's value ends; the parser ends blocks only where the next begins."""
+    """Return the end of an entry's value; for the parser, a block ends only where the next one begins."""
     key, node = pair
     if _empty(node):
         return _colon_after(text, key)

@@ -1,4 +1,4 @@
-"""A folder of profiles, templates or rules: its files on disk, or their contents as they were read and trusted."""
+"""A folder of profiles, templates or rules: its files on disk, or the contents that were read and trusted."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Folder:
     """Files by their names, which are paths below the folder such as ``gpu/a100.yaml``.
 
     Attributes:
-        contents: the files as they were read; nothing else is in the folder then. None for those on the disk.
-        checked: whether a file on the disk is refused where another user could have written it; not hpcrun's own files.
-        never: the person has said never to use it; it has no contents then.
-        withheld: why nothing of it may be used; its files have names only.
+        contents: the files that were read; then the folder has no other files. None for the files on disk.
+        checked: whether a file on disk is refused if another user could have written it; not for hpcrun's own files.
+        never: the user has chosen never to use it; then it has no contents.
+        withheld: why none of its files may be used; then its files have only names.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class Folder:
     never: bool = False
 
     def below(self, name: str) -> Folder:
-        """Return the folder of that name in this one."""
+        """Return the subfolder of this name."""
         if self.contents is None:
             return replace(self, path=self.path / name)
         start = f"{name}/"
@@ -36,27 +36,27 @@ class Folder:
         return replace(self, path=self.path / name, contents=inner)
 
     def names(self, suffix: str) -> list[str]:
-        """Return the names of all files with that suffix, in subfolders too, sorted; none where it is withheld."""
+        """Return the sorted names of all files with this suffix, also in subfolders; none if the folder is withheld."""
         if self.withheld:
             return []
         return sorted(name for name in (self._on_disk() if self.contents is None else self.contents)
                       if name.endswith(suffix))  # fmt: skip
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name to be used."""
+        """Whether there is a usable file of this name."""
         return not self.withheld and self.holds(name)
 
     def holds(self, name: str) -> bool:
-        """Whether there is a file of that name, usable or not."""
+        """Whether there is a file of this name, usable or not."""
         if "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
-            return False  # a name leads nowhere else
+            return False  # a name cannot lead out of the folder
         return _is_file(self.path / name) if self.contents is None else name in self.contents
 
     def text(self, name: str) -> str:
         """Return the text of a file.
 
         Raises:
-            ProfileError: it cannot be read, is no text, or another user could have written it.
+            ProfileError: it cannot be read, is not text, or another user could have written it.
         """
         path = self.path / name
         if self.contents is not None:
@@ -70,12 +70,12 @@ class Folder:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is something to read, or to say that it cannot be read: a pipe, a device, a link to nowhere."""
+    """Whether there is a file, or an entry whose error must be reported: a pipe, a device, a broken link."""
     return os.path.lexists(path) and not os.path.isdir(path)
 
 
 Source = Folder | Path
-"""Where files are looked up: a path is a folder on the disk, of which files are checked when they are read."""
+"""A place of files: a path is a folder on disk, whose files are checked when they are read."""
 
 
 def folders_of(sources: Sequence[Source]) -> list[Folder]:

@@ -1,4 +1,4 @@
-"""Which folders of configuration are used: those that nobody else could have written, or that are trusted."""
+"""The folders of configuration that hpcrun uses: those that no other user could have written, or that are trusted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Layer:
     """A folder of configuration, and whether it is used.
 
     Attributes:
-        folder: to read from; withheld where it is not used.
-        warning: what to say of that, None where there is nothing to say.
-        contents: its files as they were read; None where it did not need to be trusted.
-        trust: what was said of it before.
-        refused: why it could not even be trusted.
+        folder: the folder to read from; withheld if it is not used.
+        warning: a message about this, None if there is none.
+        contents: the files that were read; None if no trust was needed.
+        trust: the user's earlier answer.
+        refused: why it cannot even be trusted.
     """
 
     folder: Folder
@@ -35,18 +35,18 @@ class Layer:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The path of the folder."""
         return self.folder.path
 
 
 def own_layer(path: Path, store: TrustStore) -> Layer:
-    """Return the user's or the site's folder: used where no other user could have written it, or as it was trusted."""
+    """Return the user's or the site's folder: used if no other user could have written it, or if it is trusted."""
     dangers = dangers_on_disk(path)
     return _judged(path, store, dangers[0]) if dangers else Layer(Folder(path))
 
 
 def project_layer(path: Path, store: TrustStore) -> Layer:
-    """Return a project's folder: used as it was trusted, whoever owns it and may write to it."""
+    """Return a project's folder: used if its contents are trusted, whatever its owner and its rights."""
     return _judged(path, store, None)
 
 
@@ -58,7 +58,7 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         trust = store.find(path)
     except ProfileError as error:
         return _refused(path, error.message)
-    if os.geteuid() == 0 and contents.dangers:  # a content may change hands; root runs root's own
+    if os.geteuid() == 0 and contents.dangers:  # the contents may be another user's; root uses only files of root
         return _refused(path, f"root uses only files writable by root alone: {contents.dangers[0]}", contents)
     if trust and trust.never:
         return Layer(Folder(path, {}, never=True), contents=contents, trust=trust)
@@ -84,7 +84,7 @@ def _skipped(path: Path, contents: Contents) -> str | None:
 
 
 def _named(names: Iterable[str]) -> str:
-    """Return names on one line; a file's name is anybody's text."""
+    """Return names on one line; the name of a file is untrusted text."""
     words = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
     return ", ".join(words[:_MOST_NAMED]) + (
         f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""

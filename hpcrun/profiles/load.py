@@ -14,13 +14,13 @@ from hpcrun.profiles.folder import Folder, Source, folders_of
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin, dotted
 from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
 
-if TYPE_CHECKING:  # pydantic takes longer to import than shell completion may
+if TYPE_CHECKING:  # the import of pydantic takes too long for shell completion
     from hpcrun.job.profile import Profile
 
 SUFFIX = ".yaml"
 _DEEPEST = 50
 WAYS_ROUND = "to review and trust the files: hpcrun trust"
-EXTEND = "+"  # "modules+: [x]" adds to the list that is there
+EXTEND = "+"  # "modules+: [x]" adds to the inherited list
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LoadedProfile:
     """A validated profile, and where each of its values was written.
 
     Attributes:
-        data: the merged values as they were written.
+        data: the merged values as written.
         origins: path of keys (and of positions in lists) → file and line.
     """
 
@@ -45,9 +45,9 @@ class _Merged:
 
 
 def profile_names(folders: Sequence[Source]) -> dict[str, Path]:
-    """Return every profile a person can name → its file; an earlier folder hides a later one.
+    """Return every profile that a user can name → its file; an earlier folder hides a later one.
 
-    Files whose name starts with ``_`` are parts for ``extends``, not profiles.
+    Files whose names start with ``_`` are parts for ``extends``, not profiles.
     """
     found: dict[str, Path] = {}
     for folder in folders_of(folders):
@@ -66,15 +66,15 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
     """Return the file of a profile, given its name or a path to it.
 
     Raises:
-        ProfileError: there is none, the message names the nearest, or lists them; or the name means a file that may not
-            be used.
+        ProfileError: there is none, and the message names the nearest profile or lists all; or hpcrun may not use the
+            file.
     """
     if is_path(name):
         path = Path(name)
         if not os.path.isfile(path):
             raise ProfileError(f"profile {name}: no such file", hint="hpcrun profile list shows the profiles by name")
         return path
-    for folder in folders_of(folders):  # another of the name, further down, is not what was asked for
+    for folder in folders_of(folders):  # another profile of this name, in a lower layer, is not the requested one
         if folder.holds(f"{name}{SUFFIX}"):
             if folder.withheld:
                 raise ProfileError(f"profile {name!r} is {folder.path / name}{SUFFIX}, and {folder.withheld}",
@@ -107,14 +107,14 @@ def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
         folders: where names are looked up, most important first.
 
     Raises:
-        ProfileError: missing, broken or invalid; the message says file, line and key of every mistake.
+        ProfileError: missing, broken or invalid; the message has file, line and key of every mistake.
     """
     path = find_profile(name, folders)
     return _load(parse_yaml(_text(path, folders), path), folders)
 
 
 def _text(path: Path, folders: Sequence[Source]) -> str:
-    """Return the text of a profile: as it was trusted where it lies in a folder of which that is known."""
+    """Return the text of a profile: the trusted contents if it is in a folder with contents."""
     own = Path(os.path.abspath(path))
     for folder in folders_of(folders):
         if own.is_relative_to(folder.path) and folder.has(name := own.relative_to(folder.path).as_posix()):
@@ -123,7 +123,7 @@ def _text(path: Path, folders: Sequence[Source]) -> str:
 
 
 def load_text(text: str, path: Path, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile from what may become the text of the file ``path``.
+    """Load a profile from a possible new text of the file ``path``.
 
     Raises:
         ProfileError: as ``load_profile``.
@@ -143,13 +143,13 @@ def _load(file: YamlFile, folders: Sequence[Source]) -> LoadedProfile:
 
 
 class _Merger:
-    """Merges a file with all it extends; collects what is wrong with that, so that all can be told at once."""
+    """Merges a file with the files that it extends, and collects all mistakes, to report them at once."""
 
     def __init__(self, folders: Sequence[Folder]) -> None:
         self.folders = folders
         self.mistakes: list[Mistake] = []
         self.hint: str | None = None
-        self._done: dict[Path, _Merged] = {}  # or twenty files that each extend one twice would take for ever
+        self._done: dict[Path, _Merged] = {}  # or twenty files that each extend one twice would take forever
 
     def merge_file(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
         chain = (*chain, file.path)
@@ -198,7 +198,7 @@ class _Merger:
         own, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
         for place, folder in enumerate(searched):
             if folder.path / name == own:
-                # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the one it hides
+                # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the file that it hides
                 searched = searched[place + 1 :]
                 break
         for folder in searched:
@@ -211,7 +211,7 @@ class _Merger:
         return None
 
     def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
-        """Lay one file's values over another's: mappings are merged, ``x+`` extends, null removes, else replaced."""
+        """Merge one file's values over another's: mappings are merged, ``x+`` extends, null removes, others replace."""
         target, source = under.data, over.data
         for step in key:
             target, source = target[step], source[step]

@@ -1,4 +1,4 @@
-"""Mistakes in files that people write: each knows its file, line and key, and all are told at once."""
+"""Mistakes in files that users write: each has its file, line and key, and all are reported at once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong in a file.
+    """One mistake in a file.
 
     Attributes:
-        line: counted from 1; None where the file as a whole is meant.
-        text: what is wrong, with the nearest key or the values allowed.
-        key: which value, as far as there is one.
+        line: counted from 1; None for the whole file.
+        text: the mistake, with the nearest key or the allowed values.
+        key: the key of the value, if there is one.
     """
 
     path: Path
@@ -56,6 +56,6 @@ class MistakesError(ProfileError):
 
 
 def dotted(key: Key) -> str:
-    """Return a key as it is typed, ``gpu.type``; one that holds control characters is shown with escapes."""
+    """Return a key as typed, ``gpu.type``; control characters are shown as escapes."""
     text = ".".join(key)
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,8 +1,8 @@
-"""Whether another user could have written what hpcrun reads, decided as sshd's StrictModes and sudo decide it.
+"""Whether another user could have written the files that hpcrun reads, by the rules of sshd's StrictModes and sudo.
 
-Files of profiles, templates and rules become commands that run as the person who calls hpcrun. So their owner, and the
-owner of every folder on the way, must be that person, root, or the account that owns hpcrun's own program (which could
-change hpcrun itself); and nobody else may write to any of them.
+Files of profiles, templates and rules become commands that run as hpcrun's user. So their owner, and the
+owner of every folder on the path, must be this user, root, or the account that owns hpcrun's own program (which could
+change hpcrun itself); and no other user may write to any of them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class UnsafeFileError(ProfileError):
 
 
 def danger_to(path: Path) -> str | None:
-    """Say how a user who is not trusted could write to a file or folder, or replace it; None where none can.
+    """Return how a user who is not trusted could write to a file or folder, or replace it; None if none can.
 
-    Links are followed, and each part of their way is judged. Folders above the home folder are the system's, and are
-    not.
+    Links are followed, and each part of their path is checked. Folders above the home folder belong to the system and
+    are not checked.
 
     Raises:
-        OSError: it is not there, or may not be looked at.
+        OSError: it does not exist, or cannot be checked.
     """
     *way, (last, status) = _way(path)
     dangers = [(place, danger_in(place, found, reads_from=False)) for place, found in way]
@@ -42,15 +42,15 @@ def danger_to(path: Path) -> str | None:
 
 
 def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) -> str | None:
-    """Say how a user who is not trusted could write to one file or folder, whose status was taken; else None.
+    """Return how a user who is not trusted could write to one file or folder with this status; None if none can.
 
     Args:
-        reads_from: whether any file in this folder would be read. Where one file alone is, a sticky bit is enough:
-            others can add files then, but not replace this one.
+        reads_from: whether any file in this folder would be read. If only one file is read, a sticky bit is enough:
+            other users can then add files, but not replace this one.
     """
     if status.st_uid not in trusted_owners():
         return f"{path} belongs to another user (uid {status.st_uid})"
-    if stat.S_ISLNK(status.st_mode):  # a link's own mode says nothing
+    if stat.S_ISLNK(status.st_mode):  # a link's own mode has no effect
         return None
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and not reads_from:
         return None
@@ -61,26 +61,26 @@ def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) ->
 
 
 def trusted_owners() -> frozenset[int]:
-    """Return the users whose files may run as this one. For root that is root alone."""
+    """Return the users whose files may run as this user. For root, this is only root."""
     me = os.geteuid()
     return frozenset({0} if me == 0 else {me, 0, program_owner()})
 
 
 @cache
 def program_owner() -> int:
-    """Return who owns hpcrun's own program: sites install software under an account of its own."""
+    """Return the owner of hpcrun's own program: sites install software with a separate account."""
     return os.stat(_PROGRAM).st_uid
 
 
 def read_checked(path: Path, most_bytes: int) -> bytes:
-    """Read a file that only trusted users can have written. What is checked is what is read.
+    """Read a file that only trusted users can have written. The check and the reading use the same open file.
 
     Returns:
-        At most ``most_bytes`` and one.
+        At most ``most_bytes`` + 1 bytes.
 
     Raises:
         UnsafeFileError: another user could have written it.
-        OSError: it is not there, or may not be read; EINVAL where it is no ordinary file.
+        OSError: it does not exist, or cannot be read; EINVAL if it is not a regular file.
     """
     content, status = read_open(path, most_bytes)
     danger = danger_to(path) or danger_in(path, status)
@@ -92,10 +92,10 @@ def read_checked(path: Path, most_bytes: int) -> bytes:
 
 
 def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[bytes, os.stat_result]:
-    """Read an ordinary file, at most ``most_bytes`` and one; return its status too, taken while it is open.
+    """Read a regular file, at most ``most_bytes`` + 1 bytes; return its status, too, taken while it is open.
 
     Raises:
-        OSError: as ``read_checked``; ELOOP for a link where ``follow`` is False.
+        OSError: as ``read_checked``; ELOOP for a link if ``follow`` is False.
     """
     try:
         with open_regular(path, links=follow) as file:
@@ -106,12 +106,12 @@ def read_open(path: Path, most_bytes: int, *, follow: bool = True) -> tuple[byte
 
 
 def way_out(path: Path) -> str:
-    """Return what a person can do about a file that others can write."""
+    """Return advice about a file that other users can write."""
     return f"check its contents, then: chmod go-w (its folders too); or copy it to your own folder: cp {path} ~/"
 
 
 def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
-    """Return every folder and link on the way to a path, and what is there, each with its status."""
+    """Return every folder and link on the path, and its target, each with its status."""
     parts, here, links = list(Path(Path.cwd(), path).parts[1:]), Path("/"), 0
     visited = [(here, here.lstat())]
     while parts:
@@ -135,7 +135,7 @@ def _way(path: Path) -> list[tuple[Path, os.stat_result]]:
 
 
 def _is_above_home(place: Path) -> bool:
-    import pwd  # asked only where something is wrong: on clusters this may ask a server
+    import pwd  # only after a problem: on clusters this may ask a server
 
     try:
         home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
@@ -145,9 +145,9 @@ def _is_above_home(place: Path) -> bool:
 
 
 def _is_private_group(path: Path, status: os.stat_result) -> bool:
-    """Whether the group is the user's own, with nobody else in it: pam_umask(8) sets umask 002 for such users.
+    """Whether the group is the user's own, without other members: pam_umask(8) sets umask 002 for such users.
 
-    An access control list shows in the group's bits what it gives to others: acl(5).
+    With an access control list, the group's bits show the rights that it gives to others: acl(5).
     """
     import grp
     import pwd

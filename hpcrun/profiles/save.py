@@ -1,6 +1,6 @@
-"""Saving a file that people write: whole or not at all, and one at a time.
+"""Saves a file that users write: completely or not at all, and one process at a time.
 
-Home directories are NFS or Lustre, where flock may not hold between hosts. O_EXCL does, since NFSv3 (open(2)).
+Home directories are NFS or Lustre, where flock may not work between hosts. O_EXCL does, since NFSv3 (open(2)).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ STALE_S = 60.0
 
 @contextmanager
 def locked(path: Path, host: str) -> Iterator[None]:
-    """Hold the lock of a file: of all programs that change it so, one at a time does.
+    """Hold the lock of a file: only one program at a time changes the file.
 
     Raises:
-        ProfileError: another holds it for longer than a change takes, or the folder cannot be written to.
+        ProfileError: another program holds it for longer than a change takes, or the folder cannot be written to.
     """
     lock = path.with_name(f".{path.name}.lock")
     token = f"{host} {os.getpid()} {token_hex(4)}"
@@ -72,14 +72,14 @@ def _content(lock: Path) -> str:
 
 
 def _remove_stale(lock: Path, host: str) -> None:
-    """Remove a lock whose holder is dead, or, on another host, has held it longer than any change takes."""
+    """Remove a lock whose holder has ended, or, on another host, has held it longer than any change takes."""
     seen = _content(lock)
     if not _is_stale(lock, seen, host):
         return
     aside = lock.with_name(f"{lock.name}.{token_hex(4)}")
     with suppress(OSError):
         lock.rename(aside)
-        if _content(aside) != seen:  # another was quicker, and this is the lock of a living one
+        if _content(aside) != seen:  # another process was faster, and this lock belongs to a running process
             os.link(aside, lock)
         aside.unlink()
 
@@ -101,26 +101,26 @@ def _is_stale(lock: Path, content: str, host: str) -> bool:
 
 
 def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Make a folder and those above it that are missing, none of which others can write to whatever the umask says.
+    """Make a folder and its missing parents, to which other users cannot write, whatever the umask.
 
     Raises:
         OSError: it cannot be made.
     """
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
-    for part in reversed(missing):  # each by itself: mkdir makes parents by the umask
+    for part in reversed(missing):  # one by one: mkdir makes parents with the umask
         part.mkdir(mode=mode, exist_ok=True)
     if not folder.is_dir():
         raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file, or make it; its permissions stay, and a link goes on pointing to it.
+    """Replace a file, or make it; its permissions stay, and a link still points to it.
 
     Args:
-        mode: of a new file, less what the umask takes. A file that others can write would not be used.
+        mode: of a new file, reduced by the umask. hpcrun would not use a file that other users can write.
 
     Raises:
-        ProfileError: it could not be written; the old file is untouched.
+        ProfileError: it could not be written; the old file has not changed.
     """
     with saving(path):
         path = path.resolve()
@@ -130,7 +130,7 @@ def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
 
 @contextmanager
 def saving(path: Path) -> Iterator[None]:
-    """Turn a failure of the file system into a message that says what became of the file."""
+    """Turn an error of the file system into a message with the state of the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The JSON Schema of a profile file: what an editor completes and checks while a person writes."""
+"""The JSON Schema of a profile file, with which an editor completes and checks the file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _SCALAR = ["string", "number", "boolean"]
 
 
 def profile_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of what may stand in a profile file.
+    """Return the JSON Schema (2020-12) of a profile file.
 
-    It is the model's, but for what the file's form adds: ``extends``, ``null`` that removes, ``list+`` that extends,
-    and that an unquoted number is text to hpcrun where text is wanted.
+    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove, ``list+`` to extend, and
+    unquoted numbers as text.
     """
     from hpcrun.job.profile import Profile
 
@@ -57,7 +57,7 @@ def _value(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_written(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value's schema as the file writes it: ``account: 0042`` is text, ``max: 1-00:00:00`` is a time."""
+    """Return a value's schema in the form of the file: ``account: 0042`` is text, ``max: 1-00:00:00`` is a time."""
     if "enum" in value or "const" in value or "$ref" in value:
         return value
     if value.get("type") in ("string", "integer", "number"):

@@ -1,4 +1,4 @@
-"""Secrets in a profile: a file that others read and that is kept in git is no place for their values."""
+"""Secrets in a profile: other users may read the file, and it may be in git, so it must not contain their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
 
 
 def secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
-    """Return every value of a profile that holds a secret; none of the messages says it.
+    """Return a mistake for every value of a profile that holds a secret; the messages do not contain the value.
 
     Args:
         data: the merged values.

@@ -1,4 +1,4 @@
-"""Where the files that hpcrun ships lie: inside an installed wheel, or beside the package in a checkout."""
+"""The places of the files that hpcrun ships: inside an installed wheel, or beside the package in a checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 def shipped_folder(kind: str) -> Path:
     """Return the folder of the shipped ``templates`` or ``cluster_profiles``.
 
-    The wheel carries them in ``hpcrun/shipped`` (pyproject's force-include); an editable install and a plain
+    A wheel has them in ``hpcrun/shipped`` (pyproject's force-include); an editable install and a plain
     checkout have them at the top level.
     """
     installed = _PACKAGE / "shipped" / kind

@@ -22,7 +22,7 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
     """Read the elements of a sweep from a file.
 
     Raises:
-        UsageError: it cannot be read, or what it says cannot be; the message names the file.
+        UsageError: it cannot be read, or its contents are invalid; the message names the file.
     """
     try:
         text = read_named_text(path, _MAX_BYTES)
@@ -43,10 +43,10 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
 
 
 def parse_csv(text: str) -> tuple[Parameters, ...]:
-    """Read a header of names and a row for each element; tabs separate where the header has them.
+    """Read a header of names and a row for each element; tabs are the separator if the header contains tabs.
 
     Raises:
-        ValueError: a row is not as long as the header, or a name cannot be one.
+        ValueError: a row is not as long as the header, or a name is invalid.
     """
     lines = text.splitlines()
     tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
@@ -80,7 +80,7 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     from ruamel.yaml.error import YAMLError
 
     try:
-        data = bounded_parser("base").load(text)  # base: 1e-3, 007 and true stay as they are written
+        data = bounded_parser("base").load(text)  # base: 1e-3, 007 and true stay as written
     except RecursionError:  # of nested blocks
         raise ValueError("it is nested too deeply") from None
     except YAMLError as error:

@@ -1,4 +1,4 @@
-"""Reading template sources: a user's or project's file comes before the shipped one of the same name."""
+"""Reads template sources: a user's or project's file has priority over the shipped file of the same name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a person has trusted: folders of a project by the contents of their files, as direnv's ``allow`` does.
+"""The folders that a user trusts: folders of projects, by the contents of their files, like direnv's ``allow``.
 
-A clone's ``.hpcrun`` holds templates and set-up commands that run as the person who submits there. Ownership says
-nothing of them, since whoever clones owns what is cloned. So its files are used only where each has the contents that
-the person has seen and trusted; what was hashed is what is used, and is not read a second time.
+A clone's ``.hpcrun`` contains templates and set-up commands that run as the user who submits there. Ownership is no
+help, since a user owns all files of a clone. So the files are used only if each has the contents that the user has seen
+and trusted; hpcrun uses the bytes that it has hashed, and does not read a file again.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from hpcrun.profiles.yaml_file import MAX_BYTES
 SCHEMA = 1
 FILES = ("config.yaml", "rules.yaml")
 TREES = (("profiles", ".yaml"), ("templates", ".j2"))
-"""All that hpcrun reads of a folder, so all that is trusted."""
+"""The files of a folder that hpcrun reads, and so the files that are trusted."""
 _MOST_ENTRIES = 500
 _DEEPEST = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a person said of a folder.
+    """A user's answer about a folder.
 
     Attributes:
-        hashes: name → SHA-256 of the contents that are trusted.
-        never: the person wants nothing of it, and to hear nothing of it.
+        hashes: name → SHA-256 of the trusted contents.
+        never: the user never wants to use it, or to see a message about it.
     """
 
     path: Path
@@ -47,10 +47,10 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The files of a folder that hpcrun would read, as they were read once.
+    """The contents of the files of a folder that hpcrun would read, read once.
 
     Attributes:
-        skipped: what was not read, a link for example, with why.
+        skipped: what was not read, for example a link, with the reason.
         dangers: how other users could write to it.
     """
 
@@ -64,13 +64,13 @@ class Contents:
 
 
 class TrustStore:
-    """The folder that records what a person has trusted: one file for each path, readable by that person alone."""
+    """The folder with a user's answers: one file for each path, readable only by this user."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def find(self, path: Path) -> Trust | None:
-        """Return what was said of a folder, by its real path; None where nothing was, or where it cannot be read.
+        """Return the answer about a folder, by its real path; None if there is none, or if it cannot be read.
 
         Raises:
             ProfileError: another user could have written it.
@@ -83,7 +83,7 @@ class TrustStore:
         return trust if trust and trust.path == Path(os.path.realpath(path)) else None
 
     def save(self, trust: Trust) -> None:
-        """Remember what was said of a folder.
+        """Save the answer about a folder.
 
         Raises:
             ProfileError: it cannot be written.
@@ -94,7 +94,7 @@ class TrustStore:
         replace_text(self._file(trust.path), json.dumps(record, indent=1) + "\n", mode=0o600)
 
     def forget(self, path: Path) -> bool:
-        """Forget what was said of a folder, and return whether there was anything."""
+        """Delete the answer about a folder, and return whether there was one."""
         with saving(self.root):
             try:
                 self._file(path).unlink()
@@ -103,7 +103,7 @@ class TrustStore:
         return True
 
     def all(self) -> list[Trust]:
-        """Return everything that was said, by path.
+        """Return all answers, by path.
 
         Raises:
             ProfileError: another user could have written it.
@@ -138,7 +138,7 @@ def read_contents(folder: Path) -> Contents:
     """Read every file of a folder that hpcrun may use, each once. Links are not followed.
 
     Raises:
-        ProfileError: there are more than anybody would look through.
+        ProfileError: there are more files than a user could check.
     """
     files: dict[str, bytes] = {}
     scan = _Scan(folder, dangers=_dangers_to(folder))
@@ -158,9 +158,9 @@ def read_contents(folder: Path) -> Contents:
 
 
 def dangers_on_disk(folder: Path) -> tuple[str, ...]:
-    """Return how other users could write to a folder, or to what hpcrun reads of it; links are followed.
+    """Return how other users could write to a folder, or to the files that hpcrun reads in it; links are followed.
 
-    A file that is not there, or may not be looked at, is no danger: it cannot be read either.
+    A file that does not exist, or cannot be checked, is no danger: it cannot be read either.
     """
     if not os.path.lexists(folder):
         return ()
@@ -188,10 +188,10 @@ def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
 
 @dataclass(slots=True)
 class _Scan:
-    """A walk through a folder that stops where there is more than anybody would look through.
+    """A walk through a folder, which stops if there are more entries than a user could check.
 
     Attributes:
-        entries: how many files and folders were seen, those that hpcrun does not read too.
+        entries: the number of files and folders so far, with those that hpcrun does not read.
     """
 
     folder: Path
@@ -222,7 +222,7 @@ class _Scan:
             inner = f"{name}/{entry.name}"
             if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
                 yield from self._below(inner, suffix)
-            elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is named, and not read
+            elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is listed, but not read
                 yield inner
 
     def _entries(self, name: str) -> list[os.DirEntry[str]]:
@@ -238,7 +238,7 @@ class _Scan:
 
 
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
-    """Return what differs from what was trusted: name → ``new``, ``changed`` or ``removed``."""
+    """Return the differences from the trusted contents: name → ``new``, ``changed`` or ``removed``."""
     before, now = (trust.hashes if trust else {}), contents.hashes()
     found = {name: "new" if name not in before else "changed" for name, digest in now.items()
              if before.get(name) != digest}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The catalogue of variables as it is shipped: read piece by piece, since a job sets few of them."""
+"""The shipped catalogue of variables: read piece by piece, since a job sets only a few."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpcrun.job.variables import Harmful, Kind, Values, Variable
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.yaml_file import parse_yaml
 
-# A key at the left margin begins a piece, which goes on to the next.
+# A key at the left margin begins a piece, which ends at the next key.
 _PIECE = re.compile(r"^(\w+):\n((?:[ \t#].*\n|\n)*)", re.MULTILINE)
 _OTHERS = "others"
 _TEXTS = ("meaning", "source", "default", "set_when", "trap", "instead", "hpcrun", "renamed_to")
@@ -22,11 +22,11 @@ _KEYS = frozenset({*_TEXTS, "kind", "values", "off", "harmful"})
 
 @dataclass(frozen=True)
 class Catalogue(Mapping[str, Variable]):
-    """Every variable that hpcrun knows, by name; one is read from its text when it is asked for.
+    """Every variable that hpcrun knows, by name; each is read from its text on first use.
 
     Attributes:
-        texts: name → the YAML that says what it is.
-        others: names that are right and of which nothing more is known.
+        texts: name → the YAML of the variable.
+        others: names that are correct, without a description.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Catalogue(Mapping[str, Variable]):
             self._read[name] = _variable(name, parse_yaml(self.texts[name], self.path).data[name], self.path)
         return self._read[name]
 
-    def __contains__(self, name: object) -> bool:  # the inherited one would read it
+    def __contains__(self, name: object) -> bool:  # the inherited method would read it
         return name in self.texts
 
     def __iter__(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Reading a YAML file so that every mistake, and every value, can be shown with its line.
+"""Reads a YAML file so that every mistake, and every value, can be shown with its line.
 
-Built on the parser's events, not on its constructors: numbers and dates keep the spelling a person gave them
-(an account 0042, a version 12.10), and nothing but plain mappings, lists and scalars can come out.
+It uses the parser's events, not its constructors: so numbers and dates keep the user's spelling
+(an account 0042, a version 12.10), and the result has only plain mappings, lists and scalars.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class YamlFile:
 
     Attributes:
         data: dicts, lists, text, true, false and null.
-        origins: path of keys (and of positions in lists), such as ``("gpu", "type")`` → where it stands.
+        origins: path of keys (and of positions in lists), such as ``("gpu", "type")`` → its file and line.
     """
 
     path: Path
@@ -47,23 +47,23 @@ def read_yaml(path: Path) -> YamlFile:
     """Read one YAML file that holds a mapping, and that no other user can have written.
 
     Raises:
-        ProfileError: it cannot be read or parsed, the message says file and line; or another user could have
+        ProfileError: it cannot be read or parsed, and the message has file and line; or another user could have
             written it.
     """
     return parse_yaml(read_own_text(path), path)
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that people write, its line ends as they are.
+    """Return the text of a file that users write, with its line ends.
 
     Raises:
-        ProfileError: it cannot be read, is too large, or is no text.
+        ProfileError: it cannot be read, is too large, or is not text.
     """
     return _read(path, lambda: read_open(path, MAX_BYTES)[0])
 
 
 def read_own_text(path: Path) -> str:
-    """Return the text of a file as ``read_text`` does, where no other user can have written it.
+    """Return the text of a file like ``read_text``, if no other user can have written it.
 
     Raises:
         ProfileError: as ``read_text``, or another user could have written it.
@@ -81,10 +81,10 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
 
 
 def decoded_text(raw: bytes, path: Path) -> str:
-    """Return what was read of a file as text; ``path`` is for messages.
+    """Return the bytes of a file as text; ``path`` is for messages.
 
     Raises:
-        ProfileError: it is too large, or is no text.
+        ProfileError: it is too large, or is not text.
     """
     if len(raw) > MAX_BYTES:
         raise _whole(path, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")
@@ -115,19 +115,19 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         mistake = Mistake(path, mark.line + 1 if mark else None, _first_line(error.problem or error))
         raise MistakesError([mistake], hint=_tab_hint(text, mark)) from None
     except YAMLError as error:
-        position = getattr(error, "position", None)  # of a character that YAML does not have
+        position = getattr(error, "position", None)  # of a character that is not allowed in YAML
         line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
         raise MistakesError([Mistake(path, line, _first_line(error))]) from None
 
 
 def bounded_parser(kind: str) -> YAML:
-    """Return a parser that refuses brackets which are nested too deeply, before it has read all of them.
+    """Return a parser that refuses too deeply nested brackets, before it has read all of them.
 
-    The scanner of ruamel.yaml looks at all open brackets for each token: its time grows with the square of their
+    The scanner of ruamel.yaml checks all open brackets for each token: its time grows with the square of their
     number.
 
     Args:
-        kind: of ruamel.yaml's parsers: ``rt`` or ``base``.
+        kind: the kind of ruamel.yaml's parser: ``rt`` or ``base``.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.scanner import Scanner, ScannerError

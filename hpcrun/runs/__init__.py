@@ -1,1 +1,1 @@
-"""What happened: the run folders, their records and their logs."""
+"""The run folders, their records and their logs."""

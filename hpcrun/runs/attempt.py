@@ -1,4 +1,4 @@
-"""What the script itself wrote down: start, exit, and how each node and rank ended."""
+"""The records of the script itself: start, exit, and how each node and rank ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpcrun.runs.record import JOB_ID
 REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
 """Why an attempt ended, in the words of launch/decide.py."""
 RESTART_BEGINS = "hpcrun: torchrun restart "
-"""What a rank's logs say where torchrun starts the rank again (launch/rank.py)."""
+"""The line in a rank's logs where torchrun restarts the rank (launch/rank.py)."""
 _MOST_HOSTS = 8 << 20
 """Bytes of the list of nodes: the largest machines have some ten thousand."""
 _RANK, _STATUS = whole(0, 10**7), whole(0, 10**6)
@@ -26,7 +26,7 @@ _EXIT: dict[str, Kind] = {
     "nodes": list_of(text),
 }  # fmt: skip
 RESTART = "restart"
-"""How a run goes on in the allocation that it has; otherwise it is requeued."""
+"""A run continues in the same allocation; otherwise it is requeued."""
 _NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
 TOLD = ("TERM", "cleared")
@@ -38,14 +38,14 @@ class ExitRecord:
     """How the batch script ended.
 
     Attributes:
-        status: exit status; 128 + n where signal n ended it.
-        signal: ``TERM`` where the script was told to end (scancel, time limit, preemption), else empty.
+        status: exit status; 128 + n if signal n ended it.
+        signal: ``TERM`` if the script was terminated (scancel, time limit, preemption), else empty.
         ended_s: seconds since the epoch.
-        message: what the script itself found wrong, else empty.
-        reason: one of ``REASONS`` where something ended it; empty for an end of its own, or where it cannot tell.
-        again: the script had the job started again.
-        how: ``RESTART`` or ``requeue`` where it had.
-        nodes: those on which it failed.
+        message: an error that the script itself detected, else empty.
+        reason: one of ``REASONS`` if something ended it; empty if the ranks ended by themselves, or if unknown.
+        again: the script has requeued or restarted the job.
+        how: ``RESTART`` or ``requeue`` if ``again``.
+        nodes: the nodes on which it failed.
     """
 
     status: int
@@ -65,8 +65,8 @@ class RankExit:
     Attributes:
         status: exit status; 128 + n where signal n ended it.
         ended_s: seconds since the epoch.
-        told: ``TERM`` where it was told to end, ``cleared`` where that was because another rank had failed, else empty,
-            as in all records of an older hpcrun.
+        told: ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, else
+            empty, as in all records of an older hpcrun.
     """
 
     rank: int
@@ -77,7 +77,7 @@ class RankExit:
 
     @property
     def is_consequence(self) -> bool:
-        """It was told to end, whatever its status is; or SIGTERM has ended it."""
+        """Whether it was terminated, with any status, or SIGTERM ended it."""
         return self.told != "" or self.status == _TERMINATED
 
 
@@ -87,11 +87,11 @@ class Attempt:
 
     Attributes:
         number: 0 for the first.
-        job_id: of the job that started, as the script saw it.
+        job_id: of the job, from the script.
         host: where the batch script ran.
         started_s: seconds since the epoch.
-        exit: None while it runs, or where it was killed before it could say.
-        alive_s: when the script last gave a sign of life, in seconds since the epoch by its host's clock.
+        exit: None while it runs, or if it was killed before it wrote the record.
+        alive_s: the script's last heartbeat, in seconds since the epoch by its host's clock.
     """
 
     folder: AttemptFolder
@@ -104,7 +104,7 @@ class Attempt:
 
 
 def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
-    """Return the newest attempt of an element of a run, None where it has not started."""
+    """Return the newest attempt of an element of a run, None if it has not started."""
     return next(iter(attempts(run_folder, element)), None)
 
 
@@ -163,7 +163,7 @@ def _exit(folder: AttemptFolder) -> ExitRecord | None:
 
 
 def _read(path: Path, kinds: Mapping[str, Kind], needed: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return a record of the script, None where there is none of this kind; the script renames: it is never half."""
+    """Return a complete record of the script, None if there is none of this kind."""
     try:
         known, unknown = read_fields(read_object(path, strict=False), kinds, needed)
     except (OSError, ValueError):
@@ -172,7 +172,7 @@ def _read(path: Path, kinds: Mapping[str, Kind], needed: tuple[str, ...]) -> dic
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names in a folder; none where it is gone, or is no folder."""
+    """Return the names in a folder; none if it does not exist, or is not a folder."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -180,12 +180,12 @@ def names_in(folder: Path) -> list[str]:
 
 
 def ranks(folder: AttemptFolder) -> list[int]:
-    """Return the ranks of an attempt that have written a log or an exit record; none where it is gone."""
+    """Return the ranks of an attempt that have a log or an exit record; none if the folder does not exist."""
     return parse_ranks(names_in(folder.path), "out", "err", "exit")
 
 
 def hosts(folder: AttemptFolder) -> list[str]:
-    """Return the nodes of an attempt in Slurm's order; none where it has not come so far."""
+    """Return the nodes of an attempt in Slurm's order; none if they are not yet known."""
     try:
         return read_text(folder.hosts, _MOST_HOSTS).split()
     except OSError:
@@ -200,16 +200,16 @@ def node_ranks(folder: AttemptFolder) -> dict[str, range]:
 
 
 def first_failure(folder: AttemptFolder) -> RankExit | None:
-    """Return the rank of an attempt that failed first, None where none did.
+    """Return the rank of an attempt that failed first, None if none failed.
 
-    A rank that was told to end is a consequence, whatever its status: it is named only where nothing else failed.
+    The end of a terminated rank is a consequence, whatever its status: it is returned only if no other rank failed.
     """
     failed = [exit_ for exit_ in rank_exits(folder) if exit_.status != 0]
     return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
 
 
 def rank_exits(folder: AttemptFolder) -> list[RankExit]:
-    """Return how the ranks of an attempt ended, those that left word."""
+    """Return the exit records of the ranks of an attempt."""
     paths = [folder.rank_exit(rank) for rank in parse_ranks(names_in(folder.path), "exit")]
     records = (_read(path, _RANK_EXIT, needed=tuple(_RANK_EXIT)) for path in paths)
     return [

@@ -115,7 +115,7 @@ def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecord
 
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
-    """Return what was last known of each element; nothing of those whose record cannot be read."""
+    """Return the last known status of each element whose record can be read."""
     return _statuses(_load(run_folder))
 
 
@@ -136,9 +136,9 @@ def _statuses(data: Mapping[str, Any]) -> dict[int, LastStatus]:
 
 
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
-    """Note what is known of each element, in one file: a thousand small ones would be slow to write and to read.
+    """Save the status of each element, in one file: a thousand small files would be slow to write and to read.
 
-    What another version of hpcrun has noted besides stays.
+    Fields of another version of hpcrun stay.
     """
     unsaid, before = status_record(LastStatus("", 0.0)), _load(run_folder)
     known = _statuses(before)
@@ -147,5 +147,5 @@ def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
         last = known.get(index)
         changed = {name: value for name, value in status_record(status).items() if value != unsaid[name]}
         said[str(index)] = {**changed, **(last.unknown if last else {}), **status.unknown}
-    with suppress(OSError):  # a view of the truth, as status.json
+    with suppress(OSError):  # only a copy, like status.json
         replace_file(RunFolder(run_folder).element_statuses, json.dumps(said) + "\n", durable=False)

@@ -1,7 +1,7 @@
 """The nodes on which runs of this user failed, for a day: one small file in the user's state folder.
 
-It only helps to choose: what cannot be read or written is no error, and two processes that write at the same moment may
-lose an entry.
+It is only a hint for submissions: a file that cannot be read or written is no error, and two processes that write at
+    the same moment may lose an entry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FailedNode:
         failed_s: when the attempt on it ended, in seconds since the epoch.
         why: in words.
         run_id: the run that noticed.
-        forgotten: the user said that it is well again; kept so that the same failure is not noted once more.
+        forgotten: the user has forgotten it; it stays in the file so that the same failure is not added again.
     """
 
     node: str
@@ -46,7 +46,7 @@ _KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class FailedNodes:
-    """The file of them."""
+    """The file of failed nodes."""
 
     path: Path
 
@@ -70,7 +70,7 @@ class FailedNodes:
             self._save([*before, *new])
 
     def forget(self, nodes: Sequence[str], now_s: float) -> tuple[str, ...]:
-        """Forget these nodes, or all where none is named; returns those that were known."""
+        """Forget these nodes, or all if none is named; return those that were known."""
         entries = self._load(now_s)
         chosen = {entry.node for entry in entries if not entry.forgotten and (not nodes or entry.node in nodes)}
         if chosen:

@@ -1,7 +1,7 @@
 """The index from job ids to runs: an empty file ``jobs/4711.RUNID`` for each run whose job id is known.
 
-It only says where to look first: who finds a run by it compares the run's own record. A run without an entry is looked
-into, so runs that were made without the index, or whose entry could not be written, are found all the same. A file for
+An entry is only a hint: a run that is found by it must have the job id in its own record. Runs without an entry are
+    read, so that runs without an index, or whose entry could not be written, are found, too. One file for
 each run needs no lock: clusters that share a home may give the same id to two jobs at the same moment.
 """
 
@@ -16,7 +16,7 @@ from hpcrun.job.layout import JOB_ID, RunsFolder, parse_job_entry
 
 
 def note_job(root: Path, job_id: str, run_id: str) -> None:
-    """Note the job id of a run. Where that cannot be written the run is found more slowly."""
+    """Add the job id of a run. If this cannot be written, finding the run takes longer."""
     if not JOB_ID.fullmatch(job_id):
         return
     runs = RunsFolder(root)
@@ -27,7 +27,7 @@ def note_job(root: Path, job_id: str, run_id: str) -> None:
 
 
 def noted_jobs(root: Path) -> Mapping[str, frozenset[str]]:
-    """Return run id → job ids, as the index has them; empty where there is none."""
+    """Return run id → job ids in the index; empty if there is no index."""
     found: dict[str, frozenset[str]] = {}
     with suppress(OSError):
         for name in os.listdir(RunsFolder(root).jobs):
@@ -38,7 +38,7 @@ def noted_jobs(root: Path) -> Mapping[str, frozenset[str]]:
 
 
 def forget_jobs(root: Path, run_id: str) -> None:
-    """Take a run off the index."""
+    """Remove a run from the index."""
     for job_id in noted_jobs(root).get(run_id, ()):
         with suppress(OSError):
             RunsFolder(root).job_entry(job_id, run_id).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a run has from earlier ones: the folder of checkpoints it goes on in, the code it runs."""
+"""What a run shares with earlier runs: the folder of checkpoints, and the code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _IMPORTS: dict[str, Kind] = {"folder": text, "script": optional(text), "imports"
 
 
 def checkpoints_folder(run_folder: Path, element: int = 0) -> Path:
-    """Return the folder of checkpoints of a run's element; a link in one that goes on where another ended."""
+    """Return the folder of checkpoints of a run's element; a link if the run continues another run."""
     return RunFolder(run_folder).element(element).checkpoints
 
 
 def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None:
-    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it is not there.
+    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it does not exist.
 
     The link leads to the folder itself, so that runs in between may be removed.
 
@@ -35,14 +35,14 @@ def share_code(run_folder: Path, earlier: Path) -> None:
     """Let a new run use the snapshot of code of an earlier one.
 
     Raises:
-        OSError: there is none, or the link could not be made.
+        OSError: there is no snapshot, or the link could not be made.
     """
     theirs = RunFolder(earlier).code.resolve(strict=True)
     RunFolder(run_folder).code.symlink_to(theirs)
 
 
 def load_imports(folder: AttemptFolder) -> dict[str, Any]:
-    """Return what an attempt noted of the code it ran: ``folder``, ``script``, ``imports``; empty where it did not."""
+    """Return an attempt's record of its code: ``folder``, ``script``, ``imports``; empty if there is none."""
     try:
         known, _ = read_fields(read_object(folder.imports), _IMPORTS)
     except (OSError, ValueError):

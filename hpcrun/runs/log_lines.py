@@ -1,4 +1,4 @@
-"""Choosing lines of logs: by a pattern, by their time, and those of many ranks in the order of their times."""
+"""Selects lines of logs by a pattern or by time, and merges the lines of many ranks in the order of their times."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines
 
 _PROBED = 200
 _MERGE_BYTES = 8 * 1024 * 1024
-"""What all files that are merged may hold in memory together."""
+"""The memory of all merged files together, in bytes."""
 
 
 def has_stamps(path: Path, started_s: float) -> bool:
-    """Return whether lines of a log carry a time, by its first and last lines."""
+    """Return whether the lines of a log have times, from its first and last lines."""
     probed = (*islice(log_lines(path), _PROBED), *log_lines(path, _PROBED))
     return any(Stamps(started_s).read(line) is not None for line in probed)
 
 
 def since(lines: Iterator[str], since_s: float, started_s: float) -> Iterator[str]:
-    """Yield lines from the first on whose time is not before ``since_s`` (seconds since the epoch)."""
+    """Yield all lines from the first whose time is at or after ``since_s`` (seconds since the epoch)."""
     stamps = Stamps(started_s)
     for line in lines:
         stamp = stamps.read(line)
@@ -35,15 +35,15 @@ def since(lines: Iterator[str], since_s: float, started_s: float) -> Iterator[st
 
 
 def matching(lines: Iterator[str], pattern: Pattern) -> Iterator[str]:
-    """Yield the lines in which a pattern is found; of a progress bar its last state is looked at."""
+    """Yield the lines that match a pattern; for a progress bar, its last state is matched."""
     return pattern.filter((line, fold(line)) for line in lines)
 
 
 def merged(logs: Sequence[LogFile], started_s: float, since_s: float | None = None) -> Iterator[tuple[LogFile, str]]:
     """Yield lines of many logs in the order of their times.
 
-    A line without a time stays behind the line before it, so that a traceback stays whole; a log without any is one
-    block at the beginning. One file is open at a time, and what is kept of all has a fixed size.
+    A line without a time stays after the line before it, so that a traceback stays together; a log without times is one
+    block at the beginning. One file is open at a time, and the memory for all files has a fixed size.
     """
     room = max(4096, min(4 * LONGEST_LINE, _MERGE_BYTES // max(1, len(logs))))
 
@@ -61,7 +61,7 @@ def _timed(number: int, lines: Iterator[str], started_s: float) -> Iterator[tupl
     for line in lines:
         stamp = stamps.read(line)
         if stamp is not None:
-            at_s = max(at_s, stamp)  # the order of the file is never changed
+            at_s = max(at_s, stamp)  # keep the order of the file
         yield at_s, number, line
 
 
@@ -83,6 +83,6 @@ def _read_in_parts(path: Path, room: int) -> Iterator[str]:
 
 
 def _lines_of(data: bytes) -> list[bytes]:
-    """Return the whole lines of a part of a file, and its rest only where that is all there is."""
+    """Return the complete lines of a part of a file, or its rest if there is no complete line."""
     *whole, rest = data.split(b"\n")
     return [line + b"\n" for line in whole] or ([rest] if rest else [])

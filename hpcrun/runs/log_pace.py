@@ -1,7 +1,7 @@
-"""Which of many followed logs are looked at in a round: so few that a file server hardly notices.
+"""Selects the logs to read in each round, so that many followed logs do not load a file server.
 
-A few logs are all looked at in every round. Of many, those that were written to lately come first, then the silent
-ones, each in turn; silent ones always keep a share, so that none is forgotten.
+If there are few logs, all are read in every round. If there are many, recently written logs come first, then the silent
+ones in turn; silent logs always keep a share, so that none is forgotten.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 FEW = 32
-"""So many logs are looked at in every round: stdout and stderr of 16 ranks."""
+"""The number of logs that are all read in every round: stdout and stderr of 16 ranks."""
 CALLS_A_ROUND = 30
-"""How many system calls a round may make on the logs where there are more; a round is then a second long."""
+"""The system calls of a round on the logs if there are more logs; then a round takes one second."""
 LIVE_ROUNDS = 20
-"""After so many rounds without a word a log counts as silent."""
+"""After this number of rounds without new output a log counts as silent."""
 
 
 class Followed(Protocol):
     """A log that is followed.
 
     Attributes:
-        looked_at: the round of the last look.
-        spoke_at: the round in which there was something new.
-        calls: how many system calls were made on it so far.
+        looked_at: the round in which it was last read.
+        spoke_at: the round in which it last had new output.
+        calls: the number of system calls on it so far.
     """
 
     looked_at: int
@@ -37,15 +37,15 @@ L = TypeVar("L", bound=Followed)
 
 @dataclass(slots=True)
 class Pace(Generic[L]):
-    """Counts the rounds, and chooses for each."""
+    """Counts the rounds, and selects the logs of each round."""
 
     round: int = 0
 
     def chosen(self, logs: Sequence[L], *, every: bool) -> Iterator[L]:
-        """Yield the logs to look at in the next round; ask for the next one after having looked.
+        """Yield the logs to read in the next round; read each log before you request the next one.
 
         Args:
-            every: all of them, whatever it costs: at the beginning, and at the end of an attempt.
+            every: all logs, without a limit: at the beginning, and at the end of an attempt.
         """
         self.round += 1
         if every or len(logs) <= FEW:

@@ -1,8 +1,8 @@
 """Times that programs print at the beginning of their lines.
 
-Understood are ISO dates with a time (Python's logging, Slurm, NCCL_DEBUG_TIMESTAMP_LEVELS), glog's
-``E1121 04:50:01.12`` (torch's own messages, also behind ``[rank0]:``), a time of day, and seconds since the epoch; each
-may stand in brackets. A time without a zone is taken for one of this machine's zone.
+The known forms are ISO dates with a time (Python's logging, Slurm, NCCL_DEBUG_TIMESTAMP_LEVELS), glog's
+``E1121 04:50:01.12`` (torch's own messages, also after ``[rank0]:``), a time of day, and seconds since the epoch; each
+may be in brackets. A time without a zone is in this machine's zone.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Stamps:
     """Reads the times of the lines of one log, one after the other.
 
     Attributes:
-        last_s: the last time read, at first when the log was begun; in seconds since the epoch. It decides the day of
-            a time that stands alone, and the year of one that has none.
+        last_s: the last time read, initially the beginning of the log; in seconds since the epoch. It gives the day of
+            a time without a date, and the year of a date without one.
     """
 
     last_s: float
 
     def read(self, line: str) -> float | None:
-        """Return the time at the beginning of a line, in seconds since the epoch; None where there is none."""
+        """Return the time at the beginning of a line, in seconds since the epoch; None if there is none."""
         match = _STAMP.match(line[:_LOOKED_AT])
         if match is None:
             return None
         try:
             found = self._seconds(match.groupdict())
-        except (ValueError, OverflowError, OSError):  # 25:61:61, or a year that the C library does not know
+        except (ValueError, OverflowError, OSError):  # 25:61:61, or a year outside the range of the C library
             return None
         self.last_s = found
         return found

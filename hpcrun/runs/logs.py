@@ -1,10 +1,12 @@
-"""Reading logs: the last lines of a file, and files that are still being written, by polling.
+"""Reads logs: the last lines of a file, and files that are still being written, by polling.
 
-No inotify: a network file system does not tell of what another host writes. A file is opened to be read and closed
-again; of many that are followed, those that are written to stay open for a while. It is read in blocks, so that no
-size of it matters.
-A link is refused: hpcrun makes no log a link, and one could lead to any file of the person who reads it.
-Bytes that are no UTF-8 come as lone surrogates (PEP 383): writing them so again gives the very bytes.
+There is no inotify, since a network file system does not report changes by other hosts. A file is opened, read and
+closed again; of many followed files, those that are being written stay open for a while. A file is read in blocks, so
+that it may have any size.
+
+A link is refused: hpcrun's logs are never links, and a link could lead to any file of the reader.
+
+Bytes that are not UTF-8 become lone surrogates (PEP 383): writing them in the same way gives the original bytes.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ from hpcrun.runs.log_pace import FEW, LIVE_ROUNDS, Pace
 
 BLOCK = 65536
 LONGEST_LINE = 65536
-"""A longer line is handed on in pieces of so many bytes."""
+"""A longer line is passed on in pieces of this many bytes."""
 _MOST_TAIL = 1 << 20
 OPEN_LOOKS = 10
-"""How often a file that was kept open is read before it is looked at by its name again."""
+"""How often an open file is read before its name is checked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log: its path, whose it is in words (``rank 3``, ``batch``), and of which attempt."""
+    """One log: its path, its owner in words (``rank 3``, ``batch``), and its attempt."""
 
     path: Path
     source: str
@@ -45,7 +47,7 @@ def rank_log(folder: AttemptFolder, rank: int, stream: str, attempt: int = 0) ->
 
 
 def has_text(log: LogFile) -> bool:
-    """Return whether a log is there and not empty; of a link true too: to read it says why it is refused."""
+    """Return whether a log exists and is not empty; also true for a link, so that reading it reports the refusal."""
     try:
         found = log.path.lstat()
     except OSError:
@@ -57,10 +59,10 @@ def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
     """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes show as U+FFFD.
 
     Args:
-        links: a link is followed: the runs of an Executor have links to their logs where submitit looks for them.
+        links: follow a link: the runs of an Executor have links to their logs, at submitit's paths.
 
     Raises:
-        OSError: it is not there, is no regular file, or cannot be read.
+        OSError: it does not exist, is not a regular file, or cannot be read.
     """
     with open_regular(path, links=links) as file:
         if lines is not None:
@@ -71,10 +73,10 @@ def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
 def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
     """Return where the last lines of a file begin.
 
-    Reads backwards from the end, so that the cost is that of the lines and not of the file.
+    Reads backwards from the end, so that the time depends on the lines and not on the file.
 
     Args:
-        most: how many bytes are read: a file of holes may have any size, and no line.
+        most: the most bytes to read: a sparse file may have any size, and no line.
     """
     end = position = file.seek(0, os.SEEK_END)
     missing = lines
@@ -83,7 +85,7 @@ def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
         start = max(least, position - BLOCK)
         file.seek(start)
         block = file.read(position - start)
-        upto = len(block) - (position == end and block.endswith(b"\n"))  # the last line's own end begins no other
+        upto = len(block) - (position == end and block.endswith(b"\n"))  # no line begins after the end of the last line
         count = block.count(b"\n", 0, upto)
         if count >= missing:
             for _ in range(missing):
@@ -95,7 +97,7 @@ def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
 
 
 def texts(path: Path, lines: int | None = None) -> Iterator[str]:
-    """Yield the last lines of a file, all of it for None, in blocks; what is written meanwhile is not waited for."""
+    """Yield the last lines of a file, all of it for None, in blocks, without waiting for new text."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     with open_regular(path, links=False) as file:
         left = file.seek(0, os.SEEK_END)
@@ -114,7 +116,7 @@ def log_lines(path: Path, lines: int | None = None) -> Iterator[str]:
 
 
 def fold(line: str) -> str:
-    """Return what a terminal shows of a line at last: of a progress bar, which begins anew at each CR, its last."""
+    """Return what a terminal finally shows of a line: the last state of a progress bar, which each CR overwrites."""
     if "\r" not in line:
         return line
     end = "\n" if line.endswith("\n") else ""
@@ -123,9 +125,9 @@ def fold(line: str) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """One file being followed: where it was read to, and the characters that a read cut in two.
+    """One followed file: the offset up to which it was read, and a character that a read has split.
 
-    A file that is written to stays open for a while: then a look costs one system call, where opening it costs five.
+    A file that is being written stays open for a while: then reading it needs one system call instead of five.
     """
 
     log: LogFile
@@ -148,11 +150,11 @@ class _Reader:
             self.offset = 0
 
     def read(self, *, stays_open: bool = False) -> Iterator[str]:
-        """Yield what is new.
+        """Yield the new text.
 
         Args:
-            stays_open: the file may be kept open; every so often it is looked at by its name all the same, since
-                another file may have taken that, and since a network file system shows the new end to who opens it.
+            stays_open: the file may be kept open; its name is still checked from time to time, since another file may
+                have taken the name, and since a network file system shows the new end only after an open.
         """
         if self._file is not None:
             self._looks += 1
@@ -171,9 +173,9 @@ class _Reader:
             yield from self._rest_of_rotated()
             self.offset = 0
         elif found.st_size < self.offset:
-            self.offset = 0  # truncated: begun anew
+            self.offset = 0  # truncated: read from the beginning
         self.file_id = file_id
-        if found.st_size > self.offset:  # else there is nothing to open it for
+        if found.st_size > self.offset:  # otherwise there is nothing new
             yield from self._from(self.log.path, stays_open=stays_open)
 
     @property
@@ -182,14 +184,14 @@ class _Reader:
         return self._file is not None
 
     def close(self) -> None:
-        """Close the file where it was kept open."""
+        """Close the file if it was kept open."""
         if self._file is not None:
             os.close(self._file)
             self.calls += 1
             self._file, self._looks = None, 0
 
     def _rest_of_rotated(self) -> Iterator[str]:
-        """Yield the end of a file that logrotate has given the name ``.1``."""
+        """Yield the rest of a file that logrotate has renamed to ``.1``."""
         path = self.log.path.with_name(f"{self.log.path.name}.1")
         try:
             found = path.lstat()
@@ -202,14 +204,14 @@ class _Reader:
         try:
             self._file = open_descriptor(path, links=False)
         except OSError:
-            return  # gone, or the file server is away for a moment: asked again
-        self.calls += 2  # one to see that it is a regular file
+            return  # it does not exist, or the file server does not respond: try again later
+        self.calls += 2  # one to check that it is a regular file
         yield from self._rest_of(self._file)
         if not stays_open:
             self.close()
 
     def _rest_of(self, file: int) -> Iterator[str]:
-        """Yield what there is from where it was read to; a short read is the end, and no other is made to see it."""
+        """Yield the text from the offset on; a short read is the end, and saves another read."""
         size = 16 * BLOCK
         got = size
         while got == size:
@@ -231,20 +233,20 @@ def follow(
     is_over: Callable[[], bool],
     pause: Callable[[], None],
 ) -> Iterator[tuple[LogFile, str]]:
-    """Yield what is and what comes to be in some logs, until the job is over.
+    """Yield the existing and the new text of logs, until the job ends.
 
     Args:
-        logs: the logs to follow; asked again and again, since ranks' files appear when they start. Those of an
-            attempt that is not the newest are there once more, to be read to their end.
-        lines: how many lines of what already exists; None for all.
-        is_over: whether nothing more will be written.
-        pause: waits a little.
+        logs: returns the logs to follow; called repeatedly, since ranks' files appear when they start. The logs of an
+            earlier attempt are returned once more, to be read to their end.
+        lines: how many existing lines; None for all.
+        is_over: tells whether nothing more will be written.
+        pause: waits for a moment.
     """
     readers: dict[Path, _Reader] = {}
     pace: Pace[_Reader] = Pace()
     first_round, attempt, most_open = True, 0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     while True:
-        over = is_over()  # asked before reading: what was written before the end is still read
+        over = is_over()  # ask before reading, so that text from before the end is still read
         now = logs()
         for log in now:
             if log.path not in readers:

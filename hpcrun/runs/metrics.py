@@ -1,4 +1,4 @@
-"""The numbers of a run: those that ranks noted with ``hpcrun_runtime.log_metrics``, and those in their logs."""
+"""The metrics of a run: those that ranks recorded with ``hpcrun_runtime.log_metrics``, and those in their logs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Value = float | int | str
 
 @dataclass(frozen=True, slots=True)
 class MetricsRow:
-    """What one rank said at one time.
+    """The metrics of one rank at one time.
 
     Attributes:
-        step: None where it named none.
+        step: None if it has none.
         time_s: seconds since the epoch by the rank's host; None for a line of a log without a time.
     """
 
@@ -36,18 +36,18 @@ class MetricsRow:
 
 @dataclass(slots=True)
 class Unreadable:
-    """Counts lines that are no metrics: cut off when a disk was full, or not by log_metrics."""
+    """Counts lines that are not metrics: cut off when a disk was full, or not written by log_metrics."""
 
     lines: int = 0
 
 
 def metric_ranks(folder: AttemptFolder) -> list[int]:
-    """Return the ranks of an attempt that have noted metrics."""
+    """Return the ranks of an attempt that have recorded metrics."""
     return parse_ranks(names_in(folder.path), "metrics")
 
 
 def noted(attempt: Attempt, rank: int, bad: Unreadable) -> Iterator[MetricsRow]:
-    """Yield what a rank noted in one attempt, in its order."""
+    """Yield the metrics that a rank recorded in one attempt, in order."""
     try:
         for line in log_lines(attempt.folder.rank_metrics(rank)):
             row = _row(line, attempt.number, rank)
@@ -56,7 +56,7 @@ def noted(attempt: Attempt, rank: int, bad: Unreadable) -> Iterator[MetricsRow]:
             elif line.strip():
                 bad.lines += 1
     except OSError:
-        return  # that rank has noted nothing
+        return  # the rank has recorded nothing
 
 
 def _row(line: str, attempt: int, rank: int) -> MetricsRow | None:
@@ -80,14 +80,14 @@ def _checked(kind: Kind, value: Any) -> float | None:
 class LogMetrics:
     """Finds metrics in the logs of one rank, attempt after attempt.
 
-    A line that names no step belongs to the next of its metric: the first is 1, and they are counted on over attempts.
+    A line without a step belongs to the next step of its metric: the first is 1, and the count continues over attempts.
     """
 
     patterns: Mapping[str, Pattern]
     _counts: dict[str, int] = field(default_factory=dict)
 
     def rows(self, attempt: Attempt, rank: int) -> Iterator[MetricsRow]:
-        """Yield what was said in one attempt, stdout before stderr."""
+        """Yield the metrics of one attempt, stdout before stderr."""
         for stream in ("out", "err"):
             stamps = Stamps(attempt.started_s)
             try:
@@ -100,7 +100,7 @@ class LogMetrics:
                 continue
 
     def read(self, line: str) -> tuple[float, dict[str, Value]]:
-        """Return the step and the numbers that a line speaks of."""
+        """Return the step and the numbers in a line."""
         step: float | None = None
         values: dict[str, Value] = {}
         for name, pattern in self.patterns.items():
@@ -128,9 +128,9 @@ def _finite(text: str) -> float | None:
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
-    """Return one row for each rank and step, ordered by both: what was said later of the same step stands.
+    """Return one row for each rank and step, ordered by both: later values of the same step replace earlier ones.
 
-    An attempt that goes on from a checkpoint says some steps once more. Rows without a step stay as they are.
+    An attempt that continues from a checkpoint records some steps again. Rows without a step do not change.
     """
     found: dict[tuple[int, float, int], MetricsRow] = {}
     last: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""The place where runs are kept: whether it can be written to, who else can, what file system it is, what is left."""
+"""The runs folder: whether hpcrun and other users can write to it, its file system, and its free space."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class RunsFolderFacts:
-    """A runs folder as it was found.
+    """The facts about a runs folder.
 
     Attributes:
-        tested: the folder itself or, where it is not there yet, the nearest one above that is.
-        exists: whether the folder itself is there.
-        error: why nothing could be written, None where a file could be written and renamed.
+        tested: the folder itself or, if it does not exist yet, the nearest existing parent.
+        exists: whether the folder itself exists.
+        error: why a file could not be written, None if a file could be written and renamed.
         mode: permission bits of the folder.
         owner: uid of its owner.
-        free_bytes, free_files: what is left for an ordinary user; files None where the file system does not count.
-        other_use: what else the folder is, for which runs are not kept in it; None where it is for runs alone.
+        free_bytes, free_files: free for an ordinary user; files are None if the file system does not count them.
+        other_use: another use of the folder, because of which it cannot hold runs; None if there is none.
     """
 
     tested: Path
@@ -48,7 +48,7 @@ class RunsFolderFacts:
 
 
 def look_at_place(root: Path) -> RunsFolderFacts:
-    """Look at a runs folder, and write and rename a file there; what was written is removed again."""
+    """Check a runs folder; write and rename a file there, and remove it again."""
     tested = next((folder for folder in (root, *root.parents) if os.path.exists(folder)), Path("/"))
     error = _write_error(tested)
     found = tested.stat()
@@ -67,7 +67,7 @@ def look_at_place(root: Path) -> RunsFolderFacts:
 
 
 def mount_of(path: Path) -> Mount | None:
-    """Return the file system that a path lies on, None where this machine does not say."""
+    """Return the file system of a path, None if this machine does not show it."""
     try:
         return find_mount(path, parse_mounts(_MOUNTS.read_text("utf-8", errors="replace")))
     except OSError:  # no Linux
@@ -75,7 +75,7 @@ def mount_of(path: Path) -> Mount | None:
 
 
 def mounts_in(folder: Path) -> list[str]:
-    """Return where file systems are mounted at or below a folder; none where this machine does not say."""
+    """Return the mount points at or below a folder; none if this machine does not show them."""
     try:
         mounts = parse_mounts(_MOUNTS.read_text("utf-8", errors="surrogateescape"))
     except OSError:  # no Linux
@@ -95,7 +95,7 @@ def _write_error(folder: Path) -> OSError | None:
 
 
 def parse_mounts(text: str) -> list[Mount]:
-    """Read /proc/mounts; blanks in names stand there as octal escapes (proc(5))."""
+    """Read /proc/mounts; blanks in names are octal escapes there (proc(5))."""
     mounts = []
     for line in text.splitlines():
         fields = line.split()
@@ -112,7 +112,7 @@ def _unescaped(text: str) -> str:
 
 
 def find_mount(path: Path, mounts: list[Mount]) -> Mount | None:
-    """Return the mount that a path lies on: the deepest, and of several at one point the last."""
+    """Return the mount of a path: the deepest one, and of several at one point the last."""
     real = Path(os.path.realpath(path))
     over = [mount for mount in mounts if real.is_relative_to(mount.point)]
     return max(reversed(over), key=lambda mount: len(mount.point), default=None)

@@ -1,7 +1,7 @@
-"""The record of a run, and what was last known of it: plain data, written as JSON.
+"""The record of a run, and its last known status: plain data, written as JSON.
 
-Two versions of hpcrun may share a home directory. Fields that this one does not know are kept and written back; only a
-higher number of the schema says that a record means something else.
+Two versions of hpcrun may share a home directory. Fields that this version does not know are kept and written back;
+only a higher schema number means that a record has another meaning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hpcrun.reading import (
 
 SCHEMA = 1
 MOST_RUN = 32 << 20
-"""How many bytes ``run.json`` may have: a sweep of 10,000 elements has three kilobytes for each."""
+"""The most bytes of ``run.json``: a sweep of 10,000 elements has three kilobytes for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,18 @@ class Run:
         run_id: ``YYYYMMDD-HHMMSS-name-xxxx``; sorted by name is sorted by time.
         scheduler: ``slurm`` or ``local``.
         cluster: Slurm's ClusterName; None for a local run. Job ids are unique only within a cluster.
-        host: where it was submitted; a local run lives there.
+        host: where it was submitted; a local run runs there.
         created_s: seconds since the epoch.
-        job_id: None until the scheduler has named it.
-        request, plan: what was asked for and decided, as JSON; secrets are masked.
+        job_id: None until the scheduler has given it.
+        request, plan: the request and the plan, as JSON; secrets are masked.
         cwd: the folder it was submitted from.
-        profile_file: the profile's file where it was named by that; None where the name finds it.
-        after: the runs it waits for: ``run_id``, ``job_id`` and ``condition`` of each, whether it was ``over``.
+        profile_file: the profile's file if the profile was named by its file; None if it was named by its name.
+        after: the runs on which it depends: ``run_id``, ``job_id`` and ``condition`` of each, whether it was ``over``.
         chain: ``link`` (the first is 1), ``links``, and ``first``, the run id of the first; None outside of a chain.
-        resubmitted_from: the run whose request this was.
-        checkpoints_of: the run in whose folder its checkpoints lie; None where they lie in its own.
-        code_of: the run whose snapshot of the code it uses; None where it has its own, or none.
-        code: what was copied into the snapshot, and from where.
+        resubmitted_from: the earlier run with this request.
+        checkpoints_of: the run whose folder has its checkpoints; None if they are in its own folder.
+        code_of: the run whose snapshot of the code it uses; None if it has its own snapshot, or none.
+        code: the source and the contents of the snapshot.
         unknown: fields that another version of hpcrun wrote.
     """
 
@@ -87,16 +87,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class LastStatus:
-    """What was last known of a run, so that it can be shown when nobody answers.
+    """The last known status of a run, which is shown if the scheduler does not respond.
 
     Attributes:
-        asked_s: when it was learned, in seconds since the epoch.
+        asked_s: the time of this status, in seconds since the epoch.
         final: it will not change any more.
-        attempt: which start of the job this is, 0 for the first.
-        before: why the attempt before that ended, in words; None where there was none.
-        missed_s: since when the scheduler's answers have left it out, in seconds since the epoch; None where they
-            did not.
-        cause: what explain says first of a run that failed; empty where it knows nothing, None where it was not asked.
+        attempt: the number of the attempt, 0 for the first.
+        before: why the attempt before ended, in words; None if there was none.
+        missed_s: since when the scheduler's answers have lacked the run, in seconds since the epoch; None if they
+            have it.
+        cause: the first line of explain for a failed run; empty if it has none, None if explain has not run.
         unknown: fields that another version of hpcrun wrote.
     """
 
@@ -118,7 +118,7 @@ class LastStatus:
 
 RUN_ID: Kind = matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
 JOB_ID: Kind = matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
-"""Slurm's 4711, 4711_3, and hpcrun's own L4711; never what squeue would take for an option."""
+"""Slurm's 4711, 4711_3, and hpcrun's own L4711; never a text that squeue would read as an option."""
 _COUNT = whole(0, 10**7)
 _SECONDS = whole(-(10**10), 10**10)
 
@@ -197,8 +197,8 @@ class RecordError(ValueError):
     """A record that cannot be used.
 
     Attributes:
-        legible: what can be read of it all the same: field → text.
-        newer: it is whole, and a newer hpcrun wrote it.
+        legible: the fields that can still be read: field → text.
+        newer: it is complete, and a newer hpcrun wrote it.
     """
 
     def __init__(self, message: str, legible: Mapping[str, str], *, newer: bool = False) -> None:
@@ -217,7 +217,7 @@ def load_run(path: Path) -> Run:
     """Read the file ``run.json``.
 
     Raises:
-        OSError: it is not there, is no regular file, is too large, or cannot be read.
+        OSError: it does not exist, is not a regular file, is too large, or cannot be read.
         RecordError: it is damaged, or a newer hpcrun wrote it.
     """
     return run_from_json(read_bytes(path, MOST_RUN))
@@ -247,10 +247,10 @@ def run_from_json(content: str | bytes) -> Run:
 
 
 def check_schema(schema: Any, mine: int) -> str | None:
-    """Return what to say of a record that a newer hpcrun wrote, None for one that can be read.
+    """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read it.
 
     Raises:
-        ValueError: that is not the number of a schema.
+        ValueError: it is not a schema number.
     """
     if whole(0, 10**6)(schema) <= mine:
         return None
@@ -267,20 +267,20 @@ def _check_sweep(known: Mapping[str, Any]) -> None:
         raise ValueError(f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}")
 
 
-# Each of these stands on a line of its own, so that they can be read where the rest was cut off.
+# Each of these fields has its own line, so that it can be read if the rest was cut off.
 _SALVAGED = ("name", "job_id", "cluster", "host", "profile", "nodes", "world_size")
 _LEGIBLE = re.compile(rf'^ "({"|".join(_SALVAGED)})": ("[^"\\]*"|\d+),?$', re.MULTILINE)
 _LONGEST_SALVAGED = 200
 
 
 def salvage(content: str | bytes) -> dict[str, str]:
-    """Return what is still legible of a ``run.json`` that was cut off: field → text."""
+    """Return the fields that can still be read in a ``run.json`` that was cut off: field → text."""
     plain = content if isinstance(content, str) else content.decode("utf-8", "replace")
     return _short({name: value.strip('"') for name, value in _LEGIBLE.findall(plain)})
 
 
 def _legible(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the same of a record that is whole, and not as it should be."""
+    """Return the same for a complete record with wrong contents."""
     return _short({name: str(data[name]) for name in _SALVAGED if isinstance(data.get(name), str | int)})
 
 
@@ -313,7 +313,7 @@ def read_status(data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "as
     """Return a status from its fields.
 
     Args:
-        needed: fields that must be there.
+        needed: fields that must be present.
 
     Raises:
         ValueError: one is missing, or of the wrong type.

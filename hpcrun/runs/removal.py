@@ -1,8 +1,8 @@
-"""Deleting a folder tree: the only place in hpcrun that does, and only a tree that hpcrun itself has made.
+"""Deletes a folder tree: the only module of hpcrun that does so, and only for trees that hpcrun itself has made.
 
-It takes the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a real folder of this user
-with a marker or the run's record in it. The walk goes from descriptor to descriptor and never through a link, so
-nothing that is renamed meanwhile leads it elsewhere; it holds two descriptors at a time, however deep the tree is.
+It deletes only the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a real folder of this
+user that contains a marker or the run's record. It opens each folder relative to the descriptor of its parent and never
+through a link, so a rename meanwhile cannot lead it elsewhere. It keeps two descriptors open, however deep the tree is.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LONGEST_RECORD = 64 * 2**20
 
 
 class NotRemovedError(PlanError):
-    """A folder that was not deleted, or not wholly."""
+    """A folder that was not deleted, or not completely."""
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete the folder of a run that is being made or deleted, with all that is in it. One that is gone is no error.
+    """Delete the folder of a run that is being made or deleted, with its contents. A missing folder is no error.
 
-    What shows whose folder it is goes last: a process that is killed meanwhile leaves a folder that can be deleted.
+    The marker and the record are deleted last: if the process is killed meanwhile, the rest can still be deleted.
 
     Raises:
-        NotRemovedError: it is not one of hpcrun's, and is left as it is; or a part of it cannot be deleted.
+        NotRemovedError: hpcrun did not make it, and does not change it; or a part of it cannot be deleted.
     """
     with ExitStack() as opened:
         try:
@@ -58,7 +58,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def why_not_ours(folder: Path) -> str | None:
-    """Say why :func:`remove_tree` would leave a folder as it is, None where it would not."""
+    """Return why :func:`remove_tree` would not delete a folder, None if it would."""
     try:
         top = os.open(folder, _FOLDER)
     except OSError as error:
@@ -70,7 +70,7 @@ def why_not_ours(folder: Path) -> str | None:
 
 
 def holds_record(folder: Path, run_id: str) -> bool:
-    """Whether a folder is this user's and holds the record of this run."""
+    """Whether a folder belongs to this user and contains the record of this run."""
     try:
         top = os.open(folder, _FOLDER)
     except OSError:
@@ -82,13 +82,13 @@ def holds_record(folder: Path, run_id: str) -> bool:
 
 
 def _open_problem(error: OSError) -> str:
-    # open(2): O_NOFOLLOW with O_DIRECTORY says ENOTDIR of a link
+    # open(2): O_NOFOLLOW with O_DIRECTORY returns ENOTDIR for a link
     link = isinstance(error, NotADirectoryError)
     return "not a folder, or a symbolic link" if link else error.strerror or str(error)
 
 
 def _stranger(name: str, top: int) -> str | None:
-    """Say why an open folder is not one of hpcrun's to delete, None where it is."""
+    """Return why hpcrun must not delete an open folder, None if it may."""
     run_id = parse_aside(name)
     if run_id is None:
         return "its name is not the name of a run"
@@ -110,7 +110,7 @@ def _has_marker(top: int) -> bool:
 
 
 def _has_record(top: int, run_id: str) -> bool:
-    """Whether an open folder holds a run's record, damaged or not: the line with its id is there."""
+    """Whether an open folder contains a run's record, damaged or not, with the line of its id."""
     try:
         descriptor = os.open(WITHIN.record, _FILE, dir_fd=top)
     except OSError:
@@ -124,7 +124,7 @@ def _has_record(top: int, run_id: str) -> bool:
 
 @dataclass(slots=True)
 class _Level:
-    """A folder on the way down: its name in the one above, which folder it is, and its folders still to be deleted."""
+    """A folder on the path: its name in the parent, its identity, and its folders that are still to be deleted."""
 
     name: str
     identity: tuple[int, int]
@@ -132,7 +132,7 @@ class _Level:
 
 
 def _empty(top: int) -> list[str]:
-    """Delete everything in an open folder but what shows whose it is; returns what could not be deleted, and why."""
+    """Delete everything in an open folder except marker and record; return what could not be deleted, and why."""
     problems: list[str] = []
     here = os.dup(top)
     try:
@@ -153,7 +153,7 @@ def _empty(top: int) -> list[str]:
             above = os.open("..", _FOLDER, dir_fd=here)
             os.close(here)
             here = above
-            if _identity(here) != levels[-1].identity:  # never go on in a folder that was not come through
+            if _identity(here) != levels[-1].identity:  # never continue in a folder that is not on the path
                 return [*problems, f"{level.name}: it was moved during the removal"]
             _try(os.rmdir, level.name, here, problems)
     except OSError as error:
@@ -163,7 +163,7 @@ def _empty(top: int) -> list[str]:
 
 
 def _unlink_files(folder: int, keep: set[str], problems: list[str]) -> list[str]:
-    """Delete the files, links and FIFOs in an open folder; returns the names of its folders."""
+    """Delete the files, links and FIFOs in an open folder; return the names of its folders."""
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name not in keep]
     for name, is_folder in found:
@@ -182,7 +182,7 @@ def _try(remove: Callable[..., None], name: str, folder: int, problems: list[str
 
 
 def _enter(name: str, here: int, problems: list[str]) -> int | None:
-    """Open a folder in an open folder; None where that cannot be, or where it lies on another file system."""
+    """Open a folder in an open folder; None if this fails, or if it is on another file system."""
     try:
         below = _open_folder(name, here)
     except FileNotFoundError:
@@ -198,10 +198,10 @@ def _enter(name: str, here: int, problems: list[str]) -> int | None:
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """Open a folder, never through a link, and give its owner back the rights to empty it.
+    """Open a folder, never through a link, and restore its owner's rights to empty it.
 
     Raises:
-        OSError: it is gone, no folder, a link, or somebody else's and closed.
+        OSError: it does not exist, is not a folder, is a link, or belongs to another user and is closed.
     """
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
@@ -214,8 +214,11 @@ def _open_folder(name: str, parent: int) -> int:
 
 
 def _open_closed(name: str, parent: int) -> int:
-    """Open a folder that this user may not read: chmod(2) through /proc reaches what a descriptor of open(2)'s O_PATH
-    is of, which can be had without a right to it, and no link that took its place."""
+    """Open a folder that this user may not read.
+
+    A descriptor with open(2)'s O_PATH needs no rights; chmod(2) through its entry in /proc changes exactly this folder,
+    and not a link that has replaced it.
+    """
     path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{path}", stat.S_IRWXU)
@@ -230,7 +233,7 @@ def _identity(folder: int) -> tuple[int, int]:
 
 
 def _remove_signs(name: str, top: int, parent: int) -> list[str]:
-    """Delete what shows whose folder it is, then the folder, which is empty now."""
+    """Delete the marker and the record, then the empty folder."""
     problems: list[str] = []
     for sign in (WITHIN.record, WITHIN.marker):
         _try(os.unlink, sign.name, top, problems)

@@ -17,7 +17,7 @@ ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 
 
 class UnsafeFolderError(PlanError):
-    """A runs folder in which another user could have put something."""
+    """A runs folder in which another user could have written files."""
 
 
 @contextmanager
@@ -36,12 +36,12 @@ def writing(root: Path) -> Iterator[None]:
 
 
 def danger_in(folder: Path) -> str | None:
-    """Say how a user other than this one and root could write to a folder, None where none can.
+    """Return how a user other than this one and root could write to a folder, None if none can.
 
     A sticky bit does not help: files can still be added, and hpcrun would read or run them.
 
     Raises:
-        OSError: it is not there, or may not be looked at.
+        OSError: it does not exist, or cannot be checked.
     """
     found = folder.stat()
     if found.st_uid not in (os.geteuid(), 0):
@@ -62,7 +62,7 @@ def check_private(root: Path) -> None:
 
 
 def check_dedicated(root: Path) -> None:
-    """Refuse to keep runs in a folder that is something else besides.
+    """Refuse to keep runs in a folder that also has another use.
 
     Raises:
         UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
@@ -76,7 +76,7 @@ def check_dedicated(root: Path) -> None:
 
 
 def other_use(root: Path) -> str | None:
-    """Say what else a runs folder is, None where it is for runs alone or not there yet."""
+    """Return another use of a runs folder, None if it is only for runs or does not exist yet."""
     if link := foreign_link(root):
         return link
     real = Path(os.path.realpath(root))
@@ -94,7 +94,7 @@ def other_use(root: Path) -> str | None:
 
 
 def _homes(owner: int) -> list[Path]:
-    """Return the home folders of this user and of an owner. Others' need no look: their folders are not used."""
+    """Return the home folders of this user and of an owner. Folders of other users are never used."""
     homes = []
     with suppress(RuntimeError):
         homes.append(Path.home())
@@ -107,13 +107,13 @@ def _homes(owner: int) -> list[Path]:
 def _is_repository(folder: Path) -> bool:
     if any(os.path.lexists(folder / name) for name in (".git", ".hg", ".svn", ".jj")):
         return True
-    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))  # a bare one of git
+    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))  # a bare repository of git
 
 
 def foreign_link(path: Path) -> str | None:
-    """Say where a path leads through another user's link, None where it does not.
+    """Return another user's link on a path, None if there is none.
 
-    Links on the way may be of the owner of the folder that they lie in, as those that a site makes: the rule of the
+    A link may belong to the owner of its folder, like links that a site makes: this is the rule of the
     kernel's protected_symlinks, proc_sys_fs(5), here for every folder.
     """
     trusted = (os.geteuid(), 0)
@@ -129,10 +129,10 @@ def foreign_link(path: Path) -> str | None:
 
 
 def check_parent(parent: Path) -> None:
-    """Refuse to put a run's folder where anybody could put another in its place; a project's group is trusted.
+    """Refuse to put a run's folder where any user could replace it; a project's group is trusted.
 
     Raises:
-        UnsafeFolderError: anybody could.
+        UnsafeFolderError: any user could.
     """
     mode = stat.S_IMODE(parent.stat().st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:

@@ -1,4 +1,4 @@
-"""How much a run's folder holds."""
+"""The size of a run's folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DiskUsage:
 
     Attributes:
         total: of the whole folder, checkpoints included.
-        checkpoints: of what lies in the folders that ``HPCRUN_CHECKPOINT_DIR`` names.
+        checkpoints: of the files in the folders of ``HPCRUN_CHECKPOINT_DIR``.
     """
 
     total: int
@@ -24,7 +24,7 @@ class DiskUsage:
 
 
 def run_size(folder: Path) -> DiskUsage:
-    """Return the size of a run's folder. Links in it are not followed; what cannot be read counts as nothing."""
+    """Return the size of a run's folder. Links in it are not followed; an unreadable folder counts as empty."""
     total = checkpoints = 0
     waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
     while waiting:  # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand

@@ -1,4 +1,4 @@
-"""Copying code into a run's folder: what is to be copied, how large it is, and the copy itself."""
+"""Copies code into a run's folder: the files to copy, their size, and the copy itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CodeFile:
 
     Attributes:
         path: below the root.
-        link: what a copy of a link must say; None for a file.
+        link: the target of the copied link; None for a file.
         leaves: the link leads out of the code.
     """
 
@@ -37,7 +37,7 @@ class CodeFile:
 def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
     """Yield the paths of the files and links below a folder without git.
 
-    Virtual environments, ``__pycache__`` and ``.git`` are no code, and what is in ``leaving_out`` is not looked at.
+    Virtual environments, ``__pycache__`` and ``.git`` are not code, and the paths in ``leaving_out`` are skipped.
     """
     for folder, folders, files in os.walk(root):
         below = sorted(folders)
@@ -51,14 +51,14 @@ def _is_code(folder: Path, leaving_out: Sequence[Path]) -> bool:
 
 
 def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeFile, ...]:
-    """Return what there is to copy: files that are gone, and what is neither file nor link, are passed over.
+    """Return the files and links to copy; missing files, and other kinds of entries, are ignored.
 
     Args:
         paths: below the root.
-        limit_mb: how much there may be, in megabytes.
+        limit_mb: the largest total size in megabytes.
 
     Raises:
-        PlanError: it is more; the largest files are named.
+        PlanError: the size is larger; the message names the largest files.
     """
     found = [file for path in paths if (file := _code_file(root, path))]
     size = sum(file.size for file in found)
@@ -74,7 +74,7 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
 
 
 def check_count(paths: Sequence[str], root: Path) -> None:
-    """Refuse what cannot be one project's code.
+    """Refuse more files than the code of one project can have.
 
     Raises:
         PlanError: too many files.
@@ -101,16 +101,16 @@ def _code_file(root: Path, path: str) -> CodeFile | None:
     said = os.readlink(full)
     target = os.path.normpath(full.parent / said)
     if target == str(root) or target.startswith(f"{root}/"):
-        # an absolute one would lead back to the original
+        # an absolute link would lead back to the original
         return CodeFile(path, 0, os.path.relpath(target, full.parent) if os.path.isabs(said) else said)
     return CodeFile(path, 0, target, leaves=True)
 
 
 def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) -> None:
-    """Copy code, modes and times with it; nobody else can read the copy.
+    """Copy code with modes and times; no other user can read the copy.
 
     Args:
-        folder: where the job starts; it is made even where no file is in it.
+        folder: where the job starts; it is made even if it has no files.
 
     Raises:
         PlanError: a file cannot be read.

@@ -1,7 +1,7 @@
-"""The runs folder: one folder per run, a marker for each that is not over. The folder is the truth.
+"""The runs folder: one folder per run, and a marker for each run that has not ended. The folders are the only record.
 
-No database: home directories are NFS or Lustre, where its locks do not hold. Files are replaced by a temporary
-file and a rename, so that a reader sees the old one or the new one, never half of it.
+There is no database, since its locks are not reliable on NFS and Lustre, where home directories are. A file is replaced
+by a temporary file and a rename, so that a reader sees the old file or the new file, never a part.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from hpcrun.writing import replace_file, write_file
 
 
 class DamagedRunError(HpcrunError):
-    """A run whose record cannot be read; its folder may hold more.
+    """A run whose record cannot be read; its folder may contain more.
 
     Attributes:
-        legible: what can be read of the record all the same: field → text.
+        legible: the fields that can still be read: field → text.
     """
 
     exit_code = NotFoundError.exit_code
@@ -45,26 +45,26 @@ class DamagedRunError(HpcrunError):
 
 
 class NewerRunError(DamagedRunError):
-    """A run whose record is whole, and was written by a newer hpcrun."""
+    """A run whose record is complete, and was written by a newer hpcrun."""
 
 
 class UnsafeRunError(DamagedRunError):
-    """A run's folder in which another user could have put something."""
+    """A run's folder in which another user could have written files."""
 
     exit_code = PlanError.exit_code
 
 
 class RunExistsError(PlanError):
-    """There is a run of that id already."""
+    """A run with this id already exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A folder with a name as hpcrun gives it to a run that is made or deleted, which a killed process left.
+    """A folder of a run that was being made or deleted when the process was killed.
 
     Attributes:
         changed_s: when something in it was last added or removed, in seconds since the epoch.
-        kept: why it is not deleted all the same, None where it is.
+        kept: why it is not deleted, None if it is.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class RunStore:
     """The runs below one folder.
 
     Attributes:
-        failed_nodes: where nodes are noted on which one of them failed.
+        failed_nodes: the file of the nodes on which runs failed.
     """
 
     root: Path
@@ -102,7 +102,7 @@ class RunStore:
         return run_names(_names(self.root))
 
     def active_ids(self) -> list[str]:
-        """Return the ids of the runs that are not over, oldest first."""
+        """Return the ids of the runs that have not ended, oldest first."""
         return [name for name in _names(self._runs.active) if RUN_ID.fullmatch(name)]
 
     def create(
@@ -113,15 +113,15 @@ class RunStore:
         files: Mapping[str, str | bytes] | None = None,
         fill: Callable[[Path], None] | None = None,
     ) -> Path:
-        """Make the folder of a run, whole or not at all; returns it.
+        """Make the folder of a run, completely or not at all; return it.
 
         Args:
-            elsewhere: put the folder there; the runs folder then holds a link to it.
-            files: path below the folder → content, for what the job needs besides its script.
-            fill: puts more into the folder; where it raises, no run is left.
+            elsewhere: put the folder there; the runs folder then has a link to it.
+            files: path below the folder → content, for files that the job needs besides its script.
+            fill: puts more into the folder; if it raises, no run is left.
 
         Raises:
-            RunExistsError: there is a run of that id.
+            RunExistsError: a run with this id exists.
             UnsafeFolderError: another user could change it.
             PlanError: the runs folder cannot be written to.
         """
@@ -130,12 +130,12 @@ class RunStore:
         link, marker = self.folder(run.run_id), self._runs.active_marker(run.run_id)
         check_dedicated(self.root)
         with writing(parent), ExitStack() as undo:
-            for needed in (self.root, parent, marker.parent):  # each by itself: mkdir makes parents by the umask
+            for needed in (self.root, parent, marker.parent):  # one by one: mkdir makes parents with the umask
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_private(self.root)
             check_parent(parent)
             try:
-                marker.touch(exist_ok=False)  # first: of several processes with the same id one has it
+                marker.touch(exist_ok=False)  # first: only one of several processes with the same id succeeds
             except FileExistsError:
                 raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again") from None
             undo.callback(marker.unlink, missing_ok=True)
@@ -153,7 +153,7 @@ class RunStore:
                 undo.callback(_remove_quietly, aside)
                 undo.callback(folder.rename, aside)
                 link.symlink_to(folder)  # last: a link to nothing would be a run that cannot be read
-            undo.pop_all()  # it is made: nothing is undone any more
+            undo.pop_all()  # it is complete: undo nothing any more
         with suppress(OSError):
             RunFolder(folder).marker.unlink()
         return folder
@@ -171,7 +171,7 @@ class RunStore:
             if danger := danger_in(path.parent):
                 raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=private_hint(path.parent))
             run = load_run(path)
-            if run.run_id != run_id:  # a copied folder: what is done to it would be done to the other
+            if run.run_id != run_id:  # a copied folder: actions on it would affect the original
                 raise RecordError(f"it is the record of {run.run_id}", {})
             return run
         except (FileNotFoundError, NotADirectoryError):
@@ -180,13 +180,13 @@ class RunStore:
             raise _damaged(run_id, path, error) from None
 
     def save(self, run: Run) -> None:
-        """Replace a run's record, and note its job id in the index."""
+        """Replace a run's record, and add its job id to the index."""
         with writing(self.root):
             replace_file(self._runs.run(run.run_id).record, run_to_json(run))
         self.note_job(run)
 
     def note_job(self, run: Run) -> None:
-        """Note a run's job id in the index, so that it is found without reading other runs."""
+        """Add a run's job id to the index, so that it is found without reading other runs."""
         if run.job_id is not None:
             note_job(self.root, run.job_id, run.run_id)
 
@@ -195,12 +195,12 @@ class RunStore:
         return noted_jobs(self.root)
 
     def is_own_folder(self, run_id: str) -> bool:
-        """Whether a run's folder is this user's and holds this run and no other: a link may lead anywhere."""
+        """Whether a run's folder belongs to this user and contains this run and no other: a link may lead anywhere."""
         real = self.folder(run_id).resolve()
         return real.name == run_id and holds_record(real, run_id)
 
     def delete(self, run_id: str) -> None:
-        """Remove a run; one that is gone is no error. Killed meanwhile, it leaves a run or none, and a hidden folder.
+        """Remove a run; a missing run is no error. If the process is killed meanwhile, a hidden folder may remain.
 
         Raises:
             PlanError: its folder cannot be written to, is not this run's, or a part of it remains.
@@ -212,8 +212,8 @@ class RunStore:
             raise NotRemovedError(f"{folder} was not removed: it holds more than run {run_id}")
         with writing(real.parent):
             if folder.is_symlink():
-                with suppress(OSError):  # on a full disk it is deleted all the same
-                    _note_place(marker, real.parent)  # where the rest lies, should this process be killed
+                with suppress(OSError):  # delete it also on a full disk
+                    _note_place(marker, real.parent)  # the place of the rest, if this process is killed
                 folder.unlink()  # first: a link to nothing would be a run that cannot be read
             with suppress(FileNotFoundError):
                 real.rename(aside)
@@ -223,7 +223,7 @@ class RunStore:
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
-        """Refuse to write to, or clean, a runs folder that is something else besides.
+        """Refuse to write to, or clean, a runs folder that also has another use.
 
         Raises:
             UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
@@ -231,10 +231,10 @@ class RunStore:
         check_dedicated(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
-        """Return what processes left that were killed while they made or deleted a run, before a time.
+        """Return the folders of runs that were being made or deleted when a process was killed, before a time.
 
         Args:
-            before_s: seconds since the epoch; what is younger may still be wanted.
+            before_s: seconds since the epoch; a younger folder may still be in use.
         """
         runs = set(self.run_ids())
         paths = {self.root / name for name in _names(self.root)}
@@ -249,7 +249,7 @@ class RunStore:
         return found
 
     def remove_leftovers(self, leftovers: Sequence[Leftover], before_s: float) -> list[HpcrunError]:
-        """Remove leftovers, and the markers and index entries before a time whose runs are gone; returns failures."""
+        """Remove leftovers, and markers and index entries before a time without their runs; return failures."""
         errors: list[HpcrunError] = []
         for leftover in leftovers:
             try:
@@ -272,27 +272,27 @@ class RunStore:
         return [self._runs.active_marker(name) for name in self.active_ids() if name not in runs]
 
     def last_status(self, run_id: str) -> LastStatus | None:
-        """Return what was last known of a run, None where nothing was or it cannot be read."""
+        """Return the last known status of a run, None if there is none or it cannot be read."""
         try:
             return status_from_json(read_bytes(self._runs.run(run_id).status))
         except (OSError, ValueError):
             return None
 
     def save_status(self, run_id: str, status: LastStatus) -> None:
-        """Note what is known of a run; a final status takes the run off the active ones."""
-        # A status is a view of the truth: on a full or read-only disk it is shown all the same, and asked again.
+        """Save the status of a run; after a final status the run is no longer active."""
+        # A status is only a copy: on a full or read-only disk it is still shown, and asked again the next time.
         last = self.last_status(run_id)
-        if last is not None and last.unknown:  # another version of hpcrun has written them
+        if last is not None and last.unknown:  # fields of another version of hpcrun
             status = replace(status, unknown={**last.unknown, **status.unknown})
         with suppress(OSError):
             replace_file(self._runs.run(run_id).status, status_to_json(status), durable=False)
             if status.final:
                 self.leave_active(run_id)
-            else:  # a slower process may have just replaced a final status: then it is found out again
+            else:  # a slower process may have overwritten a final status: then the next status determines it again
                 self._runs.active_marker(run_id).touch()
 
     def leave_active(self, run_id: str) -> None:
-        """Take a run that is over off the active ones."""
+        """Remove the marker of a run that has ended."""
         with suppress(OSError):
             self._runs.active_marker(run_id).unlink(missing_ok=True)
 
@@ -301,7 +301,7 @@ _LONGEST_PATH = 4096  # PATH_MAX
 
 
 def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write the files of a run that is not whole yet: the marker first, by which clean knows the folder."""
+    """Write the files of an incomplete run: first the marker, by which clean recognises the folder."""
     RunFolder(aside).marker.touch(exist_ok=False)
     for name, text in files.items():
         (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -309,14 +309,14 @@ def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def _note_place(marker: Path, parent: Path) -> None:
-    """Note in its marker where a run lies that is made or deleted elsewhere, so that clean finds what is left of it."""
+    """Write the place of a run that is made or deleted elsewhere to its marker, so that clean finds the rest."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(marker, flags, 0o600), "wb") as file:
         file.write(os.fsencode(parent) + b"\n")
 
 
 def _noted_asides(marker: Path) -> list[Path]:
-    """Return where a run's folder may lie that is made or deleted elsewhere; none where its marker names no place."""
+    """Return the possible places of a run that is made or deleted elsewhere; none if its marker has no place."""
     try:
         text = read_bytes(marker, _LONGEST_PATH + 1)
     except OSError:
@@ -328,13 +328,13 @@ def _noted_asides(marker: Path) -> list[Path]:
 
 
 def _remove_quietly(aside: Path) -> None:
-    """Remove a half-made run after a failure, which is what is said; clean finds what is left."""
+    """Remove an incomplete run after a failure; the message is about the failure, and clean finds the rest."""
     with suppress(NotRemovedError):
         remove_tree(aside)
 
 
 def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRunError:
-    """Say what is wrong with a record, and what can be read of it all the same."""
+    """Return an error with the problem of a record, and the fields that can still be read."""
     if isinstance(error, OSError):
         damaged = DamagedRunError(f"{path} cannot be read: {error.strerror}")
     elif error.newer:

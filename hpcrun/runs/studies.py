@@ -1,4 +1,4 @@
-"""The record of a scaling study: which runs it is made of. Below the runs folder, in ``studies/<id>/study.json``."""
+"""The record of a scaling study: the list of its runs, in ``studies/<id>/study.json`` below the runs folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA = 1
 
 
 class DamagedStudyError(HpcrunError):
-    """A study whose record cannot be read; its runs are as they are."""
+    """A study whose record cannot be read; its runs are not affected."""
 
     exit_code = NotFoundError.exit_code
 
@@ -45,12 +45,12 @@ class StudyPoint:
     """One run of a study.
 
     Attributes:
-        gpus: of the whole job; its ranks where the study counts those.
+        gpus: of the whole job; its ranks if the study counts ranks.
         repeat: from 1.
-        run_id: chosen before the run is made, so that one which was made and not noted is found.
-        batch_size: of all ranks together; None where the study knows none.
+        run_id: chosen before the run is made, so that a run without a record in the study is found.
+        batch_size: the global batch; None if unknown.
         submitted: the run was made.
-        problem: why it was not, in one line; empty where nothing was tried or nothing was wrong.
+        problem: why it was not, in one line; empty if it was not tried or had no problem.
         unknown: fields that another version of hpcrun wrote.
     """
 
@@ -66,21 +66,21 @@ class StudyPoint:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study as it was asked for, and its runs.
+    """The request of a study, and its runs.
 
     Attributes:
-        study_id: as a run's id: ``YYYYMMDD-HHMMSS-name-xxxx``.
+        study_id: in the form of a run's id: ``YYYYMMDD-HHMMSS-name-xxxx``.
         created_s: seconds since the epoch.
         unit: what its sizes count.
-        gpu_type: of all its runs, where it was named.
-        scaling: strong keeps the global batch, weak the batch of each GPU.
-        batch_size, lr: as they were asked for, the learning rate as it was typed.
-        warmup: how many epochs of each run a report leaves out.
-        one_by_one: a run starts when the one before is over.
+        gpu_type: of all its runs, if it was named.
+        scaling: strong keeps the global batch, weak keeps the per-GPU batch.
+        batch_size, lr: as requested, the learning rate as typed.
+        warmup: the number of epochs of each run that a report leaves out.
+        one_by_one: a run starts when the run before it has ended.
         profile: name or path.
         cwd: the folder it was submitted from.
-        python: the environment its runs have, as in a run's plan.
-        request: of every run, as typed, with its places for the values of each; secrets are masked.
+        python: the Python environment of its runs, as in a run's plan.
+        request: of every run, as typed, with placeholders for the values of each run; secrets are masked.
         unknown: fields that another version of hpcrun wrote.
     """
 
@@ -143,7 +143,7 @@ def study_to_json(study: Study) -> str:
 
 
 def _with_unknown(said: dict[str, Any]) -> dict[str, Any]:
-    """Put the fields that another version of hpcrun wrote beside those of this one."""
+    """Add the fields that another version of hpcrun wrote to those of this version."""
     unknown = said.pop("unknown")
     return {**said, **unknown}
 
@@ -152,7 +152,7 @@ def study_from_json(content: str | bytes) -> Study:
     """Read ``study.json``.
 
     Raises:
-        ValueError: it is damaged, or was written by a later hpcrun.
+        ValueError: it is damaged, or was written by a newer hpcrun.
     """
     data = parse_object(content)
     newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
@@ -209,7 +209,7 @@ class StudyStore:
         check_private(folder.path)
         try:
             study = study_from_json(read_bytes(folder.record, _MOST))
-            if study.study_id != study_id:  # a copied folder: what is done to it would be done to the other
+            if study.study_id != study_id:  # a copied folder: actions on it would affect the original
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
         except FileNotFoundError:
@@ -220,15 +220,15 @@ class StudyStore:
             ) from None
 
     def save(self, study: Study) -> None:
-        """Write a study's record, whole: a process that is killed leaves the old one or the new one.
+        """Write a study's record: if the process is killed, there is the complete old or new record.
 
         Raises:
-            PlanError: the runs folder cannot be written to, or is not for runs alone.
+            PlanError: the runs folder cannot be written to, or also has another use.
         """
         folder = self._study(study.study_id)
         check_dedicated(self.runs)
         with writing(self.runs):
-            # each by itself: mkdir makes parents by the umask
+            # one by one: mkdir makes parents with the umask
             for needed in (self.runs, folder.path.parent, folder.path):
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_private(self.runs)
@@ -236,10 +236,10 @@ class StudyStore:
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
-        """Keep other processes from submitting runs of this study meanwhile, where the file system has locks.
+        """Prevent other processes from submitting runs of this study meanwhile, if the file system has locks.
 
         Raises:
-            PlanError: one is submitting them.
+            PlanError: another process is submitting them.
         """
         with ExitStack() as held:
             with writing(self.runs):
@@ -251,13 +251,13 @@ class StudyStore:
             yield  # without locks two at once would submit some runs twice, which status shows
 
     def load_measured(self, study_id: str) -> dict[str, Any]:
-        """Return what was kept of the runs that are over; nothing where it cannot be read."""
+        """Return the saved measurements of ended runs; empty if they cannot be read."""
         try:
             return read_object(self._study(study_id).measured, _MOST)
         except (OSError, ValueError):
             return {}
 
     def save_measured(self, study_id: str, measured: dict[str, Any]) -> None:
-        """Keep what was measured in the runs that are over; a full disk only means that they are read again."""
+        """Save the measurements of ended runs; on a full disk the runs are read again the next time."""
         with suppress(OSError):
             replace_file(self._study(study_id).measured, json.dumps(measured) + "\n", durable=False)

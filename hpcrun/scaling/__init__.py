@@ -1,1 +1,1 @@
-"""Speed-up: what more GPUs bring, by arithmetic beforehand and by measurement afterwards."""
+"""The effect of more GPUs: forecast by arithmetic, and measured in studies."""

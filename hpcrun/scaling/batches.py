@@ -1,4 +1,4 @@
-"""What another batch size brought, where one size was run with several."""
+"""The effect of the batch size, if one size was run with several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a size falls short of the ideal: causes that were measured, the largest first, each with what to do about it."""
+"""Why a size does not reach the ideal: the measured causes, the largest first, each with advice."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hpcrun.scaling.verdict import EXCELLENT, Advice
 
 Kind = Literal["batch", "sync", "data", "startup", "uneven"]
 NOTABLE = 0.05
-"""The least part of the time that is worth a word."""
+"""The least share of the time that is reported."""
 SMALL_BATCH = 32
-"""Samples for each GPU below which few models keep a card busy, whatever the card."""
+"""Samples per GPU below which few models keep any card busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Bottleneck:
 
     Attributes:
         share: of the time of that size, 0 to 1.
-        evidence: the number that was measured, in words.
+        evidence: the measured number, in words.
         advice: what to do, in words.
-        command: what to type to try it; SCRIPT is the training script with its arguments.
+        command: a command to try it; SCRIPT is the training script with its arguments.
     """
 
     kind: Kind
@@ -38,12 +38,12 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class ScalingDiagnosis:
-    """Why one size falls short.
+    """Why one size does not reach the ideal.
 
     Attributes:
         row: the size.
         causes: the largest share first.
-        unknown: what was not measured, and what would have to be noted for it.
+        unknown: causes that were not measured, with the metrics that they need.
     """
 
     row: Row
@@ -52,10 +52,10 @@ class ScalingDiagnosis:
 
 
 def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY) -> ScalingDiagnosis | None:
-    """Return why the first size that is not worth its GPUs is not, or else the largest; None where that is excellent.
+    """Return the causes for the first size that is not worth its GPUs, or else the largest; None if this is excellent.
 
     Args:
-        command: the study's own, for those that are proposed.
+        command: the study's own command, the basis of the proposed ones.
     """
     base, row = series.rows[0], advice.next_step.row if advice.next_step else series.sizes[-1]
     if row is base or row.efficiency >= EXCELLENT:
@@ -67,9 +67,9 @@ def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY)
 
 
 def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    """Judge the batch of a GPU: what it loses is all that waiting for data and for other ranks does not explain.
+    """Judge the per-GPU batch: its share of the loss is all that waiting for data and other ranks does not explain.
 
-    A fixed batch that is divided among more GPUs gives each less to do in a step, while what a step costs besides, its
+    A fixed global batch gives each of more GPUs less work in a step, while the fixed cost of a step, its
     kernel launches and its synchronisation, stays.
     """
     if row.batch_size is None:

@@ -1,4 +1,4 @@
-"""Where a published table contradicts itself: numbers that follow from others of it, and do not."""
+"""Contradictions in a published table: numbers that differ from those that follow from the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.table_file import Claim
 
 _TOLERANCE = 0.01
-"""Relative, beside the last digit that was written: what the other numbers were rounded by."""
+"""Relative tolerance, in addition to the last written digit, since the other numbers were rounded, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class Contradiction:
 
     Attributes:
         place: file and line.
-        gpus: of that line.
+        gpus: of this line.
         what: the column.
-        written: what stands there.
-        follows: what follows from the others.
-        because: how it follows.
+        written: the value in the table.
+        follows: the value that follows from the others.
+        because: the calculation.
     """
 
     place: str
@@ -34,7 +34,7 @@ class Contradiction:
 
 
 def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[Contradiction, ...]:
-    """Return the claims of tables that their own times, batches and speed-ups do not bear out."""
+    """Return the claims of tables that their own times, batches and speed-ups contradict."""
     places = {point: (row, each) for each in series for row in each.rows for point in row.points}
     found = (_check(claim, *places[claim.point]) for claim in claims if claim.point in places)
     return tuple(each for each in found if each is not None)
@@ -49,7 +49,7 @@ def _check(claim: Claim, row: Row, series: Series) -> Contradiction | None:
 
 
 def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
-    """Return the values that a claim may have, each with why; nothing where nothing follows."""
+    """Return the possible values of a claim, each with its calculation; empty if no value follows."""
     point, base = claim.point, series.rows[0]
     if claim.what == "gpu_hours":
         times = [point.total_s, *(epoch.time_s for epoch in point.epochs)]
@@ -60,7 +60,7 @@ def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
     if claim.what == "steps" and point.samples and point.batch_size:
         return [(point.samples / point.batch_size, f"{point.samples} samples by {point.batch_size}")]
     if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
-        return []  # what one of several runs says need not be what their mean says
+        return []  # the value of one of several runs need not be that of their mean
     if claim.what == "speedup" and series.basis != "published":
         return [(row.speedup.mean, f"the {_times(series)} beside that of {base.gpus}")]
     if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:

@@ -1,4 +1,4 @@
-"""The commands that a report proposes: the study again, with one thing different."""
+"""The commands that a report proposes: the study's own command with one change."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hpcrun.scaling.sizes import BATCH_PLACES, Size
 
 @dataclass(frozen=True, slots=True)
 class ScaleCommand:
-    """``hpcrun scale`` as it would be typed again.
+    """The ``hpcrun scale`` command of a study.
 
     Attributes:
         script: with its arguments, quoted for a shell.
         sizes: the option that names the sizes.
-        profile: the option that names the profile, quoted; "" where none is known.
+        profile: the option that names the profile, quoted; "" if unknown.
         options: its other options, quoted, without the batch size.
-        batch_size: which it was given, for the places that the arguments have for it.
-        weak: that is the batch of each GPU.
+        batch_size: the study's batch size, for the placeholders in the arguments.
+        weak: the batch size is the per-GPU batch.
     """
 
     script: str = "SCRIPT"
@@ -32,8 +32,8 @@ class ScaleCommand:
         """Return the command for some sizes.
 
         Args:
-            batch_size: of all GPUs of the last size together, where it is to be another.
-            options, args: what is added for hpcrun, and for the script.
+            batch_size: a new global batch of the last size.
+            options, args: additional options of hpcrun, and arguments of the script.
         """
         listed = list(sizes)
         batch = self.batch_size
@@ -55,4 +55,4 @@ class ScaleCommand:
 
 
 ANY = ScaleCommand()
-"""The command of a study of which nothing is known but its numbers."""
+"""The command of a study with unknown options."""

@@ -1,7 +1,7 @@
-"""How long the ranks of a step take to sum their gradients: a ring all-reduce over a profile's card and fabric.
+"""The time of a step's all-reduce of gradients: a ring over a profile's card and fabric.
 
-t = buckets · latency + 2(N-1)/N · bytes / bandwidth, with the latency of 2(N-1) hops. The volume is the least that any
-all-reduce can do with (Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002; nccl-tests, doc/PERFORMANCE.md).
+t = buckets · latency + 2(N-1)/N · bytes / bandwidth, with the latency of 2(N-1) hops. The volume is the least of any
+all-reduce (Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002; nccl-tests, doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from hpcrun.job.profile import CardSection, FabricSection
 
 NVLINK_USABLE = 0.8
-"""Of the rate on paper: NCCL counts on 20.0 to 20.6 GB/s of a link of 25 (SM70 to SM90_NVLINK_BW, src/graph/topo.h)."""
+"""Usable share of the rate: NCCL assumes 20.0 to 20.6 of 25 GB/s (SM70 to SM90_NVLINK_BW, src/graph/topo.h)."""
 
 PCIE3_GB_S = 12.0
-"""Of 16 lanes of PCIe 3 in one direction (PCI_BW, src/graph/topo.h of NCCL); each generation doubles it."""
+"""The rate of 16 lanes of PCIe 3 in one direction (PCI_BW, src/graph/topo.h of NCCL); each generation doubles it."""
 
 BUCKET_BYTES = 25 * 1024**2
-"""DDP sums gradients in buckets of so many (torch.nn.parallel.DistributedDataParallel, bucket_cap_mb)."""
+"""The size of DDP's buckets of gradients (torch.nn.parallel.DistributedDataParallel, bucket_cap_mb)."""
 
 BACKWARD_SHARE = 2 / 3
-"""Of a step's computation: backward does twice the work of forward (Kaplan et al. 2020, arXiv:2001.08361, 2.1)."""
+"""Share of a step's computation: backward has twice the work of forward (Kaplan et al. 2020, arXiv:2001.08361, 2.1)."""
 
 # NCCL, src/graph/tuning.cc: baseLat and hwLat of a ring with the protocol Simple, the one for large messages
 _BASE_LATENCY_S = 8.4e-6
@@ -34,11 +34,11 @@ _BRIDGED = "8.6"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What joins two GPUs.
+    """The connection of two GPUs.
 
     Attributes:
-        name: for people.
-        bytes_per_s: in one direction, as much of it as NCCL counts on.
+        name: for display.
+        bytes_per_s: in one direction, as assumed by NCCL.
         latency_s: of one hop.
     """
 
@@ -49,14 +49,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What joins the GPUs of a job; None for a link of which the profile says nothing."""
+    """The links between the GPUs of a job; None for a link that is not in the profile."""
 
     inside: Link | None
     between: Link | None
 
 
 def link_inside(card: CardSection, gpus_per_node: int) -> Link | None:
-    """Return what joins the GPUs of one node: NVLink where the card has it, else PCIe."""
+    """Return the link between the GPUs of one node: NVLink if the card has it, else PCIe."""
     bridge_only = card.compute_capability == _BRIDGED and gpus_per_node > 2
     if card.nvlink_gb_s and not bridge_only:
         return Link("NVLink", card.nvlink_gb_s / 2 * 1e9 * NVLINK_USABLE, _NVLINK_LATENCY_S)
@@ -67,7 +67,7 @@ def link_inside(card: CardSection, gpus_per_node: int) -> Link | None:
 
 
 def link_between(fabric: FabricSection) -> Link | None:
-    """Return what joins the nodes: all adapters that the profile names, or one."""
+    """Return the link between the nodes: all adapters in the profile, or one."""
     if fabric.bandwidth_gbit_s is None:
         return None
     adapters = len(fabric.hcas) or 1
@@ -77,9 +77,9 @@ def link_between(fabric: FabricSection) -> Link | None:
 
 
 def ring_allreduce_s(payload_bytes: int, gpus_per_node: int, nodes: int, network: Network) -> float | None:
-    """Return how long a ring all-reduce takes; None where a link that it needs is not known.
+    """Return the time of a ring all-reduce; None if a link that it needs is unknown.
 
-    The slowest link sets the bandwidth. Hops are counted as NCCL does: 2(nodes-1) of the 2(N-1) go between nodes.
+    The slowest link sets the bandwidth. Hops are counted like in NCCL: 2(nodes-1) of the 2(N-1) hops are between nodes.
     """
     gpus = gpus_per_node * nodes
     if gpus == 1:
@@ -98,12 +98,12 @@ def ring_allreduce_s(payload_bytes: int, gpus_per_node: int, nodes: int, network
 
 
 def bucket_count(payload_bytes: int) -> int:
-    """Return in how many all-reduces DDP sums so many bytes of gradients."""
+    """Return the number of all-reduces in which DDP sums this many bytes of gradients."""
     return max(1, -(-payload_bytes // BUCKET_BYTES))
 
 
 def bucket_overlap(payload_bytes: int) -> float:
-    """Return the share of communication that DDP can start before the backward pass is over: all but the last bucket.
+    """Return the share of communication that DDP can start before the backward pass ends: all but the last bucket.
 
     PyTorch Distributed, Li et al. 2020 (arXiv:2006.15704).
     """
@@ -111,16 +111,16 @@ def bucket_overlap(payload_bytes: int) -> float:
 
 
 def exposed_s(comm_s: float, compute_s: float, overlap: float) -> float:
-    """Return the communication that a step has to wait for.
+    """Return the communication for which a step must wait.
 
     Args:
-        overlap: the share of it that may run beside the backward pass, which it cannot outlast.
+        overlap: the share of communication that may run beside the backward pass, at most as long as that pass.
     """
     return comm_s - min(overlap * comm_s, BACKWARD_SHARE * compute_s)
 
 
 def computed_s(step_s: float, comm_s: float, overlap: float) -> float:
-    """Return what a step computed that took so long in all, the reverse of ``exposed_s``; negative for what cannot be.
+    """Return the computation of a step from its total time, the reverse of ``exposed_s``; negative if impossible.
 
     The step is the longer of c + (1 - overlap)·comm and c + comm - backward share · c, and each of them grows with c.
     """

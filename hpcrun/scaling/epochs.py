@@ -9,9 +9,9 @@ from typing import Any
 from hpcrun.scaling.points import Epoch
 
 TIMED = ("epoch_time", "samples_per_s")
-"""The metrics that make a row an epoch: the first where a run says it, else the second."""
+"""The metrics that make a row an epoch: the first one if a run has it, else the second one."""
 
-# field of Epoch → the metrics that say it, the most exact first
+# field of Epoch → the metrics for it, the most exact first
 _SAID_BY: dict[str, tuple[str, ...]] = {
     "time_s": ("epoch_time",),
     "samples_per_s": ("samples_per_s",),
@@ -24,7 +24,7 @@ _POSITIVE = ("time_s", "samples_per_s")
 
 
 def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[Epoch, ...]:
-    """Return the epochs among what a rank said, ordered by their numbers.
+    """Return the epochs among a rank's metrics, ordered by their numbers.
 
     Args:
         rows: the step, which is the epoch's number, and the metrics. A row without a step has the next number.
@@ -48,7 +48,7 @@ def _first(field: str, names: Iterable[str], values: Mapping[str, Any]) -> float
 
 
 def number(value: Any) -> float | None:
-    """Return a metric as a number, None where it is text, infinite, or no number."""
+    """Return a metric as a number, None if it is text, infinite, or NaN."""
     if isinstance(value, bool) or not isinstance(value, float | int):
         return None
     try:
@@ -59,6 +59,6 @@ def number(value: Any) -> float | None:
 
 
 def whole(values: Iterable[Any]) -> int | None:
-    """Return the last of some metrics that is a whole number over 0, such as a batch size."""
+    """Return the last metric that is a whole number over 0, such as a batch size."""
     found = [at for value in values if (at := number(value)) is not None and at > 0 and at.is_integer()]
     return int(found[-1]) if found else None

@@ -1,14 +1,14 @@
-"""Laws of scaling fitted to a series: the serial fraction, what communication costs, and the next two doublings.
+"""Laws of scaling fitted to a series: the serial fraction, the cost of communication, and the next two doublings.
 
-All three laws are linear in coefficients that cannot be negative, so a fit is least squares over the few choices of
-which of them are zero. With N GPUs, and times and throughputs over those of the smallest size:
+All three laws are linear in coefficients that cannot be negative, so a fit is least squares for each of the few
+choices of zero coefficients. With N GPUs, and times and throughputs over those of the smallest size:
 
 * Amdahl (1967), strong scaling: ``time = a + b/N``, so that ``S(N) = 1/(s + (1−s)/N)`` with ``s = a/(a+b)``.
 * Gustafson (1988), weak scaling: ``throughput = a + b·N``, so that ``S(N) = N − s(N−1)`` with ``s = a/(a+b)``.
-* Communication (Gunther's universal scalability law, 1993): Amdahl's time, and ``c·(N−1)``: what each further GPU adds,
-  as the 2(N−1) latencies of a ring all-reduce do (Patarasuk & Yuan 2009). The ring's other part, ``2(N−1)/N`` of the
-  bytes, is a constant minus a multiple of 1/N, which no fit can tell from Amdahl's two terms. In a weak study the time
-  per unit of work of a GPU is ``a + c·(N−1)``.
+* Communication (Gunther's universal scalability law, 1993): Amdahl's time, and ``c·(N−1)``, the cost of each
+  further GPU, like the 2(N−1) latencies of a ring all-reduce (Patarasuk & Yuan 2009). The ring's other part,
+  ``2(N−1)/N`` of the bytes, is a constant minus a multiple of 1/N, which no fit can separate from Amdahl's two terms.
+  In a weak study the time per unit of work of a GPU is ``a + c·(N−1)``.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 Law = Literal["amdahl", "gustafson", "communication"]
 FEWEST_SIZES = 3
-"""With fewer sizes a law goes through all of them, and how far off it is cannot be known."""
+"""With fewer sizes a law goes through all of them, and its fit error is unknown."""
 FAR_OFF = 0.15
-"""A law whose sizes lie further off than this, relative, says nothing about the next ones."""
+"""A law with a larger fit error than this, relative, makes no predictions."""
 _DRAWS = 1000
 _LEVEL = (2.5, 97.5)
-_SEED = 20_260_101  # any: the same numbers must give the same report
+_SEED = 20_260_101  # any fixed seed: the same numbers must give the same report
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval; None where there are too few sizes for one."""
+    """A number with its 95 % interval; None if there are too few sizes for an interval."""
 
     value: float
     low: float | None = None
@@ -47,7 +47,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a law expects of a size that was not run."""
+    """A law's prediction for a size that was not run."""
 
     gpus: int
     speedup: Estimate
@@ -59,13 +59,13 @@ class Fit:
     """A law fitted to a series.
 
     Attributes:
-        serial: fraction of the work on one GPU that does not become faster; None where the law has none.
-        communication: what each further GPU adds, as a fraction of the time of one; None where the law has no such
+        serial: fraction of the work on one GPU that does not become faster; None if the law has none.
+        communication: cost of each further GPU, as a fraction of the time of one; None if the law has no such
             term.
         error: root mean square of the relative differences between the law and the sizes.
-        sizes: how many numbers of GPUs it was fitted to.
-        predictions: of the next two doublings.
-        peak: the number of GPUs with which the law is fastest; None where more are always faster.
+        sizes: the number of sizes to which it was fitted.
+        predictions: for the next two doublings.
+        peak: the number of GPUs with which the law is fastest; None if more are always faster.
     """
 
     law: Law
@@ -84,11 +84,11 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class _LawTerms:
-    """How a law reads: its terms at so many GPUs, and what they add up to for a speed-up."""
+    """The form of a law: its terms for N GPUs, and their sum for a speed-up."""
 
     terms: Callable[[Array], list[Array]]
     total: Callable[[Array, Array], Array]
-    """(speed-up, N over the smallest) → what the terms add up to; it is its own inverse in the first argument."""
+    """(speed-up, N over the smallest) → the sum of the terms; it is its own inverse in the first argument."""
     serial: bool
     communication: bool
 
@@ -108,17 +108,17 @@ _WEAK: dict[Law, _LawTerms] = {
 
 
 def fit_series(series: Series) -> tuple[Fit, ...]:
-    """Return the laws that the series has sizes enough for: two of them for two coefficients, three for three."""
+    """Return the laws for which the series has enough sizes: two sizes for two coefficients, three for three."""
     rows = series.sizes
     shapes = _WEAK if series.weak else _STRONG
     return tuple(_fit(law, shape, rows) for law, shape in shapes.items() if len(rows) >= _coefficients(shape))
 
 
 def best_fit(fits: Sequence[Fit]) -> Fit | None:
-    """Return the law to predict by.
+    """Return the law for predictions.
 
-    In a strong study the law with communication has Amdahl's within it and comes nearer to anything: it is taken where
-    its communication is surely more than none. In a weak one the two laws have two terms each, and the nearer is taken.
+    In a strong study the law with communication contains Amdahl's law and always fits better: so it is used only if its
+    communication is certainly more than zero. In a weak study both laws have two terms, and the better fit is used.
     """
     found = {fit.law: fit for fit in fits}
     amdahl, full = found.get("amdahl"), found.get("communication")
@@ -129,7 +129,7 @@ def best_fit(fits: Sequence[Fit]) -> Fit | None:
 
 
 def scaled_speedup(serial: Estimate, gpus: int) -> Estimate:
-    """Return what Gustafson's law gives GPUs whose work grows with their number, of the serial fraction of one GPU."""
+    """Return the speed-up by Gustafson's law if the work grows with the GPUs, from the serial fraction on one GPU."""
     bounds = (None if bound is None else gpus - bound * (gpus - 1) for bound in (serial.high, serial.low))
     return Estimate(gpus - serial.value * (gpus - 1), *bounds)
 
@@ -146,7 +146,7 @@ def _fit(law: Law, shape: _LawTerms, rows: Sequence[Row]) -> Fit:
     gpus = np.array([row.gpus for row in rows], dtype=float)
     target = shape.total(np.array([row.speedup.mean for row in rows]), gpus / gpus[0])
     design = np.stack(shape.terms(gpus), axis=1)
-    # every size counts the same, whatever its time: relative differences are what is squared
+    # every size has the same weight, whatever its time: the relative differences are squared
     found = _least_squares(design / target[:, None], np.ones((len(rows), 1)))
     residual = (design @ found)[:, 0] / target - 1
     noise = _noise(rows, residual, design.shape[1])
@@ -154,7 +154,7 @@ def _fit(law: Law, shape: _LawTerms, rows: Sequence[Row]) -> Fit:
     one = np.stack(shape.terms(np.ones(1)), axis=1)
 
     def part(term: int) -> Estimate:
-        """What one term is of the whole at one GPU."""
+        """The share of one term in the whole at one GPU."""
         return _estimate(_share(found, one, term)[0], None if draws is None else _share(draws, one, term))
 
     return Fit(
@@ -169,19 +169,19 @@ def _fit(law: Law, shape: _LawTerms, rows: Sequence[Row]) -> Fit:
 
 
 def _peak(coefficients: Array) -> int | None:
-    """Return where ``a + b/N + c·(N−1)`` is least."""
+    """Return the N for which ``a + b/N + c·(N−1)`` is least."""
     _, parallel, communication = map(float, coefficients)
     return max(1, round((parallel / communication) ** 0.5)) if communication > 0 else None
 
 
 def _least_squares(design: Array, targets: Array) -> Array:
-    """Return for each column of targets the coefficients, none negative, that come nearest to it.
+    """Return for each column of targets the best coefficients without negative ones.
 
-    There are three terms at most, so that every choice of those that are not zero can be tried.
+    There are at most three terms, so every choice of zero coefficients can be tried.
     """
     import numpy as np
 
-    scale = np.sqrt(np.sum(design**2, axis=0))  # terms of one size, or thousands of GPUs would cost all digits
+    scale = np.sqrt(np.sum(design**2, axis=0))  # scale the terms to one size: thousands of GPUs would lose all digits
     unit = design / scale
     gram, wanted = unit.T @ unit, unit.T @ targets
     terms, best, error = design.shape[1], np.zeros_like(wanted), np.sum(targets**2, axis=0)
@@ -199,13 +199,13 @@ def _least_squares(design: Array, targets: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """How far sizes lie from a law by chance, relative, and from how many independent differences that is known."""
+    """The relative random error of sizes, and the number of independent differences from which it is known."""
 
     sigma: Array
     freedom: int
 
     def draw(self) -> Array:
-        """Return sizes × draws of it: normal, widened as Student's t is, for sigma is itself an estimate."""
+        """Return sizes × draws: normal, widened like Student's t, since sigma is itself an estimate."""
         import numpy as np
 
         random = np.random.default_rng(_SEED)
@@ -214,9 +214,9 @@ class _Noise:
 
 
 def _noise(rows: Sequence[Row], residual: Array, terms: int) -> _Noise | None:
-    """Return the noise of the sizes' means: from the repeats or from the law's misfit, whichever is the larger.
+    """Return the noise of the sizes' means: the larger one of the repeats' noise and the law's fit error.
 
-    Thousands of repeats do not make a law true that the sizes do not follow.
+    Thousands of repeats do not make a law true if the sizes do not follow it.
     """
     import numpy as np
 
@@ -259,7 +259,7 @@ def _estimate(value: float, draws: Array | None) -> Estimate:
     if draws is None:
         return Estimate(float(value))
     low, high = np.percentile(draws, _LEVEL)
-    # the draws lie around the law, whose own value a bound of zero can leave at their edge
+    # the draws lie around the law, but with a bound of zero the law's own value can be at their edge
     return Estimate(float(value), float(min(low, value)), float(max(high, value)))
 
 

@@ -1,6 +1,6 @@
-"""How long an epoch would take on other numbers of GPUs, from one that was measured.
+"""The time of an epoch on other numbers of GPUs, from one measured epoch.
 
-A step costs a part that does not shrink with the batch, and a part per sample: t(b) = fixed + each · b, the model of
+The time of a step has a fixed part and a part per sample: t(b) = fixed + each · b, the model of
 Pollux (Qiao et al. 2021, arXiv:2008.12260, T_grad) and of Hockney's n½, the batch at which both parts are the same.
 """
 
@@ -19,17 +19,17 @@ from hpcrun.scaling.workload import MeasuredTraining, steps_per_epoch
 
 Case = Literal["fixed", "scaled"]
 CASES: dict[str, tuple[Case, ...]] = {"fixed": ("fixed",), "scaled": ("scaled",), "both": ("fixed", "scaled")}
-"""Fixed: the batch of all GPUs stays. Scaled: the batch of each GPU stays."""
+"""Fixed: the global batch stays. Scaled: the per-GPU batch stays."""
 
 _NOISE = 0.05
-"""Two measurements of one thing differ by so much."""
+"""The relative difference of two measurements of the same quantity."""
 
 Concern = Literal["little work", "communication", "slower"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobSize:
-    """How large a job is."""
+    """The size of a job."""
 
     gpus: int
     nodes: int
@@ -42,10 +42,10 @@ class JobSize:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What a step costs a GPU, in seconds.
+    """The time of a step on one GPU, in seconds.
 
     Attributes:
-        fixed_s: whatever its batch.
+        fixed_s: for any batch.
         sample_s: for each sample.
     """
 
@@ -58,7 +58,7 @@ class StepCost:
         return self.fixed_s / self.sample_s
 
     def at(self, batch_per_gpu: int) -> float:
-        """Return how long a GPU computes for a step."""
+        """Return the time that a GPU computes for a step."""
         return self.fixed_s + self.sample_s * batch_per_gpu
 
 
@@ -67,11 +67,11 @@ class Forecast:
     """One number of GPUs in one case.
 
     Attributes:
-        comm_s: summing the gradients of a step; None where that is not known.
-        exposed_s: what a step waits for of it.
-        speedup, efficiency: against the measured epoch; an efficiency of 1 is as fast for each GPU.
+        comm_s: the all-reduce of a step's gradients; None if unknown.
+        exposed_s: the part of it for which a step waits.
+        speedup, efficiency: relative to the measured epoch; with an efficiency of 1 each GPU is as fast.
         gpu_hours: of all epochs.
-        concerns: why not to run it so.
+        concerns: reasons against this size.
     """
 
     case: Case
@@ -92,16 +92,16 @@ class Forecast:
 
     @property
     def batch_per_gpu(self) -> int:
-        """What one GPU has of a step."""
+        """The batch of one GPU."""
         return self.batch_size // self.size.gpus
 
 
 def half_rows(card: CardSection) -> float | None:
-    """Return how many rows of a matrix fill a card; None where the profile does not say what it computes.
+    """Return how many rows of a matrix fill a card; None if the profile does not have the card's rates.
 
     A layer of weights K × N does 2·M·K·N operations for M rows and reads 2·K·N bytes of weights in a 16-bit type: M
-    operations for each byte. At M = peak / memory bandwidth both take equally long: below it half of the time, or more,
-    is no arithmetic (NVIDIA, GPU Performance Background User's Guide, "ops:byte ratio"). 295 for an H100 SXM.
+    operations for each byte. At M = peak / memory bandwidth both take equally long: below it at least half of the time
+    is not arithmetic (NVIDIA, GPU Performance Background User's Guide, "ops:byte ratio"). 295 for an H100 SXM.
     """
     peaks = [rate for rate in (card.tflops.bf16, card.tflops.fp16) if rate]
     if not peaks or not card.memory_bandwidth_gb_s:
@@ -110,11 +110,11 @@ def half_rows(card: CardSection) -> float | None:
 
 
 def step_cost(work: MeasuredTraining, rows: float | None, comm_s: float) -> StepCost:
-    """Return what a step costs, from the second measurement where there is one, else from the card.
+    """Return the time of a step, from the second measurement if there is one, else from the card.
 
     Args:
-        rows: how many fill the card; None takes a step to be in proportion to its batch.
-        comm_s: summing the gradients of a step on the GPUs that were measured.
+        rows: the number of rows that fill the card; None assumes a step in proportion to its batch.
+        comm_s: the all-reduce of a step's gradients on the measured GPUs.
 
     Raises:
         UsageError: the measurements contradict each other or the network.
@@ -153,14 +153,14 @@ def _by_two(work: MeasuredTraining, batch_size: int, compute_s: float, second_s:
 
 
 def communication_s(work: MeasuredTraining, size: JobSize, network: Network) -> float | None:
-    """Return how long the gradients of a step take to be summed; None where that is not known."""
+    """Return the time of the all-reduce of a step's gradients; None if unknown."""
     if work.parameters is None:
         return 0.0 if size.gpus == 1 else None
     return ring_allreduce_s(work.parameters * work.gradient_bytes, size.gpus_per_node, size.nodes, network)
 
 
 def overlap_of(work: MeasuredTraining) -> float:
-    """Return the share of communication that may hide: as was said, else as DDP's buckets allow."""
+    """Return the share of communication that may overlap: as given, else as DDP's buckets allow."""
     if work.overlap is not None:
         return work.overlap
     return bucket_overlap(work.parameters * work.gradient_bytes) if work.parameters else 0.0
@@ -169,7 +169,7 @@ def overlap_of(work: MeasuredTraining) -> float:
 def forecast(
     work: MeasuredTraining, cases: Sequence[Case], sizes: Sequence[JobSize], cost: StepCost, network: Network
 ) -> tuple[Forecast, ...]:
-    """Return what is to be expected of every size in every case.
+    """Return the forecast for every size in every case.
 
     Raises:
         UsageError: a batch does not divide, or a scaled one is larger than the data set.
@@ -182,7 +182,7 @@ def forecast(
 
 
 def with_batch(work: MeasuredTraining, row: Forecast, batch_size: int, cost: StepCost) -> Forecast:
-    """Return a forecast as it would be with another batch."""
+    """Return a forecast with another batch."""
     return _forecast(work, "scaled", row.size, batch_size, cost, row.comm_s)
 
 
@@ -232,10 +232,10 @@ def _concerns(
 
 
 def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
-    """Return the batch of all GPUs together.
+    """Return the global batch.
 
     Raises:
-        UsageError: it does not divide, or is more than there are samples.
+        UsageError: it does not divide, or is larger than the data set.
     """
     if case == "fixed":
         if work.batch_size % gpus:

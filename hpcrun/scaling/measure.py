@@ -1,4 +1,4 @@
-"""What one run says once its warm-up is dropped, and the spread over runs of one size."""
+"""The numbers of one run without its warm-up, and the spread over runs of one size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpcrun.scaling.points import Epoch, Point
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over repeats, with the smallest and the largest of them.
+    """A mean over repeats, with the smallest and the largest one.
 
     Attributes:
         deviation: the repeats' standard deviation over their mean; 0 for a single one.
@@ -29,19 +29,19 @@ class Spread:
         return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
 
     def under(self, whole: float) -> Spread:
-        """Return how often each goes into a whole: the speeds that belong to times."""
+        """Return the quotients of a whole and the values: the speeds for times."""
         return replace(self, mean=whole / self.mean, low=whole / self.high, high=whole / self.low)
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Where time goes, each from 0 to 1, and None where it was not measured.
+    """Shares of the time, each from 0 to 1, or None if not measured.
 
     Attributes:
         data: of an epoch, waiting for data on the first rank.
-        sync: of an epoch, what the ranks' synchronisation added.
+        sync: of an epoch, synchronising the ranks.
         startup: of the run, before its first epoch began.
-        idle: of an epoch, what a rank of average size waits for the one with the most samples.
+        idle: of an epoch, the time for which an average rank waits for the rank with the most samples.
     """
 
     data: float | None = None
@@ -52,7 +52,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class RunMeasurement:
-    """One run in numbers, each None where it did not say: means over its epochs, but the last accuracy.
+    """The numbers of one run, each None if missing: means over its epochs, and the last accuracy.
 
     Times and samples per second are more than 0.
     """
@@ -78,7 +78,7 @@ def measure(point: Point, warmup: int) -> RunMeasurement:
 
 
 def positive(value: float | None) -> float | None:
-    """Return a number that can be divided by, else None: a training may well say NaN, or a clock run backwards."""
+    """Return a number by which one can divide, else None: a metric may be NaN, or a clock may run backwards."""
     return value if value is not None and 0 < value < math.inf else None
 
 
@@ -100,13 +100,13 @@ def _part(part: float | None, whole: float | None) -> float | None:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of those that are numbers."""
+    """Return the mean of the values that are numbers."""
     there = _numbers(values)
     return fmean(there) if there else None
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the spread of those that are numbers."""
+    """Return the spread of the values that are numbers."""
     there = _numbers(values)
     if not there:
         return None

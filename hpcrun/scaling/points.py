@@ -1,4 +1,4 @@
-"""What a study measures: one run at one number of GPUs, epoch by epoch."""
+"""The measurements of a study: one run at one number of GPUs, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 Source = Literal["metrics", "log", "elapsed", "csv"]
-"""Where the times of a point come from: ``hpcrun_runtime.log_metrics``, patterns in the logs, the elapsed time that
-Slurm counted (start-up included), or a table."""
+"""The source of a point's times: ``hpcrun_runtime.log_metrics``, patterns in the logs, Slurm's elapsed time
+(start-up included), or a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch of one run; None where it was not said.
+    """One epoch of one run; None for missing values.
 
     Attributes:
-        number: as the run counted it.
-        time_s: seconds of training, without validation where the run says so itself.
+        number: as counted by the run.
+        time_s: seconds of training, without validation if the run measures it separately.
         samples_per_s: over all ranks.
-        accuracy: of the validation, 0 to 1 or in per cent, as the run said it.
+        accuracy: of the validation, 0 to 1 or in per cent, as recorded by the run.
         data_s: seconds in which the first rank waited for its next batch.
         sync_s: seconds that the ranks' synchronisation added.
     """
@@ -37,20 +37,20 @@ class Point:
     """One run at one size.
 
     Attributes:
-        dataset: what was trained on; "" where a study has only one.
-        gpus: of the whole job; its ranks where it has no GPUs.
+        dataset: the name of the data set; "" if a study has only one.
+        gpus: of the whole job; its ranks if it has no GPUs.
         repeat: from 1.
-        state: Slurm's word; a point is of use when it is COMPLETED.
+        state: Slurm's state; a point is usable if it is COMPLETED.
         run: the run's id; "" for a row of a table.
         epochs: in their order, the warm-up's included.
         total_s: seconds of the whole run.
         startup_s: seconds from the start of the job until the first epoch began.
-        batch_size: of all ranks together.
+        batch_size: the global batch.
         samples: of the data set in one epoch.
-        rank_samples: how many each rank had in one epoch, in order of rank.
+        rank_samples: the samples of each rank in one epoch, in order of rank.
         parameters: of the model.
-        problem: in one line, what keeps it out of the table; "" for nothing.
-        speedup: over the smallest size, where a published table says no more than that.
+        problem: the reason why it is not in the table, in one line; "" for none.
+        speedup: over the smallest size, if a published table has only this.
     """
 
     gpus: int

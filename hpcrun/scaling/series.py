@@ -1,4 +1,4 @@
-"""From points to the rows of a table: a series for each data set, in it a row for each size with the repeats' range."""
+"""Turns points into rows of a table: a series for each data set, with a row for each size and the repeats' range."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hpcrun.scaling.measure import RunMeasurement, Shares, Spread, mean_shares, 
 from hpcrun.scaling.points import Point, Source
 
 Basis = Literal["epoch", "throughput", "run", "published"]
-"""What speed-up is measured by: the mean time of an epoch, samples per second, the time of the whole run, or, where a
-table says no more, its speed-up."""
+"""The basis of the speed-up: the mean time of an epoch, samples per second, the time of the whole run, or, if a
+table has nothing else, its speed-up."""
 
 BASIS_WORDS: dict[Basis, str] = {
     "epoch": "time of an epoch",
@@ -20,10 +20,10 @@ BASIS_WORDS: dict[Basis, str] = {
     "run": "time of the run",
     "published": "published speed-up",
 }
-# With the work growing, samples per second compare as they are; times only where the work of each GPU is the same.
+# If the work grows, samples per second can be compared directly; times only if the work of each GPU is the same.
 _STRONG: tuple[Basis, ...] = ("epoch", "throughput", "run", "published")
 _WEAK: tuple[Basis, ...] = ("throughput", "epoch", "run", "published")
-# A table says which time it means; the time of a run that hpcrun saw has its start-up in it.
+# A table names its kind of time; the time of a run of hpcrun includes the start-up.
 _STRONG_TABLE: tuple[Basis, ...] = ("epoch", "run", "throughput", "published")
 
 
@@ -32,9 +32,9 @@ class Row:
     """All runs of one size.
 
     Attributes:
-        speedup: over the baseline; in a weak study of the samples per second.
+        speedup: over the baseline; in a weak study the ratio of samples per second.
         efficiency: speed-up over the ideal one, from 0 to 1 or a little more.
-        time_s: of an epoch, or of the run where the series has no epochs.
+        time_s: of an epoch, or of the run if the series has no epochs.
         time_derived: it was computed from a published speed-up.
         accuracy: the last of each run.
     """
@@ -57,25 +57,25 @@ class Row:
 
     @property
     def batch_size(self) -> int | None:
-        """The batch of all ranks together."""
+        """The global batch."""
         return self.points[0].batch_size
 
     @property
     def steps(self) -> int | None:
-        """Steps of one epoch, the last one perhaps of a smaller batch."""
+        """Steps of one epoch; the last one may have a smaller batch."""
         samples, batch = self.points[0].samples, self.batch_size
         return -(-samples // batch) if samples and batch else None
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One data set over the sizes, the smallest first; of one size the fastest first.
+    """One data set over the sizes, the smallest first; for one size the fastest row first.
 
     Attributes:
-        name: the data set, with the batch size where one size was run with several; "" for the only one.
-        dataset: the data set alone.
-        rows: none where no usable run.
-        left_out: runs of no use, each with its problem.
+        name: the data set, with the batch size if one size was run with several; "" for the only one.
+        dataset: only the data set.
+        rows: none if there is no usable run.
+        left_out: runs that cannot be used, each with its problem.
         remarks: what a reader must know about the numbers.
     """
 
@@ -90,7 +90,7 @@ class Series:
 
     @property
     def sizes(self) -> tuple[Row, ...]:
-        """One row for each number of GPUs: the fastest, where it was spread over nodes in several ways."""
+        """One row for each number of GPUs: the fastest if there are different numbers of nodes."""
         best: dict[int, Row] = {}
         for row in self.rows:
             best.setdefault(row.gpus, row)
@@ -110,7 +110,7 @@ def build_series(points: Iterable[Point], *, warmup: int = 1, weak: bool = False
 
 
 def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """Return runs by the name of their series: runs of one size with other batch sizes are no repeats of each other."""
+    """Return runs by the name of their series: runs of one size with different batch sizes are not repeats."""
     datasets: dict[str, list[Point]] = defaultdict(list)
     batches: dict[tuple[str, int, int], set[int | None]] = defaultdict(set)
     for point in points:
@@ -151,7 +151,7 @@ def _problem(point: Point) -> str:
 
 
 def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
-    """Return the first basis that has a run of every size; where there is none, the one that has most sizes."""
+    """Return the first basis with a run of every size; if there is none, the basis with the most sizes."""
 
     def covered(basis: Basis) -> int:
         return len({(run.point.gpus, run.point.nodes) for run in runs if _value(run, basis) is not None})
@@ -160,7 +160,7 @@ def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
 
 
 def _value(run: RunMeasurement, basis: Basis) -> float | None:
-    """Return what a run is compared by: positive, or None."""
+    """Return the value by which a run is compared: positive, or None."""
     values: dict[Basis, float | None] = {
         "epoch": run.epoch_s,
         "throughput": run.samples_per_s,
@@ -185,10 +185,10 @@ def _rows(runs: Sequence[RunMeasurement], basis: Basis, weak: bool) -> tuple[Row
 
 
 def _speed(value: Spread, growth: float, basis: Basis, weak: bool) -> Spread:
-    """Return what is done per second, up to a factor that is the same for all sizes.
+    """Return the work per second, up to a factor that is the same for all sizes.
 
     Args:
-        growth: the number of GPUs over the smallest: of the work as well, in a weak study.
+        growth: the number of GPUs over the smallest, and in a weak study also the growth of the work.
     """
     if basis in ("throughput", "published"):
         return value
@@ -231,7 +231,7 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
             nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
             yield f"{gpus} GPUs were run on several numbers of nodes: {nodes}; fits and figures use the fastest"
     samples = {point.samples for row in rows for point in row.points if point.samples}
-    # less is what a DistributedSampler pads with, or drop_last leaves out
+    # a smaller difference is the padding of a DistributedSampler, or the rest that drop_last leaves out
     if not weak and samples and max(samples) > 1.1 * min(samples):
         yield (
             f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "

@@ -1,4 +1,4 @@
-"""The sizes of a study, and what the script is told at each of them. Pure."""
+"""The sizes of a study, and the script's arguments for each of them. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import fill_places
 
 MOST = 1000
-"""How many runs a study may have: more are a mistake."""
+"""The most runs of a study: more are a mistake."""
 
 BATCH_PLACES = ("{batch_size}", "{per_gpu_batch_size}")
 Unit = Literal["GPUs", "ranks"]
@@ -22,7 +22,7 @@ _SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>\d{1,6}(,\d{1,6})*)", r
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large one run is: GPUs (or ranks) of the whole job, and nodes where that was said."""
+    """The size of one run: GPUs (or ranks) of the whole job, and nodes if given."""
 
     gpus: int
     nodes: int | None = None
@@ -35,10 +35,10 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
         option: ``--gpus`` or ``--ranks``, for the message.
 
     Returns:
-        The type of the GPUs, None where none is named, and the sizes in their order.
+        The type of the GPUs, None if none is named, and the sizes in their order.
 
     Raises:
-        UsageError: they cannot be read, or do not belong together.
+        UsageError: they cannot be read, or their numbers differ.
     """
     match = _SIZES.fullmatch(text.replace(" ", ""))
     if match is None or (match["type"] and option != "--gpus"):
@@ -71,7 +71,7 @@ def _nodes(text: str | None, numbers: list[int], option: str) -> list[int | None
 def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:
     """Return the runs of a study, size and repeat (from 1): each size once, then each once more.
 
-    So that what changes on a cluster over hours touches all sizes alike.
+    So slow changes on a cluster affect all sizes equally.
     """
     listed = list(sizes)
     return [(size, number) for number in range(1, repeat + 1) for size in listed]
@@ -86,14 +86,14 @@ def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bo
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a study gives the script to do.
+    """The batch and the learning rate of a study.
 
     The learning rate follows the global batch (the linear scaling rule of Goyal et al., "Accurate, Large Minibatch
-    SGD", arXiv:1706.02677): it stays where that does.
+    SGD", arXiv:1706.02677): it stays if the global batch stays.
 
     Attributes:
-        batch_size: of all GPUs together in strong scaling, of each in weak scaling.
-        lr: for that batch, as typed.
+        batch_size: the global batch in strong scaling, the per-GPU batch in weak scaling.
+        lr: for this batch, as typed.
     """
 
     scaling: Literal["strong", "weak"] = "strong"
@@ -102,10 +102,10 @@ class Workload:
     dataset: str = ""
 
     def check(self, sizes: Iterable[Size]) -> str | None:
-        """Return what a person should know of the batch, None where it divides.
+        """Return a note about the batch, None if it divides.
 
         Raises:
-            UsageError: a number is none, or not positive, or a GPU would get no sample at all.
+            UsageError: a text is not a positive number, or a GPU would get no sample.
         """
         if self.lr is not None and not _is_positive(self.lr):
             raise UsageError(f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3")
@@ -125,13 +125,13 @@ class Workload:
         return f"a batch of {self.batch_size} does not divide by {' or '.join(map(str, uneven))}" if uneven else None
 
     def global_batch(self, gpus: int) -> int | None:
-        """Return the batch of all GPUs together, None where none was said."""
+        """Return the global batch, None if none was given."""
         if self.batch_size is None:
             return None
         return self.batch_size * gpus if self.scaling == "weak" else self.batch_size
 
     def values(self, gpus: int, nodes: int, repeat: int) -> dict[str, str]:
-        """Return what the script's arguments may name in braces; what does not divide has no value."""
+        """Return the values of the placeholders in the script's arguments; a batch that does not divide has none."""
         found = {"gpus": str(gpus), "nodes": str(nodes), "repeat": str(repeat)}
         batch = self.global_batch(gpus)
         if batch is not None:
@@ -148,7 +148,7 @@ class Workload:
         """Return the script's arguments at one size.
 
         Raises:
-            UsageError: they name something that has no value, or nothing that was said for them.
+            UsageError: a placeholder has no value, or no placeholder uses a given value.
         """
         values = self.values(gpus, nodes, repeat)
         placed, used = fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))
@@ -179,13 +179,13 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A study as it was asked for.
+    """The request of a study.
 
     Attributes:
         unit: what its sizes count.
-        gpu_type: where it was named.
-        repeat: how often each size is run.
-        warmup: how many epochs of each run do not count.
+        gpu_type: if it was named.
+        repeat: the number of runs of each size.
+        warmup: the number of epochs of each run that do not count.
     """
 
     unit: Unit
@@ -199,10 +199,10 @@ class Design:
 def read_design(
     workload: Workload, *, gpus: str | None, ranks: str | None, nodes: str | None, repeat: int, warmup: int
 ) -> tuple[Design, str | None]:
-    """Read a study as it was typed.
+    """Read a study from its options.
 
     Returns:
-        The study, and what a person should know of it.
+        The study, and a note on it.
 
     Raises:
         UsageError: an option cannot be read, or they contradict each other.

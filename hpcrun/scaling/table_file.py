@@ -1,4 +1,4 @@
-"""Reading runs from CSV: a row for each run or for each epoch, in columns whose names say their units."""
+"""Reads runs from CSV: a row for each run or for each epoch, in columns whose names contain their units."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LONGEST_TEXT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A number that a table gives and that follows from its others.
+    """A number of a table that also follows from its other numbers.
 
     Attributes:
         place: file and line.
-        point: the run of that line.
+        point: the run of this line.
         what: the column.
-        text: the number as it was written, for its precision.
+        text: the number as written, for its precision.
     """
 
     place: str
@@ -41,10 +41,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a CSV file says.
+    """The contents of a CSV file.
 
     Attributes:
-        remarks: what of it was not used.
+        remarks: notes on unused parts.
     """
 
     points: tuple[Point, ...]
@@ -130,7 +130,7 @@ COLUMNS: dict[str, _Column] = {
     "gpu_hours": _Column("claim", "gpu_hours", _positive),
     "steps": _Column("claim", "steps", _whole),
 }
-"""Every column that is read, where its value goes, and the factor to seconds."""
+"""Every column that is read, the field for its value, and the factor to seconds."""
 CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
 """Columns that can contradict the others."""
 
@@ -139,10 +139,10 @@ def load_table(path: Path, dataset: str = "") -> Table:
     """Read runs from a CSV file.
 
     Args:
-        dataset: of runs that name none.
+        dataset: the default data set of runs.
 
     Raises:
-        UsageError: it cannot be read, or a line of it; the message names file and line.
+        UsageError: the file or a line cannot be read; the message names file and line.
     """
     try:
         text = read_named_text(path, _MAX_BYTES)
@@ -156,7 +156,7 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
 
     Args:
         name: of the file, for messages.
-        dataset: of runs that name none.
+        dataset: the default data set of runs.
 
     Raises:
         UsageError: a line cannot be read.
@@ -180,7 +180,7 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of a line and its cells, without comments and empty lines."""
     header = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
     delimiter = max(",;\t", key=header.count)
-    # a comment may have quotes that csv would take for its own
+    # a comment may have quotes that csv would interpret
     uncommented = "\n".join("" if line.startswith("#") else line for line in text.splitlines())
     reader = csv.reader(io.StringIO(uncommented), delimiter=delimiter, strict=True)
     try:
@@ -192,7 +192,7 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
-    """Return the names of the columns, and what to say of those that are not read."""
+    """Return the names of the columns, and notes on those that are not read."""
     if len(header) > _MOST_COLUMNS:
         raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
     names = [cell.lower() for cell in header]
@@ -251,7 +251,7 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
 
 
 def _by_run(rows: Sequence[_Row], numbered: bool) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
-    """Return a point for each row; rows of the same size are repeats, numbered where the table does not do so."""
+    """Return a point for each row; rows of the same size are repeats, numbered if the table does not number them."""
     points, claims = [], []
     numbers: dict[tuple[Any, ...], count[int]] = {}
     for row in rows:
@@ -266,7 +266,7 @@ def _by_run(rows: Sequence[_Row], numbered: bool) -> tuple[tuple[Point, ...], tu
 
 
 def _by_epoch(rows: Sequence[_Row]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
-    """Return a point for the rows of each run, whose epochs they are; what an epoch claims is not checked."""
+    """Return a point for each run from its rows, which are epochs; claims of epochs are not checked."""
     runs: dict[tuple[Any, ...], list[_Row]] = {}
     for row in rows:
         key = (*_size(row.point), row.point.get("repeat"), row.point.get("run"))

@@ -1,4 +1,4 @@
-"""What the rows mean: a verdict in a word, the sizes that pay, and the number of GPUs to ask for."""
+"""The verdict on each row, the sizes that are worth their GPUs, and the number of GPUs to request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Step:
     """From one size to the next larger one.
 
     Attributes:
-        added: what the GPUs that were added bring, over what as many of the smallest size do: 0.64 is 64 % of their
-            own speed. Negative where they slow the rest down.
+        added: the marginal efficiency: the speed-up of the added GPUs over that of the same number of GPUs at the
+            smallest size; 0.64 is 64 %. Negative if they slow the rest down.
     """
 
     row: Row
@@ -29,15 +29,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The sizes to ask for.
+    """The sizes to request.
 
     Attributes:
         fastest: the largest speed-up.
         cheapest: the fewest GPU-hours for the same work.
-        value: the last size that was reached by steps whose added GPUs work at ``min_efficiency`` at least.
-        step: the one that reached it; None where it is the smallest size.
-        next_step: the first that does not keep to it; None where all do.
-        overall: the last size whose own efficiency is still that high, on the way up.
+        value: the largest size reached by steps with a marginal efficiency of at least ``min_efficiency``.
+        step: the last of these steps; None if it is the smallest size.
+        next_step: the first step below the target; None if there is none.
+        overall: the largest size up to which the overall efficiency reaches the target.
     """
 
     fastest: Row
@@ -50,7 +50,7 @@ class Advice:
 
 
 def verdict(row: Row, series: Series) -> Verdict:
-    """Return what a size's efficiency is worth in a word."""
+    """Return the verdict on a size's efficiency in a word."""
     if row.gpus == series.rows[0].gpus:
         return "baseline"
     if row.speedup.mean < 1:
@@ -72,7 +72,7 @@ def steps(sizes: Sequence[Row]) -> tuple[Step, ...]:
 
 
 def advise(series: Series, min_efficiency: float = MIN_EFFICIENCY) -> Advice | None:
-    """Return the sizes to ask for; None without a usable run."""
+    """Return the sizes to request; None without a usable run."""
     sizes = series.sizes
     if not sizes:
         return None
@@ -91,12 +91,12 @@ def advise(series: Series, min_efficiency: float = MIN_EFFICIENCY) -> Advice | N
 
 
 def _leading(kept: Sequence[bool]) -> int:
-    """Return how many stand before the first that is false."""
+    """Return the number of values before the first False."""
     return next((number for number, each in enumerate(kept) if not each), len(kept))
 
 
 def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows that no other beats in both time and GPU-hours, the fastest first."""
+    """Return the rows for which no other row is better in both time and GPU-hours, the fastest first."""
     timed = [(row.time_s.mean, row.gpu_hours, row) for row in rows if row.time_s and row.gpu_hours is not None]
     front: list[Row] = []
     fewest = float("inf")

@@ -1,4 +1,4 @@
-"""A training as it was measured once: what a forecast starts from."""
+"""The measured training from which a forecast starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARMUP_EPOCHS = 5
 """Goyal et al. 2017 (arXiv:1706.02677, section 2.2): the rate is raised gradually over the first 5 epochs."""
 
 GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-"""Of one parameter. Under autocast the parameters, and so the gradients that are summed, stay fp32."""
+"""Bytes of one parameter's gradient. Under autocast the parameters, and so the summed gradients, stay fp32."""
 
 OPTIMIZERS: dict[str, Optimizer] = {
     "sgd": "sgd",
@@ -26,23 +26,23 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "nadam": "adam",
     "rmsprop": "adam",
 }
-"""As people name them → whose rule holds for it."""
+"""Name of an optimizer → the optimizer whose rule applies."""
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTraining:
-    """One measured epoch, and what is known of the training.
+    """One measured epoch, and the properties of the training.
 
     Attributes:
         samples: of the data set in one epoch.
-        batch_size: of all the GPUs that were measured on together.
-        epoch_s: how long an epoch took on them.
-        gpus: how many were measured on.
-        second: another batch size of the same GPUs, and how long an epoch took with it, in seconds.
+        batch_size: the global batch of the measured GPUs.
+        epoch_s: the time of an epoch on them.
+        gpus: the number of measured GPUs.
+        second: another batch size on the same GPUs, and the time of an epoch with it, in seconds.
         parameters: of the model; None leaves communication out.
-        overlap: the share of communication that may hide behind the backward pass; None is as DDP's buckets allow.
+        overlap: the share of communication that may overlap with the backward pass; None: as DDP's buckets allow.
         tokens_per_sample: tokens, patches or pixels of one sample that pass through a layer together.
     """
 
@@ -62,34 +62,34 @@ class MeasuredTraining:
 
     @property
     def batch_per_gpu(self) -> int:
-        """What one GPU had of each step."""
+        """The measured batch of one GPU."""
         return self.batch_size // self.gpus
 
     @property
     def most_per_gpu(self) -> int:
-        """The largest batch that a GPU was seen to hold."""
+        """The largest measured batch of one GPU."""
         return max(self.batch_per_gpu, self.second[0] // self.gpus if self.second else 0)
 
     @property
     def step_s(self) -> float:
-        """How long a step took."""
+        """The measured time of a step."""
         return self.epoch_s / steps_per_epoch(self.samples, self.batch_size)
 
     @property
     def warmup(self) -> float:
-        """Epochs of warm-up: as said, else those of Goyal et al., in a short training at most half of it."""
+        """Epochs of warm-up: as given, else those of Goyal et al., and at most half of a short training."""
         if self.warmup_epochs is not None:
             return self.warmup_epochs
         return min(WARMUP_EPOCHS, self.epochs / 2) if self.epochs > 1 else WARMUP_EPOCHS
 
 
 def steps_per_epoch(samples: int, batch_size: int) -> int:
-    """Return the steps of an epoch, the last one with what is left, as torch's DataLoader does by default."""
+    """Return the steps of an epoch, the last one with the rest, like torch's DataLoader by default."""
     return -(-samples // batch_size)
 
 
 def read_workload(said: Mapping[str, str]) -> MeasuredTraining:
-    """Build the workload from what was typed, by the names of the options.
+    """Build the workload from the typed values, by the names of the options.
 
     Raises:
         UsageError: a value cannot be read, or contradicts another; the message names the option.
@@ -101,7 +101,7 @@ def read_workload(said: Mapping[str, str]) -> MeasuredTraining:
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
-    """Read the value of one option, which a message would name.
+    """Read the value of one option, which an error message names.
 
     Raises:
         UsageError: it cannot be read.
@@ -113,10 +113,10 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
-    """Return what a word stands for.
+    """Return the meaning of a word.
 
     Raises:
-        ValueError: it is none of the known.
+        ValueError: it is not a known word.
     """
     if text.lower() not in known:
         raise ValueError(f"{text!r} is none of {', '.join(known)}")

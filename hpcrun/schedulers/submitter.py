@@ -3,9 +3,8 @@
 A run is recorded before its job is submitted, together with a permit: the file ``submit.ready``, which names the
 submitting process. The process that starts the job first takes the permit by a rename: the shell that becomes sbatch,
 or the supervisor of a local job. If ``status`` finds that the submitter has ended, it revokes the permit, also by a
-rename.
-Only one of the two can succeed: so a run with a revoked permit has no job and never gets one, whichever process was
-killed or suspended at any moment.
+rename. Only one of the two can succeed: so a run with a revoked permit has no job and never gets one, whichever process
+was killed or suspended at any moment.
 """
 
 from __future__ import annotations

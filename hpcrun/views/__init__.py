@@ -1,1 +1,1 @@
-"""How results look: text for people, JSON for programs. Pure: nothing here prints or asks."""
+"""The display of results: text for users, JSON for programs. Pure: nothing here prints or asks."""

@@ -1,4 +1,4 @@
-"""What clean would remove, as a table and as JSON."""
+"""The runs that clean would remove, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clean_table(plan: CleanPlan, now_s: float) -> Table:
 
 
 def clean_summary(plan: CleanPlan) -> str:
-    """Return what would go in one line."""
+    """Return what would be removed, in one line."""
     parts = [count(len(plan.going), "run")] if plan.going else []
     if plan.going_leftovers:
         parts.append(count(len(plan.going_leftovers), "leftover folder"))
@@ -38,7 +38,7 @@ def clean_summary(plan: CleanPlan) -> str:
 
 
 def leftover_lines(plan: CleanPlan, now_s: float) -> list[str]:
-    """Return the folders that would go besides runs: an hpcrun left them that was killed in the middle."""
+    """Return the other folders that would be removed: the rest of runs whose process was killed."""
     return [
         f"leftover   {one_line(str(item.leftover.path))}: interrupted while hpcrun created or removed it, "
         f"{age_text(max(0.0, now_s - item.leftover.changed_s))}, {bytes_text(item.total)}"
@@ -47,7 +47,7 @@ def leftover_lines(plan: CleanPlan, now_s: float) -> list[str]:
 
 
 def staying_lines(plan: CleanPlan) -> list[str]:
-    """Return what was asked for and stays, and why; those with checkpoints in one line."""
+    """Return the requested runs that stay, with the reasons; runs with checkpoints in one line."""
     lines = []
     with_checkpoints = [candidate for candidate in plan.staying if candidate.kept == "it has checkpoints"]
     for candidate in plan.staying:
@@ -103,7 +103,7 @@ def _candidate_json(candidate: Candidate) -> dict[str, Any]:
 
 
 def bytes_text(number: int) -> str:
-    """Return a size in the largest unit that fits, as du -h does."""
+    """Return a size in the largest unit that fits, like du -h."""
     size = float(number)
     for unit in ("B", "K", "M", "G"):
         if size < 1000:

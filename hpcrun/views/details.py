@@ -1,4 +1,4 @@
-"""status --verbose: a run's folder, its code, and what it has to do with other runs."""
+"""status --verbose: a run's folder, its code, and its relations to other runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENT, _ROOM_LEAST = 15, 20
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return all that the table has no room for, folded between words at ``width`` characters.
+    """Return the details for which the table has no room, wrapped between words at ``width`` characters.
 
     Args:
         more: label and text of further lines, which come first.
@@ -42,7 +42,7 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
 
 
 def code_text(code: dict[str, Any]) -> str:
-    """Return what was copied, in words: how much, from where, of which commit."""
+    """Return the copied code in words: its size, its source, its commit."""
     size = f"{count(code['files'], 'file')}, {_size(code['bytes'])} of {code['root']}"
     commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
     less = f", without {left_out_text(code['left_out'])}" if code.get("left_out") else ""
@@ -56,7 +56,7 @@ def _size(size: int) -> str:
 def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
     imports = noted.get("imports") or {}
     rows = [("script", str(noted["script"]))] if noted.get("script") else []
-    # what comes from elsewhere is what one looks for
+    # imports from elsewhere come first, since users look for them
     inside = f"{noted.get('folder')}/"
     order = sorted(imports.items(), key=lambda pair: (str(pair[1]).startswith(inside), pair[0]))
     rows += [("import", f"{name} from {path}") for name, path in order[:_SHOWN]]

@@ -1,4 +1,4 @@
-"""What doctor found, for a terminal and as JSON."""
+"""The results of doctor, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpcrun.views.text import one_line
 if TYPE_CHECKING:
     from rich.text import Text
 
-# A word for each, since colours do not go through a pipe.
+# A word for each level, since a pipe has no colours.
 _WORDS: dict[Level, str] = {"green": "ok", "yellow": "warning", "red": "error"}
 _LEVEL_WIDTH = max(map(len, _WORDS.values()))
 _NAME_MOST = 20
@@ -20,7 +20,7 @@ _ROOM_LEAST = 30
 
 
 def checkup_text(checkup: Checkup, width: int) -> Text:
-    """Return the checks by group, at most ``width`` characters wide where that leaves room for words."""
+    """Return the checks by group, at most ``width`` characters wide if this leaves room for words."""
     from rich.text import Text
 
     text = Text()

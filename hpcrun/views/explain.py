@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _ROOM_LEAST = 30
 _MOST_LINES_EACH = 3
-"""A line of evidence is shown in so many lines of the terminal."""
+"""The most lines of the terminal for a line of evidence."""
 
 
 def explanation_text(explanation: Explanation, width: int) -> Text:

@@ -1,4 +1,4 @@
-"""What to expect of other numbers of GPUs: tables, what to do, CSV and JSON."""
+"""The forecast for other numbers of GPUs: tables, advice, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS = (
     "case", "gpus", "nodes", "batch_size", "batch_per_gpu", "steps", "lr_linear", "lr_sqrt", "warmup_steps", "step_s",
     "comm_s", "exposed_s", "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns",
 )  # fmt: skip
-"""Columns of --csv and fields of the rows of --json: names are only ever added, at the end."""
+"""Columns of --csv and fields of the rows of --json: never rename or remove one; add new ones at the end."""
 
 _PROSE, _INDENT = 100, 9
 # On a narrow terminal the first of these goes first: each follows from others.
@@ -40,7 +40,7 @@ _WHY: dict[Concern, str] = {
 
 
 def heading_lines(result: ForecastResult) -> list[str]:
-    """Return what was measured, and where it is to run."""
+    """Return the measurement, and the machine of the forecast."""
     work, profile = result.question.work, result.profile
     on = "" if work.gpus == 1 else f" on {work.gpus} GPUs"
     links = [link.name for link in (result.network.inside, result.network.between) if link]
@@ -55,13 +55,13 @@ def heading_lines(result: ForecastResult) -> list[str]:
 
 
 def case_title(result: ForecastResult, case: Case) -> str:
-    """Return what a table shows."""
+    """Return the title of a table."""
     work = result.question.work
     return _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)
 
 
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
-    """Return one case for a terminal of so many columns; what is worth a warning ends in an exclamation mark."""
+    """Return one case for a terminal of ``width`` columns; a row with a warning ends with an exclamation mark."""
     rows = [row for row in result.rows if row.case == case]
     shown: dict[str, list[str]] = {
         "GPUS": [str(row.size.gpus) for row in rows],
@@ -92,7 +92,7 @@ def _table(shown: Mapping[str, Sequence[str]]) -> Table:
 
 
 def rates_table(result: ForecastResult) -> Table | None:
-    """Return the learning rates for the batches that differ from the measured; None where there is none."""
+    """Return the learning rates for batches that differ from the measured one; None if there are none."""
     work = result.question.work
     rows = {row.batch_size: row for row in result.rows if row.batch_size != work.batch_size}
     if work.lr is None or not rows:
@@ -108,7 +108,7 @@ def rates_table(result: ForecastResult) -> Table | None:
 
 
 def rates_title(result: ForecastResult) -> str:
-    """Return what the table of learning rates starts from, and which column is for the optimizer."""
+    """Return the measured learning rate, and the column for the optimizer."""
     work = result.question.work
     column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
     return f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"
@@ -149,7 +149,7 @@ def _and(rows: Sequence[Forecast]) -> str:
 
 
 def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
-    """Return the command for a batch that gives each GPU enough; SCRIPT and its options are the person's own."""
+    """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and its options."""
     work, size = result.question.work, remedy.size
     gpus = GpuCount(count=size.gpus, type=result.gpu_type)
     words = [
@@ -167,7 +167,7 @@ def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a time in the unit that suits it: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``, ``2-00:00:00``."""
+    """Return a time in a suitable unit: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``, ``2-00:00:00``."""
     for unit, size in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
         if seconds < 999.5 * size and seconds < 59.95:
             return f"{seconds / size:.3g} {unit}"

@@ -23,7 +23,7 @@ def gpu_table(result: GpuResult) -> Table:
 
 
 def ports_table(result: GpuResult) -> Table:
-    """Return what the network of each node moves, for a terminal."""
+    """Return the network traffic of each node, for a terminal."""
     rows = (
         (node, port.port, port.link or "-", _rate(port.in_per_s), _rate(port.out_per_s))
         for node, ports in result.ports.items()
@@ -33,7 +33,7 @@ def ports_table(result: GpuResult) -> Table:
 
 
 def gpu_use(result: GpuResult) -> str:
-    """Return in one line what the GPUs of a run are doing; "" where none said anything."""
+    """Return the use of a run's GPUs in one line; "" if there is no reading."""
     busy = [row.gpu.busy_percent for row in result.rows if row.gpu.busy_percent is not None]
     if not busy:
         return ""
@@ -78,7 +78,7 @@ def _of(value: float | None, most: float | None, unit: str, divisor: int) -> str
 
 
 def without_lines(result: GpuResult) -> list[str]:
-    """Return the nodes that show no GPU, those of one reason on one line."""
+    """Return the nodes that show no GPU, with one line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for node, words in result.without.items():
         by_reason.setdefault(words, []).append(node)

@@ -1,4 +1,4 @@
-"""status --verbose: how long a run may still wait, how far it is, what it has used."""
+"""status --verbose: the expected start of a run, its progress, the resources that it has used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = list[tuple[str, str]]
 
 
 def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
-    """Return what to add to the details of a run: label and text."""
+    """Return additional rows for the details of a run: label and text."""
     job_id, status = item.run.job_id or "", item.status
     if status.state == state.PENDING:
         return _waiting_rows(item, insight, now_s)
@@ -33,7 +33,7 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
-    """Return the same for a program."""
+    """Return the same as JSON."""
     job_id = item.run.job_id or ""
     waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
     running = not item.status.final and item.status.state != state.PENDING
@@ -63,7 +63,7 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
 
 
 def place_text(waiting: Waiting) -> str:
-    """Return the place in line, in words."""
+    """Return the place in the queue, in words."""
     if waiting.place is None:
         return f"not in the queue of partition {waiting.partition} ({waiting.of} pending)"
     return f"{waiting.place} of {waiting.of} pending in partition {waiting.partition}"
@@ -99,7 +99,7 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
 
 
 def bar_text(elapsed_s: int, limit_s: int) -> str:
-    """Return how much of its time a run has used, as a bar."""
+    """Return the share of its time that a run has used, as a bar."""
     part = min(1.0, max(0.0, elapsed_s / limit_s))
     full = int(part * _BAR)
     return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%}, {clock_text(elapsed_s)} of {clock_text(limit_s)}"

@@ -1,4 +1,4 @@
-"""Chains, and what runs have to do with each other, in words."""
+"""Chains, and the relations between runs, in words."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hpcrun.actions.status.status import RunStatus
 from hpcrun.runs.record import Run
 from hpcrun.views.text import one_line
 
-if TYPE_CHECKING:  # status would import all that submit needs
+if TYPE_CHECKING:  # otherwise status would import the modules of submit
     from hpcrun.actions.jobs.submit import SubmitResult
 
 
 def link_line(result: SubmitResult) -> list[str]:
-    """Return one line for a link that was submitted, and what was remarked."""
+    """Return one line for a submitted link, and the remarks on it."""
     run = result.run
     place = run.chain or {}
     remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
@@ -22,7 +22,7 @@ def link_line(result: SubmitResult) -> list[str]:
 
 
 def look_line(done: Sequence[SubmitResult]) -> list[str]:
-    """Return how to look at a chain, and where its checkpoints are."""
+    """Return the commands that show a chain, and the place of its checkpoints."""
     ids = " ".join(str(item.run.job_id) for item in done)
     return [
         one_line(f"folder     {done[0].folder}, and its checkpoints"),
@@ -52,8 +52,8 @@ def place_text(run: Run) -> str | None:
 
 
 def wait_text(item: RunStatus) -> str | None:
-    """Say for which runs a job waits, and how they are; None where it waits for none."""
-    # a link waits for all before it; the nearest says enough, and of one that never started the one that completed
+    """Return the runs on which a job depends, and their states; None if there are none."""
+    # a link depends on all links before it: show the nearest; if it never started, the one that completed
     waits = (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
     if not waits:
         return None
@@ -62,7 +62,7 @@ def wait_text(item: RunStatus) -> str | None:
 
 
 def lineage_json(item: RunStatus) -> dict[str, Any]:
-    """Return what a run has to do with others, for its JSON."""
+    """Return the relations of a run to other runs, for its JSON."""
     run = item.run
     states = {wait.run_id: wait.state for wait in item.waits}
     return {

@@ -1,4 +1,4 @@
-"""Lines of logs for a terminal: nothing in them acts on it, and a colour ends with its line."""
+"""Lines of logs for a terminal: they cannot control the terminal, and a colour ends with its line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _RESET = "\x1b[0m"
 
 
 def terminal_text(line: str, *, colours: bool) -> str:
-    """Return a line, or the part of one, as it may be shown on a terminal.
+    """Return a line, or a part of one, in a form that is safe on a terminal.
 
-    A progress bar is folded to its last state. Colours (SGR) stay: they change nothing but the look of what comes
-    behind them, and that is undone where the line ends. Bytes that are no text are shown as U+FFFD.
+    Only the last state of a progress bar remains. Colours (SGR) stay: they change only the look of the text after
+    them, and are reset at the end of the line. Bytes that are not text are shown as U+FFFD.
     """
     text = harmless(fold(line).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     if "\x1b" not in text:
@@ -25,7 +25,7 @@ def terminal_text(line: str, *, colours: bool) -> str:
 
 
 def label(log: LogFile) -> str:
-    """Return whose line it is: ``rank 3``, ``rank 3 err``, ``batch``."""
+    """Return the source of a line: ``rank 3``, ``rank 3 err``, ``batch``."""
     return f"{log.source} err" if log.path.suffix == ".err" else log.source
 
 

@@ -50,7 +50,7 @@ def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Paramet
 
 
 def elements_csv(each: Mapping[int, Metrics]) -> str:
-    """Return the rows of a sweep as CSV: the element, then as :func:`metrics_csv`."""
+    """Return the rows of a sweep as CSV: the element, then the columns of :func:`metrics_csv`."""
     names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
     rows = ((index, *cells) for index, metrics in each.items() for cells in _csv_rows(metrics, names))
     return csv_text(("element", *_CSV_FRONT, *names), rows)
@@ -72,7 +72,7 @@ def elements_json(each: Mapping[int, Metrics], run_id: str, parameters: Mapping[
 
 
 def value_text(value: Value | None) -> str:
-    """Return a number short enough to read: six digits of a fraction, integers whole."""
+    """Return a readable number: six digits for a fraction, all digits for an integer."""
     if value is None:
         return "-"
     if isinstance(value, str):
@@ -143,7 +143,7 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
 
 
 def _series(metrics: Metrics, name: str) -> dict[int, list[Point]]:
-    """Return the finite numbers of a metric by rank; a row without a step is placed by its number."""
+    """Return the finite numbers of a metric by rank; a row without a step is placed by its position."""
     found: dict[int, list[Point]] = {}
     for number, row in enumerate(metrics.rows):
         value = row.values.get(name)

@@ -1,4 +1,4 @@
-"""The plan in a few lines, and what came of it."""
+"""The plan in a few lines, and the submitted job."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:  # a dry run would import all that submits
     from hpcrun.actions.jobs.submit import SubmitResult
 
 _LABEL_LEAST = len("submitted")
-"""What came of the plan stands below it in the same columns."""
+"""The lines of the submitted job follow the plan in the same columns."""
 
 
 def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
-    """Return the plan for a person: what will run, on what, for how long.
+    """Return the plan as text: the command, the resources, the time.
 
     Args:
-        again: of a run that is submitted again: see ``again_text``.
+        again: for a resubmitted run: see ``again_text``.
     """
     rows = [
         (plan.name, _shape(plan)),
@@ -68,13 +68,13 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
 
 
 def again_text(lineage: Lineage, folder: Path | str) -> str:
-    """Return which run is repeated, whose checkpoints are used, and where it starts."""
+    """Return the repeated run, the run with the checkpoints, and the folder of the start."""
     checkpoints = f"checkpoints of {lineage.checkpoints.run_id}" if lineage.checkpoints else "new checkpoints"
     return f"of {lineage.resubmitted_from}, {checkpoints}, in {folder}"
 
 
 def command_line(plan: Plan) -> str:
-    """Return what every rank runs, as a shell reads it; of a sweep the first element."""
+    """Return the command of every rank in shell syntax; for a sweep, that of the first element."""
     words = plan.command
     if plan.sweep:
         words += plan.sweep.arguments[plan.sweep.chosen[0]]
@@ -127,7 +127,7 @@ def _stop(requeue: Requeue) -> str:
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """Return how many elements a sweep has, of which parameters, and how many may run at once."""
+    """Return the number of elements of a sweep, its parameters, and how many elements may run at once."""
     values: dict[str, dict[str, None]] = {}
     for index in sweep.chosen:
         for name, value in sweep.elements[index]:
@@ -154,7 +154,7 @@ def _value(value: str | None) -> str:
 
 
 def submitted_lines(result: SubmitResult) -> list[str]:
-    """Return what was submitted and how to look at it."""
+    """Return the submitted job and the commands that show it."""
     run = result.run
     sweep = run.plan.get("sweep")
     element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""

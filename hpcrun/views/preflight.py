@@ -25,7 +25,7 @@ _HEADINGS = (
     "ERRORS",
 )
 _ROOMY, _SHORT = 120, 10
-"""From this width on every text has room; on a narrower terminal those of so many characters."""
+"""From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
 _SAID_BELOW = ("slow", "FAILED")
 
 
@@ -43,7 +43,7 @@ def preflight_table(result: PreflightResult, width: int) -> Table:
 
 
 def preflight_lines(result: PreflightResult) -> list[str]:
-    """Return the verdict for a person, the bad nodes one by one."""
+    """Return the verdict as text, with one line for each bad node."""
     verdict = result.verdict
     alike: dict[str, list[str]] = {}
     for item in verdict["slow"]:

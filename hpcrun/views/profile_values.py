@@ -1,4 +1,4 @@
-"""The values of profiles: with where each was written, and side by side."""
+"""The values of profiles: with the file and line of each, and side by side."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
 
 
 def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
-    """Return a table of values and where they stand, and what its short names of folders mean.
+    """Return a table of values with file and line, and the meaning of its short names of folders.
 
-    Where whole paths do not fit beside the values, a folder is named by its layer.
+    If whole paths do not fit beside the values, a folder is named by its layer.
     """
     rows = [(dotted(key), _text(value), origin) for key, value, origin in _rows(loaded)]
     left = max((len(key) for key, _, _ in rows), default=0) + max((len(value) for _, value, _ in rows), default=0) + 4
@@ -65,7 +65,7 @@ def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
 
 
 def folder_lines(layers: Mapping[str, Path]) -> list[str]:
-    """Return what the names of layers mean."""
+    """Return the folders of the named layers."""
     return [one_line(f"{layer + ':':<9} {folder}") for layer, folder in layers.items()]
 
 
@@ -91,7 +91,7 @@ def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[
 
 
 def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the mistakes of profiles, and what to say of them, as a JSON document."""
+    """Return the mistakes and notes on profiles as a JSON document."""
     return {
         "kind": "profile-validation",
         "profiles": [
@@ -111,7 +111,7 @@ def _mistake_json(item: Mistake) -> dict[str, Any]:
 
 
 def _form(key: Key, value: Any) -> Any:
-    """Return a value as a person would write it."""
+    """Return a value in the form that a user would write."""
     section = key[-2] if len(key) > 1 else ""  # time, or gpu.types.h100.time
     form = {"time": format_time, "memory": format_memory}.get(section)
     return form(value) if form and isinstance(value, int) else value

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _BESIDE_PATHS = 60
-"""Columns of the other columns, where names are of the ordinary length."""
+"""The width of the other columns, with names of usual length."""
 
 
 def profiles_table(rows: Sequence[ProfileRow], layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
-    """Return the list of profiles for a terminal, and what its short names of folders mean.
+    """Return the list of profiles for a terminal, and the meaning of its short names of folders.
 
-    Where whole paths do not fit, a folder is named by its layer.
+    If whole paths do not fit, a folder is named by its layer.
     """
     headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
     fits = all(_BESIDE_PATHS + len(str(row.path.parent)) <= width for row in rows)
@@ -76,7 +76,7 @@ def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
 
 
 def detected_json(found: Detected) -> dict[str, Any]:
-    """Return a detected profile as a JSON document: the file's text, and the values it has once read."""
+    """Return a detected profile as a JSON document: the file's text and its values."""
     return {
         "kind": "detected",
         "path": str(found.path) if found.path else None,
@@ -87,7 +87,7 @@ def detected_json(found: Detected) -> dict[str, Any]:
 
 
 def profile_yaml(values: dict[str, Any]) -> str:
-    """Return a profile's values as YAML; characters that cannot be seen stand in quotes, with escapes."""
+    """Return a profile's values as YAML; invisible characters are quoted and escaped."""
     from ruamel.yaml import YAML
     from ruamel.yaml.representer import SafeRepresenter
 
@@ -106,7 +106,7 @@ def profile_yaml(values: dict[str, Any]) -> str:
 
 
 def profile_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile's values as a person would write them: times and sizes in Slurm's forms."""
+    """Return a profile's values in the form that a user would write: times and sizes in Slurm's forms."""
     shown: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if name != "name"
     }

@@ -23,7 +23,7 @@ _CANCELLED_BY_NAME_AT_MOST = 20
 
 
 def study_lines(study: Study) -> list[str]:
-    """Return a study for a person: how many runs, on what, in which order."""
+    """Return a study as text: its number of runs, their sizes and their order."""
     order = "one after the other" if study.one_by_one else "at the same time"
     return [
         one_line(f"study      {study.study_id}, {study.scaling} scaling on {_sizes(study)}"),
@@ -51,7 +51,7 @@ def size_text(study: Study, point: StudyPoint) -> str:
 
 
 def submitted_lines(item: Submitted) -> list[str]:
-    """Return what became of the submission of one run."""
+    """Return the result of the submission of one run."""
     name, size = run_name(item.point.run_id), size_text(item.study, item.point)
     if isinstance(item.result, HpcrunError):
         words = "uncertain" if item.point.submitted else "refused"
@@ -61,10 +61,10 @@ def submitted_lines(item: Submitted) -> list[str]:
 
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
-    """Return how to look at a study and how to end it.
+    """Return the commands that show and cancel a study.
 
     Args:
-        jobs: ids of those that were submitted.
+        jobs: ids of the submitted jobs.
     """
     cancel = f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
     return [

@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from hpcrun.actions.status.details import Insight
 
 TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
-"""What the table shows where nothing else was asked for; also names for --columns."""
+"""The columns of the table by default; also names for --columns."""
 FIELDS = (
     "run_id", "name", "job_id", "state", "final", "reason", "exit_status", "signal", "attempt", "elapsed_s", "limit_s",
     "hosts", "scheduler", "cluster", "host", "profile", "nodes", "gpus_per_node", "world_size", "walltime_s",
     "created_s", "asked_s", "stale", "folder",
 )  # fmt: skip
-"""Fields of the JSON that are one value each, and the columns of --csv: names are only ever added, at the end."""
-
-# On a narrow terminal the first of these goes first.
+"""Fields of the JSON with a single value, and the columns of --csv: never rename or remove one; add at the end."""
+# A narrow terminal drops these columns in this order.
 _DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
 
 _COLOURS = {
@@ -50,11 +49,11 @@ _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
 _WHY_MOST_LINES = 3
-"""What is longer can be read whole with ``hpcrun explain``, and in ``--json``."""
+"""A longer reason is shown completely by ``hpcrun explain``, and in ``--json``."""
 
 
 def check_columns(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that were asked for, each once; nothing for none.
+    """Return the requested columns, each once; empty if none are requested.
 
     Raises:
         UsageError: there is no such column.
@@ -70,13 +69,13 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def status_table(result: StatusResult, now_s: float, width: int, columns: Sequence[str] = ()) -> Table:
-    """Return the table of runs, at most ``width`` characters wide where that is enough for its numbers.
+    """Return the table of runs, at most ``width`` characters wide if this is enough for its numbers.
 
-    Long names are cut, since they stand in ``--json`` and can be typed in part; reasons are wrapped, and long ones
-    cut. A narrow terminal gets fewer columns.
+    Long names are cut, since ``--json`` has them and users can type a part; reasons are wrapped, and long reasons
+    are cut. A narrow terminal gets fewer columns.
 
     Args:
-        columns: which ones, by name; the usual ones where none is named.
+        columns: the columns by name; by default the usual ones.
     """
     from rich.text import Text
 
@@ -107,7 +106,7 @@ def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
-    """Leave of every reason what fits in a few lines of so many characters."""
+    """Cut every reason to a few lines of ``room`` characters."""
     for row in rows:
         lines = textwrap.wrap(
             row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False
@@ -116,7 +115,7 @@ def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
 
 
 def lost_line(number: int) -> str:
-    """Return what stands for the runs that are lost: how many, and the command that lists them."""
+    """Return the line for lost runs: their number, and the command that lists them."""
     runs = count(number, "run")
     return f"{runs} without a heartbeat for over a day, state unknown: hpcrun status --state unknown"
 
@@ -128,7 +127,7 @@ def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) 
 
 
 def only_elements(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> StatusResult:
-    """Return the result with only those elements of its sweeps that were named, by run id; all where a run was."""
+    """Return the result with only the named elements of its sweeps, by run id; with all if the run itself was named."""
     chosen: dict[str, set[int | None]] = {}
     for run_id, index in named:
         chosen.setdefault(run_id, set()).add(index)
@@ -143,7 +142,7 @@ def only_elements(result: StatusResult, named: Sequence[tuple[str, int | None]])
 
 
 def closer_rows(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> tuple[RunStatus, ...]:
-    """Return what is looked at closely: the elements that were named, else runs as a whole."""
+    """Return the rows for --verbose: the named elements, else whole runs."""
     by_element = {run_id for run_id, index in named if index is not None} - {
         run for run, index in named if index is None
     }
@@ -196,7 +195,7 @@ def _why(item: RunStatus, now_s: float) -> str:
     place, waits = place_text(item.run), wait_text(item)
     parts += [text for text in (None if status.final and not waits else place, waits) if text]
     if waits and status.reason in (None, "Dependency", NEVER):
-        pass  # said better
+        pass  # the dependency is shown instead
     elif reason := _reason_text(status):
         parts.append(reason)
     elif status.hosts and not status.cause and not (status.state == state.FAILED and status.exit_status):
@@ -208,17 +207,17 @@ def _why(item: RunStatus, now_s: float) -> str:
 
 
 def _reason_text(status: LastStatus) -> str | None:
-    """Return Slurm's reason where it says something, in words too for a job that waits."""
+    """Return Slurm's reason if it is useful, with plain words for a pending job."""
     if status.reason in (None, "NonZeroExitCode"):
         return None
     known = explain_reason(status.reason)
     if status.state == state.CANCELLED and known:
-        return None  # Slurm goes on naming why the job had waited
+        return None  # Slurm still shows why the job was pending before
     return f"{known.short} ({status.reason})" if known and status.state == state.PENDING else status.reason
 
 
 def status_json(result: StatusResult, insight: Insight | None = None) -> dict[str, Any]:
-    """Return the statuses as a JSON document; where the scheduler did not answer, with the failure in it."""
+    """Return the statuses as a JSON document; if the scheduler did not respond, with the failure in it."""
     away = result.away
     failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
     return {
@@ -233,7 +232,7 @@ def status_json(result: StatusResult, insight: Insight | None = None) -> dict[st
 def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
     more = {}
     if insight is not None:
-        from hpcrun.views.insight import insight_json  # only here: --verbose is asked for rarely
+        from hpcrun.views.insight import insight_json  # only here: --verbose is rare
 
         more = insight_json(item, insight)
     run = item.run

@@ -1,4 +1,4 @@
-"""Making text safe and short for a terminal."""
+"""Makes text safe and short for a terminal."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from hpcrun.job.units import format_age, format_memory, format_time
 
-# What a log may do to a terminal: nothing but colours (SGR). Everything else that starts with ESC or CSI moves the
-# cursor, sets the title, or asks the terminal to type.
+# A log may only set colours (SGR) on a terminal. All other sequences that start with ESC or CSI move the cursor, set
+# the title, or make the terminal send input.
 _ESCAPE = re.compile(
     r"(?P<colour>\x1b\[[0-9;:]*m)"
     r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS, SOS, PM, APC: up to their end
     r"|\x1b.?|[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
-    # What turns the direction of text (Unicode UAX 9), breaks lines, or is not seen at all: a line could look like
-    # another. The joiners U+200C and U+200D stay: Persian, Hindi and emoji are written with them.
+    # Characters that change the direction of text (Unicode UAX 9), break lines, or are invisible: with them a line
+    # could look like another. The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
     "|[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]",
     re.DOTALL | re.MULTILINE,
 )
@@ -27,12 +27,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def harmless(text: str) -> str:
-    """Return text that a job wrote with everything taken out that could act on a terminal, colours left in."""
+    """Return a job's text without anything that could control a terminal; colours stay."""
     return _ESCAPE.sub(lambda match: match["colour"] or "", text)
 
 
 def without_colours(text: str) -> str:
-    """Return harmless text without its colours: for NO_COLOR, and for lines of which the width counts."""
+    """Return harmless text without its colours: for NO_COLOR, and for lines with a limited width."""
     return _COLOUR.sub("", text)
 
 
@@ -45,9 +45,9 @@ _JOINERS = "\u200c\u200d"
 
 
 def visible(text: str) -> str:
-    """Return text with what cannot be seen (control characters, line ends, direction marks) written as ``\\x1b``.
+    """Return text with invisible characters (control characters, line ends, direction marks) written as ``\\x1b``.
 
-    The joiners U+200C and U+200D stay: Persian, Hindi and emoji are written with them.
+    The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
     """
     if text.isprintable():
         return text
@@ -58,9 +58,9 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a line of names and rows as CSV; what is not known is empty, true and false are 1 and 0.
+    """Return a line of names and rows as CSV; an unknown value is empty, true and false are 1 and 0.
 
-    All CSV that hpcrun writes comes from here.
+    All CSV files of hpcrun come from this function.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -76,11 +76,11 @@ def _csv_value(value: object) -> object:
 
 
 def csv_cell(text: str) -> str:
-    """Return text for a cell of CSV that acts on nothing: neither on a terminal nor in a spreadsheet.
+    """Return text for a cell of CSV that is safe on a terminal and in a spreadsheet.
 
-    Characters that cannot be seen (control characters, those that turn the direction of text, line ends) are written
-    as Python writes them, ``\\x1b``, so that two names which differ stay different. What a spreadsheet would take for a
-    formula gets a leading apostrophe: OWASP, "CSV Injection". A number, such as -1.5, stays as it is.
+    Invisible characters (control characters, those that change the direction of text, line ends) are written in
+    Python's form, ``\\x1b``, so that different names stay different. Text that a spreadsheet would read as a
+    formula gets a leading apostrophe: OWASP, "CSV Injection". A number, such as -1.5, does not change.
     """
     text = visible(text)
     if not text.startswith(_FORMULA):
@@ -93,12 +93,12 @@ def csv_cell(text: str) -> str:
 
 
 def time_text(seconds: int | None) -> str:
-    """Return a time as Slurm prints it, ``-`` where there is none."""
+    """Return a time in Slurm's form, ``-`` if there is none."""
     return "-" if seconds is None else format_time(seconds)
 
 
 def clock_text(seconds: int | None) -> str:
-    """Return a time as squeue does, without leading zeros: ``0:19``, ``1:00:00``, ``2-00:00:00``."""
+    """Return a time in squeue's form, without leading zeros: ``0:19``, ``1:00:00``, ``2-00:00:00``."""
     if seconds is None:
         return "-"
     text = format_time(seconds)
@@ -118,7 +118,7 @@ def count(number: int, noun: str) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """Return how long ago something was, in the largest unit that fits."""
+    """Return an age in the largest unit that fits."""
     return format_age(seconds)
 
 

@@ -1,4 +1,4 @@
-"""What a folder brings that a person may trust, and what was trusted."""
+"""The files of a folder that a user may trust, and the trusted folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _power(file: FileToTrust) -> str:
 
 
 def question_lines(question: Question) -> list[str]:
-    """Return what to say below the files."""
+    """Return the lines below the files."""
     lines = [f"not read: {one_line(name)}" for name in question.contents.skipped]
     if question.dangers:
         lines.append(f"{one_line(question.dangers[0])}: hpcrun ignores a later change until you trust it")
@@ -45,7 +45,7 @@ def trust_table(rows: Sequence[TrustRow]) -> Table:
 
 
 def trust_json(rows: Sequence[TrustRow]) -> dict[str, Any]:
-    """Return what was trusted as a JSON document."""
+    """Return the trusted folders as a JSON document."""
     return {
         "kind": "trust",
         "folders": [{"path": str(row.path), "state": row.state, "files": row.files} for row in rows],
@@ -53,5 +53,5 @@ def trust_json(rows: Sequence[TrustRow]) -> dict[str, Any]:
 
 
 def trusted_line(question: Question) -> str:
-    """Return what is said of a folder that is trusted."""
+    """Return the message about a trusted folder."""
     return f"trusted  {one_line(str(question.path))}, {count(len(question.contents.files), 'file')}"

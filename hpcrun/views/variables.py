@@ -25,7 +25,7 @@ _HEADINGS: dict[Kind, str] = {
 
 
 def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
-    """Return all variables by kind, each with what it means."""
+    """Return all variables by kind, each with its meaning."""
     column = max(len(variable.name) for variable in variables)
     lines: list[str] = []
     for kind in KINDS:
@@ -38,7 +38,7 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
 
 
 def variable_lines(variable: Variable, width: int) -> list[str]:
-    """Return all that is known of one variable."""
+    """Return the whole description of one variable."""
     rows = {
         "kind": _HEADINGS[variable.kind],
         "default": variable.default,
@@ -60,9 +60,9 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
 
 
 def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
-    """Return what a profile sets, where that is written, and why.
+    """Return the variables that a profile sets, with file, line and reason.
 
-    Where a whole path does not fit, its folder is named by its layer.
+    If a whole path does not fit, its folder is named by its layer.
     """
     lines = [f"Profile {found.profile} sets" if found.set_here else f"Profile {found.profile} sets no variable"]
     for row in found.set_here:
@@ -97,7 +97,7 @@ def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:
 
 
 def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
-    """Return what a profile sets as a JSON document."""
+    """Return the variables that a profile sets as a JSON document."""
     return {
         "kind": "profile-variables",
         "profile": found.profile,

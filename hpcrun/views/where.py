@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _FOLDED = {"PROFILE": 16, "NODES": 10}
-"""Columns that may be folded, and from which length on."""
+"""Columns that may be wrapped, and the least length for it."""
 _DROPPED = ("PARTITION", "NODES")
 _NOW_S = 60
-"""A start this near is now: the controller looks at its queue every half a minute or so."""
+"""A start within this time is now: the controller checks its queue about every half minute."""
 
 
 def offers_table(result: WhereResult, width: int) -> Table:
@@ -34,7 +34,7 @@ def offers_table(result: WhereResult, width: int) -> Table:
 
 
 def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
-    """Return the columns there is room for, with their widths; what is left over goes to those that would be folded."""
+    """Return the columns that fit, with their widths; the remaining width goes to the columns that would be wrapped."""
     full = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
     least = {heading: min(room, _FOLDED.get(heading, room)) for heading, room in full.items()}
     widths = {heading: least[heading] for heading in fitting(least, width, _DROPPED)}
@@ -61,7 +61,7 @@ def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
 
 
 def who(profile: str, gpu_type: str | None) -> str:
-    """Return a profile's name, with the type where it has several."""
+    """Return a profile's name, with the GPU type if it has several."""
     return f"{profile} {gpu_type}" if gpu_type else profile
 
 
@@ -75,7 +75,7 @@ def shape_text(plan: Plan) -> str:
 
 
 def start_text(start_s: float, now_s: float) -> str:
-    """Return ``now``, or how long until then and the time of day, with the date where that is another day."""
+    """Return ``now``, or the time until the start and the time of day, with the date if it is another day."""
     wait_s = start_s - now_s
     if wait_s < _NOW_S:
         return "now"
@@ -92,7 +92,7 @@ def _hours(offer: Offer) -> str:
 
 
 def misfit_lines(result: WhereResult) -> list[str]:
-    """Return what does not fit, each with its reason on one line."""
+    """Return the profiles that do not fit, each with its reason on one line."""
     rows = [(who(misfit.profile, misfit.gpu_type), _reason(misfit.reason)) for misfit in result.misfits]
     if not rows:
         return []
@@ -105,13 +105,13 @@ def _reason(text: str) -> str:
 
 
 def submit_line(offer: Offer) -> str:
-    """Return the command that submits the job there; SCRIPT is for the person to fill in."""
+    """Return the command that submits the job there; the user replaces SCRIPT."""
     words = ["hpcrun", "submit", "-P", offer.candidate.profile, *_options(offer.candidate.request)]
     return one_line(f"{shlex.join(words)} SCRIPT")
 
 
 def _options(request: JobRequest) -> list[str]:
-    """Return the options that ask for it, as a person types them."""
+    """Return the options of the request as typed."""
     words = []
     for field in type(request).model_fields:
         value = getattr(request, field)
@@ -131,7 +131,7 @@ def _typed(field: str, value: Any) -> str:
 
 
 def where_json(result: WhereResult) -> dict[str, Any]:
-    """Return offers and what does not fit as a JSON document."""
+    """Return the offers, and the profiles that do not fit, as a JSON document."""
     return {
         "kind": "where",
         "asked_s": result.asked_s,

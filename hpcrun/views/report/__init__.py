@@ -1,1 +1,1 @@
-"""How a scaling report looks: text, Markdown, CSV, LaTeX, HTML, JSON and figures, all from the same cells and words."""
+"""The forms of a scaling report: text, Markdown, CSV, LaTeX, HTML, JSON and figures, from the same cells and words."""

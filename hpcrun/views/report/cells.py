@@ -23,7 +23,7 @@ class Column:
     """A heading and its cells.
 
     Attributes:
-        short: the heading where columns are few.
+        short: the heading in a narrow table.
     """
 
     heading: str
@@ -32,9 +32,9 @@ class Column:
 
 
 def table(series: Series) -> tuple[Column, ...]:
-    """Return the columns in which the series has something to say."""
+    """Return the columns for which the series has values."""
     rows, unit = series.rows, time_unit(series)
-    rates = [row.samples_per_s if series.basis == "throughput" else None for row in rows]  # they stand for the times
+    rates = [row.samples_per_s if series.basis == "throughput" else None for row in rows]  # in place of the times
     columns = (
         _column("GPUs", "GPUS", (str(row.gpus) for row in rows)),
         _column("Nodes", "NODES", (str(row.nodes) for row in rows), plain="1"),
@@ -55,7 +55,7 @@ def table(series: Series) -> tuple[Column, ...]:
 
 
 def _column(heading: str, short: str, texts: Iterable[str], plain: str = "") -> Column:
-    """Return a column, without cells where all say no more than ``plain``."""
+    """Return a column, without cells if all of them equal ``plain``."""
     cells = tuple(texts)
     return Column(heading, short, cells if set(cells) - {"", plain} else ())
 

@@ -24,32 +24,32 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe & Ito (2008): told apart with every kind of colour blindness; without their yellow, which is too pale on white,
-# and their black, which is that of the lines
+# Okabe & Ito (2008): distinct with every kind of colour blindness; without their yellow, which is too pale on white,
+# and their black, which is the colour of the lines
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MOST_SERIES = len(_COLOURS)
 _GREY = "#666666"
 _GOOD = 80.0
-"""The line of good efficiency in per cent, as the charts that teams draw by hand have it."""
+"""The line of good efficiency in per cent, as in charts that teams draw by hand."""
 _LOG_FROM = 16.0
-"""From this factor between the largest and the smallest on, an axis is logarithmic."""
+"""If the largest value is at least this many times the smallest one, an axis is logarithmic."""
 _MOST_NOTES = 16
 """More numbers do not fit into the bars of a figure."""
 _MOST_LEVEL = 8
-"""Of more sizes the labels do not fit beside each other."""
+"""The labels of more sizes do not fit beside each other."""
 _DPI = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Figures by file name, and why others were not drawn."""
+    """Figures by file name, and the reasons why others were not drawn."""
 
     files: dict[str, bytes]
     missing: tuple[str, ...]
 
 
 def draw_figures(report: Report) -> Drawn:
-    """Draw every figure that there are numbers for."""
+    """Draw every figure that has numbers."""
     try:
         import matplotlib
     except ImportError:
@@ -59,7 +59,7 @@ def draw_figures(report: Report) -> Drawn:
     files, missing = {}, []
     if len(named) > MOST_SERIES:
         missing.append(f"only the first {MOST_SERIES} of {len(named)} series are drawn")
-    # names may hold what mathtext would take for formulas; a person's own matplotlibrc does not change a report
+    # names may contain text that mathtext would read as formulas; a user's matplotlibrc must not change a report
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, "text.parse_math": False}), _without_warnings():
         for name, (draw, has, lacking) in _FIGURES.items():
             shown = [(title, series) for title, series in named if any(map(has, series.rows))]
@@ -74,7 +74,7 @@ def draw_figures(report: Report) -> Drawn:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """A name in letters that the font lacks is drawn as boxes: no reason to warn whoever reads the terminal."""
+    """Suppress warnings: a name with letters that the font lacks is drawn as boxes."""
     import warnings
 
     with warnings.catch_warnings():
@@ -83,7 +83,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _png(figure: Figure) -> bytes:
-    """Draw a figure once: ``savefig`` lays it out, draws it blindly, and draws it again."""
+    """Draw a figure once; ``savefig`` would lay it out, draw it for the layout, and draw it again."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.image import imsave
 
@@ -121,7 +121,7 @@ def _short(title: str) -> str:
 
 
 def _gpu_axis(axes: Axes, gpus: Sequence[int]) -> None:
-    """Label a logarithmic axis of GPUs with the sizes that were run."""
+    """Label a logarithmic axis of GPUs with the measured sizes."""
     axes.set_xlabel("GPUs")
     crowded = len(gpus) > _MOST_LEVEL
     axes.set_xticks([math.log2(each) for each in gpus], [str(each) for each in gpus], rotation=45 if crowded else 0)
@@ -160,7 +160,7 @@ def _bar_panel(axes: Axes, label: str, found: Sequence[tuple[Row, Spread]], *, a
     """Draw one number of a series by size.
 
     Args:
-        about: a time that was computed from a speed-up is marked so.
+        about: mark a time that was computed from a speed-up.
     """
     gpus, means = [row.gpus for row, _ in found], [spread.mean for _, spread in found]
     _bars(axes, [row for row, _ in found], [spread for _, spread in found], _COLOURS[0], width=0.7 * _gap(gpus))
@@ -192,7 +192,7 @@ def _logarithmic(axis: Axis, values: Sequence[float], base: int = 10) -> None:
     """Make an axis logarithmic, with plain numbers at its ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axes, low, high = axis.axes, min(values) / 2, max(values) * 3  # room for what is written beside the last one
+    axes, low, high = axis.axes, min(values) / 2, max(values) * 3  # room for the text beside the last value
     if axis is axes.xaxis:
         axes.set_xscale("log", base=base)
         axes.set_xlim(low, high)
@@ -207,7 +207,7 @@ def _logarithmic(axis: Axis, values: Sequence[float], base: int = 10) -> None:
 
 
 def _spans(values: Sequence[float]) -> bool:
-    """Return whether values lie so far apart that an axis should be logarithmic."""
+    """Return whether values differ so much that an axis should be logarithmic."""
     return max(values) > _LOG_FROM * min(values) > 0
 
 
@@ -265,13 +265,13 @@ def _speedup_efficiency(named: _Named) -> Figure:
 
 
 def _inside(axes: Axes, x: float, y: float, text: str) -> None:
-    """Write a number into the middle of a bar, where neither a line nor a whisker is."""
+    """Write a number into the middle of a bar, away from lines and whiskers."""
     paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     axes.annotate(text, (x, y), ha="center", va="center", fontsize=8, bbox=paper, zorder=4)
 
 
 def _ideal(axes: Axes, named: _Named, gpus: Sequence[int]) -> None:
-    """Draw what twice the GPUs would do twice as fast, and choose the axis for it."""
+    """Draw the ideal line, and choose the axis for it."""
     highest = 1.0
     for number, smallest in enumerate(sorted({series.rows[0].gpus for _, series in named})):
         sizes = [each for each in gpus if each >= smallest]
@@ -291,7 +291,7 @@ def _ideal(axes: Axes, named: _Named, gpus: Sequence[int]) -> None:
 
 
 def _accuracy(named: _Named) -> Figure:
-    """Draw the validation's accuracy over the epochs, one curve for each size; without epochs the last one by size."""
+    """Draw the validation accuracy by epoch, one curve for each size; without epochs, the last accuracy by size."""
     from matplotlib.ticker import MaxNLocator
 
     def draw(axes: Axes, series: Series) -> None:
@@ -330,14 +330,14 @@ def _curve(row: Row) -> dict[int, Spread]:
 
 
 def _shades(number: int) -> list[Any]:
-    """Return colours for sizes that have an order: from dark to light, told apart without colour vision too."""
+    """Return colours for ordered sizes: from dark to light, distinct without colour vision, too."""
     from matplotlib import colormaps
 
     return [colormaps["viridis"](0.9 * each / max(1, number - 1)) for each in range(number)]
 
 
 def _cost(named: _Named) -> Figure:
-    """Draw time against GPU-hours, the sizes that no other beats in both marked and joined."""
+    """Draw time against GPU-hours; mark and join the sizes for which no other is better in both."""
 
     def draw(axes: Axes, series: Series) -> None:
         unit = time_unit(series)

@@ -13,7 +13,7 @@ from hpcrun.views.report.text import report_markdown, report_text
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files by name, and why some figures are not among them."""
+    """The files by name, and the reasons why some figures are missing."""
 
     contents: dict[str, bytes]
     missing: tuple[str, ...]

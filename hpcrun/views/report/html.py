@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs no other: figures are part of it, and nothing is fetched or run."""
+"""A report as a single HTML file: it contains the figures, and loads or runs nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ dt { font-weight: 600 } dd { margin: 0 }
 code { background: #f3f3f3; padding: .1rem .3rem; overflow-wrap: anywhere }
 img { max-width: 100%; height: auto; margin: 1rem 0 }
 @media (max-width: 40rem) { dl { display: block } }"""
-# default-src 'none': even a name that slipped through unescaped could load and run nothing
+# default-src 'none': even an unescaped name could load and run nothing
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -33,7 +33,7 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
 
     Args:
         figures: name → PNG.
-        missing: what was not drawn, each with its reason.
+        missing: the figures that were not drawn, with the reasons.
     """
     title = escape(one_line(f"Scaling report: {report.options.name}"))
     rest = [*report_lines(report), *(Line("figures", reason) for reason in missing)]

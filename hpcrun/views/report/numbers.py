@@ -1,4 +1,4 @@
-"""Numbers of a report as people write them."""
+"""Numbers of a report in readable form."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class TimeUnit:
 
 
 def time_unit(series: Series) -> TimeUnit:
-    """Return the unit in which the longest time of a series reads best."""
+    """Return the best unit for the longest time of a series."""
     longest = max((row.time_s.mean for row in series.rows if row.time_s), default=0.0)
     return next(TimeUnit(name, seconds) for name, seconds, below in _UNITS if longest < below)
 
 
 def number_text(value: float | None) -> str:
-    """Return three digits that count, and no fraction from 100 on: 0.0054, 3.5, 1234; nothing for None."""
+    """Return up to three significant digits, and no fraction from 100 on: 0.0054, 3.5, 1234; "" for None."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def mean_text(spread: Spread | None, factor: float = 1.0) -> str:
-    """Return the mean in another unit; nothing for None."""
+    """Return the mean in another unit; "" for None."""
     return number_text(spread.mean * factor if spread else None)
 
 
 def percent_text(share: float) -> str:
-    """Return ``87.3 %``, halves rounded up as people do: 3.49/4 is 87.25 %."""
+    """Return ``87.3 %``, with halves rounded up: 3.49/4 is 87.25 %."""
     return f"{math.floor(share * 1000 + 0.5) / 10:.1f} %"
 
 
@@ -50,19 +50,19 @@ def times_text(speedup: float) -> str:
 
 
 def range_text(spread: Spread | None, factor: float = 1.0) -> str:
-    """Return ``3.4–3.52``, the smallest and the largest repeat; nothing where there is only one."""
+    """Return ``3.4–3.52``, the smallest and the largest repeat; "" if there is only one."""
     if spread is None or spread.n < 2:
         return ""
     return f"{number_text(spread.low * factor)}–{number_text(spread.high * factor)}"
 
 
 def size_text(row: Row) -> str:
-    """Return ``4 GPUs``, or ``4 GPUs on 2 nodes`` where there are several nodes."""
+    """Return ``4 GPUs``, or ``4 GPUs on 2 nodes`` if there are several nodes."""
     return count(row.gpus, "GPU") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
 
 
 def interval_text(estimate: Estimate, factor: float, unit: str) -> str:
-    """Return ``4.6 % (95 %: 2.6 to 6.7 %)``; where there is no interval, the number alone."""
+    """Return ``4.6 % (95 %: 2.6 to 6.7 %)``; without an interval, only the number."""
     value = _two_digits(estimate.value * factor)
     if estimate.low is None or estimate.high is None:
         return f"{value}{unit}"
@@ -70,5 +70,5 @@ def interval_text(estimate: Estimate, factor: float, unit: str) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """Return at least two digits that count: 0.0062, 4.6, 13.0, 210."""
+    """Return at least two significant digits: 0.0062, 4.6, 13.0, 210."""
     return f"{value:.1f}" if 1 <= abs(value) < 100 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"

@@ -58,7 +58,7 @@ def summaries(series: Series) -> list[dict[str, Any]]:
 
 
 def summary_csv(report: Report) -> str:
-    """Return a line for each size of each series; what is not known is empty, true and false are 1 and 0."""
+    """Return a line for each size of each series; an unknown value is empty, true and false are 1 and 0."""
     found = (summary for part in report.parts for summary in summaries(part.series))
     return csv_text(SUMMARY, (map(_short, summary.values()) for summary in found))
 
@@ -67,7 +67,7 @@ def _short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-# Within another document \@nodocument is \relax, which \begin{document} sees to.
+# Inside another document \@nodocument is \relax, since \begin{document} sets it.
 _TEX_HEAD = r"""% A document of its own, and also tables for \input in another one that has \usepackage{booktabs}.
 \expandafter\ifx\csname @nodocument\endcsname\relax\else
   \documentclass{article}
@@ -109,7 +109,7 @@ def _tex_table(series: Series, report: Report) -> str:
 
 _TEX = {
     **{char: rf"\{char}" for char in "&%#_{}"},
-    "$": r"\char36{}",  # \$ asks for a font of its own
+    "$": r"\char36{}",  # \$ needs another font
     "\\": r"\textbackslash{}",
     "~": r"$\sim$",
     "^": r"\textasciicircum{}",
@@ -123,7 +123,7 @@ _TEX = {
 
 
 def tex_text(text: str) -> str:
-    """Return text that LaTeX sets and does not obey; letters that pdflatex lacks lose their accents or become ?."""
+    """Return text that LaTeX only typesets; letters that pdflatex lacks lose their accents or become ?."""
     return "".join(_TEX.get(char) or _plain_letters(char) for char in text)
 
 

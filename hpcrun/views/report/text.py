@@ -12,7 +12,7 @@ from hpcrun.views.text import labelled
 
 WIDTH = 80
 _LABEL = 18
-# Where a line has no room for all, the first of these goes first; Markdown, CSV and HTML have them.
+# If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
 _DROPPED = ("STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
@@ -20,7 +20,7 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
     """Return the report as lines.
 
     Args:
-        missing: what was not drawn, each with its reason.
+        missing: the figures that were not drawn, with the reasons.
         most: how many series are shown; None for all.
     """
     lines: list[str] = []
@@ -34,7 +34,7 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
 
 
 def part_text(part: Part, report: Report) -> list[str]:
-    """Return one series: its table, and what is said about it."""
+    """Return one series: its table, and the sentences about it."""
     return [
         *textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH),
         *(_aligned(table(part.series)) if part.series.rows else ()),
@@ -54,7 +54,7 @@ def _aligned(columns: Sequence[Column]) -> list[str]:
 
 
 def _fitting(texts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the columns that a line has room for."""
+    """Return the columns that fit into a line."""
     for name in _DROPPED:
         if sum(max(map(len, cells)) + 1 for cells in texts) - 1 <= WIDTH:
             break
@@ -100,6 +100,6 @@ def _item(line: Line) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that Markdown takes for nothing but text."""
+    """Return text that has no meaning for Markdown."""
     escaped = "".join(f"\\{char}" if char in "\\`*_{}[]<>|#!" else char for char in text)
     return " ".join(escaped.split())

@@ -1,4 +1,4 @@
-"""What a report says in sentences, each with a label, for text, Markdown and HTML."""
+"""The sentences of a report, each with a label, for text, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SOURCES: dict[Source, str] = {
 }
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "communication": "communication"}
 _MOST = 20
-"""Of the same kind more lines than this are read by nobody."""
+"""The most lines of the same kind: no user reads more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence, with what it is about, and a command to type where there is one."""
+    """A sentence with its label, and a command to type if there is one."""
 
     label: str
     text: str
@@ -45,7 +45,7 @@ def heading(series: Series, report: Report) -> str:
 
 
 def caption(series: Series) -> str:
-    """Return by what its sizes are compared, and where the numbers come from."""
+    """Return the quantity by which the sizes are compared, and the source of the numbers."""
     kind = "weak scaling" if series.weak else "strong scaling"
     sources = ", ".join(SOURCES[source] for source in series.sources)
     of = "the run" if series.basis == "run" else "one epoch"
@@ -54,7 +54,7 @@ def caption(series: Series) -> str:
 
 
 def part_lines(part: Part) -> list[Line]:
-    """Return all that is said about one series."""
+    """Return all sentences about one series."""
     lines = [
         *_verdicts(part.series),
         *(_advice(part.advice, part.series) if part.advice and len(part.series.sizes) > 1 else ()),
@@ -67,7 +67,7 @@ def part_lines(part: Part) -> list[Line]:
 
 
 def report_lines(report: Report) -> list[Line]:
-    """Return what is said about all series together."""
+    """Return the sentences about all series together."""
     lines = [
         *(_change(change) for change in report.changes),
         *_contradictions(report.contradictions),
@@ -78,7 +78,7 @@ def report_lines(report: Report) -> list[Line]:
 
 
 def _verdicts(series: Series) -> Iterator[Line]:
-    """Yield a line for each stretch of sizes with the same verdict, with the numbers of its last one."""
+    """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of the last size."""
     if not series.rows and (states := _unfinished(series)):
         yield Line("no verdict", f"Study not finished: {states}.")
     elif not series.rows:
@@ -100,7 +100,7 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
 
 
 def _why_value(advice: Advice) -> str:
-    """Return the marginal efficiency that the choice rests on, and the sizes that keep to the target as a whole."""
+    """Return the marginal efficiency behind the choice, and the sizes whose overall efficiency reaches the target."""
     target = f"{100 * advice.min_efficiency:g} %"
     if advice.next_step:
         step = f"from {advice.value.gpus} to {count(advice.next_step.row.gpus, 'GPU')}"
