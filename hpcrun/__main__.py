@@ -1,6 +1,7 @@
 """``hpcrun`` and ``python -m hpcrun``: the latter is a name that HPCToolkit's own hpcrun cannot shadow."""
 
-# Ctrl-C can come at any line: nothing is imported up here that Python has not loaded before.
+# Ctrl-C can come at any line: nothing is imported up here that Python has not loaded before, or built in as gc.
+import gc
 import os
 import sys
 
@@ -32,6 +33,7 @@ def _current_folder() -> "str | None":
 def main() -> "NoReturn":
     """Run hpcrun; Ctrl-C while it is still being imported is no traceback either."""
     try:
+        gc.set_threshold(200_000)  # imports make no garbage; the default looks for it a hundred times
         from hpcrun.cli.interrupt import exit_at_interrupt
 
         exit_at_interrupt()
@@ -41,6 +43,8 @@ def main() -> "NoReturn":
     except KeyboardInterrupt:
         sys.stderr.write("hpcrun: interrupted\n")
         sys.exit(130)
+    finally:
+        gc.freeze()  # Python's own end looks for garbage as well, in all there is: a sixth of a command's time
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -57,6 +59,11 @@ class CliCommand(TyperCommand):
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _import_help()
+        super().format_help(ctx, formatter)
+
     def invoke(self, ctx: Any) -> int:
         """Run the command and print what it comes to; returns the exit status."""
         raise_at_interrupt()
@@ -73,3 +80,24 @@ class CliGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _import_help()
+        super().format_help(ctx, formatter)
+
+
+def _import_help() -> None:
+    """Import typer's help, but not rich's Markdown and tracebacks, a third of its time: no help has one."""
+    stand_ins = {f"rich.{name.lower()}": ModuleType(name) for name in ("Markdown", "Traceback")}
+    for module in stand_ins.values():
+        setattr(module, module.__name__, type(module.__name__, (), {}))
+    missing = stand_ins.keys() - sys.modules.keys()
+    sys.modules.update({name: stand_ins[name] for name in missing})
+    try:
+        import typer.rich_utils  # noqa: F401 - for what it leaves in sys.modules
+    except ImportError:
+        return  # a later typer that wants more of them imports it anew, slower
+    finally:
+        for name in missing:
+            del sys.modules[name]

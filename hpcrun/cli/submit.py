@@ -68,14 +68,14 @@ def submit(
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
-    from hpcrun.actions.jobs.lineage import Lineage
-    from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
-
     if follow and as_json:
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
-    prepared = prepare_job(asked, context)
+    prepared = prepare_job(asked, context)  # before the imports that bring pydantic's models, as read_job says
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
+
     if prepared.plan.sweep:
         from hpcrun.cli.sweep import submit_sweep
 
@@ -122,10 +122,10 @@ def render(
     sbatch FILE then submits the same job as hpcrun submit.
     With the local profile, bash FILE runs it.
     """
-    from hpcrun.views.plan import plan_lines
-
     context = with_typed(make_context(), asked, option_names(submit), submits=False)
     prepared = prepare_job(asked, context)
+    from hpcrun.views.plan import plan_lines
+
     if prepared.plan.snapshot:
         raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
     if prepared.plan.sweep:
@@ -169,7 +169,8 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     Raises:
         UsageError: a value cannot be read, or nothing says which profile.
     """
-    # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
+    # pydantic, as models are built, looks through every installed distribution for plugins; set after the job's
+    # environment was taken
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.job.request import read_request
