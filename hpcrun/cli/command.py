@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hpcrun.cli.interrupt import exit_at_interrupt, interrupted_as, raise_at_interrupt
+from hpcrun.cli.lean_imports import import_help
 from hpcrun.cli.output import render
 from hpcrun.errors import InterruptedByUser
 
@@ -61,7 +60,7 @@ class CliCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
-        _import_help()
+        import_help()
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> int:
@@ -83,21 +82,5 @@ class CliGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
-        _import_help()
+        import_help()
         super().format_help(ctx, formatter)
-
-
-def _import_help() -> None:
-    """Import typer's help, but not rich's Markdown and tracebacks, a third of its time: no help has one."""
-    stand_ins = {f"rich.{name.lower()}": ModuleType(name) for name in ("Markdown", "Traceback")}
-    for module in stand_ins.values():
-        setattr(module, module.__name__, type(module.__name__, (), {}))
-    missing = stand_ins.keys() - sys.modules.keys()
-    sys.modules.update({name: stand_ins[name] for name in missing})
-    try:
-        import typer.rich_utils  # noqa: F401 - for what it leaves in sys.modules
-    except ImportError:
-        return  # a later typer that wants more of them imports it anew, slower
-    finally:
-        for name in missing:
-            del sys.modules[name]

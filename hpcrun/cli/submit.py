@@ -13,6 +13,7 @@ from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import JsonOption
@@ -72,7 +73,7 @@ def submit(
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
-    prepared = prepare_job(asked, context)  # before the imports that bring pydantic's models, as read_job says
+    prepared = prepare_job(asked, context)
     from hpcrun.actions.jobs.lineage import Lineage
     from hpcrun.views.plan import plan_lines, submitted_json, submitted_lines
 
@@ -169,9 +170,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     Raises:
         UsageError: a value cannot be read, or nothing says which profile.
     """
-    # pydantic, as models are built, looks through every installed distribution for plugins; set after the job's
-    # environment was taken
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.job.request import read_request
 

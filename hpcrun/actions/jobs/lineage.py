@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.runs.find import find_run
-from hpcrun.actions.status.status import RunStatus, Schedulers, get_status
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job import state
 from hpcrun.job.after import After, Dependency, fulfils
 from hpcrun.job.plan import Plan
 from hpcrun.runs.lineage import share_checkpoints, share_code
 from hpcrun.runs.store import RunStore
+
+if TYPE_CHECKING:
+    from hpcrun.actions.status.status import RunStatus, Schedulers
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,9 @@ def resolve_after(
     """
     if not asked:
         return (), []
+    from hpcrun.actions.runs.find import find_run
+    from hpcrun.actions.status.status import get_status  # few jobs wait for another
+
     found = [find_run(item.word, store) for item in asked]
     cluster = schedulers("slurm").cluster()
     for item in found:
