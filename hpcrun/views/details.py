@@ -5,13 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.secret_files import left_out_text
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, one_line
+
+if TYPE_CHECKING:  # submit says what it copied, and needs no status
+    from hpcrun.actions.status.status import RunStatus
 
 _SHOWN = 8
 _INDENT, _ROOM_LEAST = 15, 20
