@@ -12,6 +12,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context
 from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.lean_imports import import_submitit
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 
@@ -103,6 +104,8 @@ def submit_one(
     from hpcrun.actions.jobs.new_run import new_run_id
     from hpcrun.actions.jobs.submit import submit
 
+    if prepared.plan.scheduler == "slurm":
+        import_submitit()
     return submit(
         prepared,
         store=context.store,

@@ -35,6 +35,19 @@ print(sys.modules["importlib.metadata"] is before, list(loader.get_plugins()))
     assert output_of(code) == ["True", "[]"]
 
 
+def test_submitit_is_whole_but_for_what_submitting_does_not_need() -> None:
+    code = """
+import sys
+from hpcrun.cli.lean_imports import import_submitit
+import_submitit()
+print("asyncio" in sys.modules, "importlib.metadata" in sys.modules)
+import asyncio, submitit
+from hpcrun.schedulers.sbatch import ScriptExecutor
+print(asyncio.run(asyncio.sleep(0, "awaited")), issubclass(ScriptExecutor, submitit.SlurmExecutor))
+"""
+    assert output_of(code) == ["False", "False", "awaited", "True"]
+
+
 def test_a_version_that_takes_other_names_is_imported_whole() -> None:
     code = """
 import sys
