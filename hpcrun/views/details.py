@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.secret_files import left_out_text
-from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, one_line
 
-if TYPE_CHECKING:  # submit says what it copied, and needs no status
+if TYPE_CHECKING:  # submit says what it copied, and needs no status and no attempts
     from hpcrun.actions.status.status import RunStatus
 
 _SHOWN = 8
@@ -25,6 +24,8 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     Args:
         more: label and text of further lines, which come first.
     """
+    from hpcrun.runs.attempt import last_attempt
+
     run = item.run
     attempt = last_attempt(item.folder, item.element or 0)
     rows = [
