@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from functools import cache, wraps
+from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -57,16 +57,12 @@ def takes_options(declared: type) -> Callable[[_Command], _Command]:
 
 
 def _options(declared: type, without: Collection[str] = ()) -> _Fields:
+    hints = get_type_hints(declared, include_extras=True)
     return {
         name: (hint, getattr(declared, name, inspect.Parameter.empty))
-        for name, hint in _hints(declared).items()
+        for name, hint in hints.items()
         if name not in without
     }
-
-
-@cache  # submit and render are imported together, and take the same options
-def _hints(declared: type) -> dict[str, Any]:
-    return get_type_hints(declared, include_extras=True)
 
 
 def _taking(fields: _Fields, command: _Command, *, own_first: bool = False) -> _Command:
