@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import time
@@ -38,16 +39,25 @@ class Place:
 
 @dataclass
 class Contender:
-    """A command, and the seconds of wall-clock time it took in every round."""
+    """A command, and the seconds of wall-clock time and of CPU time it took in every round.
+
+    CPU time is that of the command and of all that it started and waited for, user and system together.
+    """
 
     label: str
     argv: Sequence[str]
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
         """The median of its times."""
         return statistics.median(self.seconds)
+
+    @property
+    def cpu_median(self) -> float:
+        """The median of its CPU times."""
+        return statistics.median(self.cpu_seconds)
 
 
 def race(
@@ -61,12 +71,19 @@ def race(
     for number in range(rounds + 1):
         turn = number % len(contenders)
         for contender in (*contenders[turn:], *contenders[:turn]):
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), _cpu_seconds()
             place.run(contender.argv)
-            seconds = time.perf_counter() - start
+            seconds, cpu_seconds = time.perf_counter() - start, _cpu_seconds() - cpu_start
             if number > 0:
                 contender.seconds.append(seconds)
+                contender.cpu_seconds.append(cpu_seconds)
             between()
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of all that this process has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def ratio_range(one: Contender, other: Contender) -> tuple[float, float]:

@@ -1,4 +1,5 @@
-"""hpcrun beside torchx on the same Slurm: how long a submission and a look at the jobs take, and what is imported.
+"""hpcrun beside torchx on the same Slurm: how long a submission and a look at the jobs take, --version and --help,
+and what is imported.
 
 `make cluster`, then `make bench`. It exits with 1 where a demand is not met.
 """
@@ -31,8 +32,10 @@ from torchx_venv import torchx_command
 import hpcrun
 
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
-SUBMIT_AT_MOST = 1.0
-STATUS_AT_MOST = 0.4
+SUBMIT_AT_MOST = 0.8
+STATUS_AT_MOST = 0.3
+VERSION_AT_MOST = 1.5
+HELP_AT_MOST = 2.0
 RUNS_SHOWN = 10
 NAME = f"hpcrun-bench-{os.getpid()}"
 SCRIPT = f"{NAME}.py"
@@ -88,6 +91,7 @@ def measure_all(place: Place, torchx: str, rounds: int) -> int:
     met = [
         measure_submit(place, torchx, rounds),
         measure_status(place, torchx, rounds),
+        measure_start(place, rounds),
         check_imports(place),
     ]
     print()
@@ -156,23 +160,46 @@ def measure_status(place: Place, torchx: str, rounds: int) -> bool:
     wait_for(lambda: waiting_in(ours) == RUNS_SHOWN, f"hpcrun to show {RUNS_SHOWN} waiting jobs")
     wait_for(lambda: waiting_in(theirs) >= RUNS_SHOWN, f"torchx to show {RUNS_SHOWN} waiting jobs")
     race([ours, theirs, python, bare], place=place, rounds=rounds)
-    met = show(f"status of {RUNS_SHOWN} waiting jobs", ours, theirs, [python, bare], at_most=STATUS_AT_MOST)
+    # torchx waits for the accounting database most of its time: Python with typer alone takes a third of its CPU time
+    title = f"status of {RUNS_SHOWN} waiting jobs"
+    met = show(title, ours, theirs, [python, bare], at_most=STATUS_AT_MOST, cpu_too=False)
     listed = place.run(theirs.argv).stdout.count("slurm://")
     print(f"  torchx lists all that the accounting database has of this user: {listed} jobs")
     return met
 
 
-def show(title: str, ours: Contender, theirs: Contender, floors: list[Contender], *, at_most: float) -> bool:
-    """Print one comparison; returns whether the demand is met."""
-    print(f"\n{title:<46}{'median':>8}  × {theirs.label.split(' -')[0]}")
-    for contender in (ours, theirs, *floors):
-        print(f"  {contender.label:<44}{contender.median * 1000:>5.0f} ms  {contender.median / theirs.median:.2f}")
-    met = ours.median / theirs.median <= at_most
+def measure_start(place: Place, rounds: int) -> bool:
+    """Time what only hpcrun's start takes; returns whether the demands are met."""
+    version = Contender("hpcrun --version", [HPCRUN, "--version"])
+    help_ = Contender("hpcrun --help", [HPCRUN, "--help"])
+    floor = Contender("import typer", [sys.executable, "-c", "import typer"])
+    race([version, help_, floor], place=place, rounds=rounds)
+    return all(
+        [
+            show("the start", version, floor, [], at_most=VERSION_AT_MOST),
+            show("the list of commands", help_, floor, [], at_most=HELP_AT_MOST),
+        ]
+    )
+
+
+def show(
+    title: str, ours: Contender, theirs: Contender, floors: list[Contender], *, at_most: float, cpu_too: bool = True
+) -> bool:
+    """Print one comparison; returns whether the demand is met, in wall-clock time and, ``cpu_too``, in CPU time."""
+    other = theirs.label.split(" -")[0]
+    print(f"\n{title:<46}{'median':>8}  × {other:<13}{'CPU':>8}  × {other}")
+    for one in (ours, theirs, *floors):
+        wall = f"{one.median * 1000:>5.0f} ms  {one.median / theirs.median:<15.2f}"
+        print(f"  {one.label:<44}{wall}{one.cpu_median * 1000:>5.0f} ms  {one.cpu_median / theirs.cpu_median:.2f}")
+    met = ours.median <= at_most * theirs.median
+    cpu_met = ours.cpu_median <= at_most * theirs.cpu_median
+    cpu = f", in CPU time {verdict(cpu_met)}" if cpu_too else ""
     least, most = ratio_range(ours, theirs)
     print(
-        f"  demanded: at most {at_most:.1f}, {verdict(met)}; single rounds from {least:.2f} to {most:.2f}", flush=True
+        f"  demanded: at most {at_most:.1f}, {verdict(met)}{cpu}; single rounds from {least:.2f} to {most:.2f}",
+        flush=True,
     )
-    return met
+    return met and (cpu_met or not cpu_too)
 
 
 def check_imports(place: Place) -> bool:

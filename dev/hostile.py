@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from hpcrun.cli.main import build_app
+from hpcrun.cli.main import build_app, command_names
 
 MARK = b"PWNED"
 _CONTROL = (
@@ -127,7 +127,7 @@ def all_commands() -> list[Command]:
             arguments = tuple(one for one in command.params if one.param_type_name == "argument")
             yield Command((*words, name), options, arguments)
 
-    return list(walk(typer.main.get_command(build_app(None)), ()))
+    return list(walk(typer.main.get_command(build_app(command_names())), ()))
 
 
 def command_line(commands: list[Command], seed: int, number: int) -> tuple[bytes, ...]:

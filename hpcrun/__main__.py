@@ -32,12 +32,18 @@ def _current_folder() -> "str | None":
 def main() -> "NoReturn":
     """Run hpcrun; Ctrl-C while it is still being imported is no traceback either."""
     try:
+        import gc
+
+        gc.set_threshold(200_000)  # imports make no garbage; the default looks for it a hundred times
         from hpcrun.cli.interrupt import exit_at_interrupt
 
         exit_at_interrupt()
         from hpcrun.cli.main import main as run
 
-        run()
+        try:
+            run()
+        finally:
+            gc.freeze()  # Python looks for garbage at its end as well, in all there is: a sixth of a command's time
     except KeyboardInterrupt:
         sys.stderr.write("hpcrun: interrupted\n")
         sys.exit(130)

@@ -27,9 +27,9 @@ AT_START = ("PYTHON", "LC_", "LANG", "MALLOC_", "LD_")
 SERVER = r"""
 import array, gc, json, os, selectors, socket, sys
 sys.path.pop(0)  # -c: the folder in which it was started
-from hpcrun.cli.main import build_app
+from hpcrun.cli.main import build_app, command_names
 import jinja2, ruamel.yaml, submitit, hpcrun.job.profile, hpcrun.job.request, hpcrun.schedulers.sbatch
-build_app(None)
+build_app(command_names())
 
 def serve(requests):
     selector, running = selectors.DefaultSelector(), {}

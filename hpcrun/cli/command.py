@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hpcrun.cli.interrupt import exit_at_interrupt, interrupted_as, raise_at_interrupt
+from hpcrun.cli.lean_imports import import_help
 from hpcrun.cli.output import render
 from hpcrun.errors import InterruptedByUser
 
@@ -57,6 +58,11 @@ class CliCommand(TyperCommand):
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        import_help()
+        super().format_help(ctx, formatter)
+
     def invoke(self, ctx: Any) -> int:
         """Run the command and print what it comes to; returns the exit status."""
         raise_at_interrupt()
@@ -73,3 +79,8 @@ class CliGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        import_help()
+        super().format_help(ctx, formatter)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError
@@ -33,9 +33,8 @@ def doctor(
     Checks Slurm, the profile, the runs folder, Python and torch in a few seconds.
     Exit status 4 if there is an error.
     """
-    # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
     context = make_context()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.doctor.check_up import check_up
     from hpcrun.schedulers.detect import SlurmSite
     from hpcrun.views.doctor import checkup_json, checkup_text

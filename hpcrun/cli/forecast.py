@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_options
 from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
 from hpcrun.cli.output import JsonOption, width
@@ -174,7 +174,7 @@ def forecast(
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined", hint="choose one")
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.actions.studies.forecast import make_forecast, read_question
     from hpcrun.views.forecast import forecast_csv, forecast_json

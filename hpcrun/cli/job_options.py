@@ -1,7 +1,6 @@
 """The options of a job, each declared once, in the order and the panels of ``--help``."""
 
-from __future__ import annotations
-
+# Annotations that are text would be compiled anew for each command that reads them.
 from typing import Annotated, Any
 
 import typer

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sys
+from collections.abc import Collection
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from importlib.util import find_spec
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
+from typer.main import get_command
 
 from hpcrun import __version__
 from hpcrun.cli.command import CliCommand, CliGroup
@@ -46,7 +48,8 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _FUNCTIONS = {"plan": "forecast"}
 """Of commands whose function has another name: a plan is what is decided about one job."""
-_GROUPS = {"profile": "hpcrun.cli.profile"}
+_GROUPS = {"profile": ("hpcrun.cli.profile", "Show, write and check cluster profiles.")}
+"""Groups of commands: the module, and the help."""
 
 
 def command_names() -> tuple[str, ...]:
@@ -54,14 +57,55 @@ def command_names() -> tuple[str, ...]:
     return (*_COMMANDS, *_GROUPS)
 
 
-def build_app(asked: str | None) -> typer.Typer:
-    """Return the program: with one command where that is asked for, else with all, for help and for misspelt names.
+def build_app(names: Collection[str]) -> typer.Typer:
+    """Return the program with these commands; the options of submit alone take as long to build as all of status."""
+    app = _empty_app(CliGroup)
+    for name, (module, settings) in _COMMANDS.items():
+        if name in names:
+            function = getattr(import_module(module), _FUNCTIONS.get(name, name))
+            app.command(name, cls=CliCommand, context_settings=settings, epilog=epilog(name))(function)
+    for name, (module, help_) in _GROUPS.items():
+        if name in names:
+            app.add_typer(import_module(module).app, name=name, help=help_, epilog=epilog(name))
+    return app
 
-    The options of submit alone take as long to build as all that status does.
-    """
+
+def list_app() -> typer.Typer:
+    """Return the program as its help and the completion of names show it: a command is built when a line names it."""
+    app = _empty_app(_ListOfCommands)
+    for name, (module, _) in _COMMANDS.items():
+        app.command(name, help=_docstring(module, _FUNCTIONS.get(name, name)))(_listed)
+    for name, (_, help_) in _GROUPS.items():
+        app.command(name, help=help_)(_listed)
+    return app
+
+
+class _ListOfCommands(CliGroup):
+    """All commands, each with its name and help alone until it is resolved."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that the arguments name, with its options, and the arguments behind it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None:
+            command = cast(Any, get_command(build_app([name]))).commands[name]
+        return name, command, rest
+
+
+def _listed() -> None:
+    """Stand for a command that is listed."""
+
+
+def _docstring(module: str, function: str) -> str:
+    """Return a function's docstring out of its module's bytecode: importing all commands takes longer than the help."""
+    code = cast(Any, find_spec(module)).loader.get_code(module)
+    of_function = next(const for const in code.co_consts if getattr(const, "co_name", None) == function)
+    return str(of_function.co_consts[0] or "")
+
+
+def _empty_app(cls: type[CliGroup]) -> typer.Typer:
     app = typer.Typer(
         name="hpcrun",
-        cls=CliGroup,
+        cls=cls,
         help="Run PyTorch training scripts as Slurm jobs, on one node or many.",
         epilog="hpcrun COMMAND --help shows the options and examples of a command.",
         no_args_is_help=True,
@@ -70,14 +114,6 @@ def build_app(asked: str | None) -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback()(_hpcrun)
-    known = asked in _COMMANDS or asked in _GROUPS or asked == "--version"
-    for name, (module, settings) in _COMMANDS.items():
-        if not known or name == asked:
-            function = getattr(import_module(module), _FUNCTIONS.get(name, name))
-            app.command(name, cls=CliCommand, context_settings=settings, epilog=epilog(name))(function)
-    for name, module in _GROUPS.items():
-        if not known or name == asked:
-            app.add_typer(import_module(module).app, name=name, epilog=epilog(name))
     return app
 
 
@@ -101,8 +137,8 @@ def _hpcrun(
 
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
-    gc.set_threshold(50_000)  # imports make no garbage; the default looks for it sixty times while starting
-    app = build_app(next((word for word in sys.argv[1:] if word not in ("-v", "--verbose")), None))
+    asked = next((word for word in sys.argv[1:] if word not in ("-v", "--verbose")), None)
+    app = build_app([asked]) if asked in (*command_names(), "--version") else list_app()
     exit_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
@@ -77,7 +77,7 @@ def metrics(
         raise UsageError("--plot, --png, --csv and --json cannot be combined", hint="choose one")
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.runs.find_element import find_element
     from hpcrun.actions.runs.logs import parse_ranks
     from hpcrun.actions.runs.metrics import choose_metrics, last_rows, metric_patterns, read_elements, read_metrics

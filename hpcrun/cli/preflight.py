@@ -11,6 +11,7 @@ import typer
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
@@ -35,6 +36,7 @@ def preflight(
 
     Exit status 7 if a node is bad; the message names it.
     """
+    import_pydantic()
     from hpcrun.actions.jobs.preflight import NAME, WALLTIME_S
     from hpcrun.actions.jobs.submit import submit
     from hpcrun.views.plan import plan_lines, submitted_json

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.profiles import ProfileRow
     from hpcrun.profiles.load import LoadedProfile
 
-app = typer.Typer(cls=CliGroup, help="Show, write and check cluster profiles.", no_args_is_help=True)
+app = typer.Typer(cls=CliGroup, no_args_is_help=True)
 
 
 @app.command("list", cls=CliCommand, epilog=epilog("profile list"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from hpcrun.cli.complete import study_name
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.study import explained, list_studies
@@ -117,7 +117,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
 
     Where the scheduler does not answer, runs are as they were last known.
     """
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.studies.points import StudyMeasurements, read_points
 

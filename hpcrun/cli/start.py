@@ -12,6 +12,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context
 from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.lean_imports import import_submitit
 from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 
@@ -146,6 +147,8 @@ def submit_job(
 
         links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
         series, lines, document = links, link_line, chain_json
+    if prepared.plan.scheduler == "slurm":
+        import_submitit()
     done: list[SubmitResult] = []
     for result in submit_all(series, context.ports, context.surroundings, output_dir):
         done.append(result)

@@ -13,6 +13,7 @@ from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, note
 from hpcrun.cli.output import JsonOption
@@ -114,10 +115,10 @@ def render(
     sbatch FILE then submits the same job as hpcrun submit.
     With the local profile, bash FILE runs it.
     """
-    from hpcrun.views.plan import plan_lines
-
     context = with_typed(make_context(), asked, option_names(submit), submits=False)
     prepared = prepare_job(asked, context)
+    from hpcrun.views.plan import plan_lines
+
     if prepared.plan.snapshot:
         raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
     if prepared.plan.sweep:
@@ -161,8 +162,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     Raises:
         UsageError: a value cannot be read, or nothing says which profile.
     """
-    # pydantic looks through every installed distribution for plugins; set after the job's environment was taken
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.job.request import read_request
 

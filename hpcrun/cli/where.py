@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
+from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
 from hpcrun.cli.output import JsonOption, width
@@ -65,7 +65,7 @@ def where(
     The start times are Slurm's estimates (sbatch --test-only).
     They change as other jobs come and go. Nothing is submitted.
     """
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import_pydantic()
     from hpcrun.actions.jobs.where import where as find_where
     from hpcrun.job.request import read_request
     from hpcrun.schedulers.estimate import SlurmForecast

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hpcrun.job.patterns import Match, PatternError, compile_pattern
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpcrun.job.patterns import Match
 
 VALUE = "value"
 """The named group with the number; without it, the first group has the number."""
@@ -16,6 +19,8 @@ def check_metric_pattern(text: str) -> str:
     Raises:
         ValueError: it is not a regular expression, or has no group for the number.
     """
+    from hpcrun.job.patterns import PatternError, compile_pattern  # few profiles have one
+
     try:
         pattern = compile_pattern(text)
     except PatternError as error:

@@ -64,6 +64,7 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        optimized=False,  # a template is rendered once: folding its constants takes longer than it saves
     )
     environment.filters |= {"q": _bash_filter, "comment": _comment, "quoted": _quoted}
     try:

@@ -80,7 +80,7 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     from ruamel.yaml.error import YAMLError
 
     try:
-        data = bounded_parser("base").load(text)  # base: 1e-3, 007 and true stay as written
+        data = bounded_parser().load(text)
     except RecursionError:  # of nested blocks
         raise ValueError("it is nested too deeply") from None
     except YAMLError as error:

@@ -47,10 +47,11 @@ def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path
     Returns:
         folder → its job; a job that is not listed is left out, and so is one that only has the same id.
     """
+    asked = {run_id_of_folder(job.folder) for job in jobs}  # others have arrays of thousands of elements as well
     by_run: dict[str, list[JobInfo]] = {}
     for info in listed:
-        if run_id := run_id_of_job(info):
-            by_run.setdefault(run_id, []).append(info)
+        if (run_id := run_id_of_job(info)) in asked:
+            by_run.setdefault(str(run_id), []).append(info)
     by_id = {run_id: by_job_id(infos) for run_id, infos in by_run.items()}
     found: dict[Path, JobInfo] = {}
     for job in jobs:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.secret_files import left_out_text
-from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, labelled, one_line
 
 if TYPE_CHECKING:  # submit would import all that status needs
+    from hpcrun.actions.status.status import RunStatus
+
+if TYPE_CHECKING:  # submit says what it copied, and needs no status and no attempts
     from hpcrun.actions.status.status import RunStatus
 
 _SHOWN = 8
@@ -24,6 +26,8 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     Args:
         more: label and text of further lines, which come first.
     """
+    from hpcrun.runs.attempt import last_attempt
+
     run = item.run
     attempt = last_attempt(item.folder, item.element or 0)
     rows = [

@@ -14,6 +14,7 @@ from tests.unit.given import run
 
 HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2"}
 MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}  # pydantic builds their validators as they are imported
+UNUSED_BY_HELP = {"markdown_it", "pygments", "rich.markdown", "rich.traceback"}  # typer's help imports them
 READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed
 IMPORTED = re.compile(r"^import time:.*\|\s*(\S+)$", re.MULTILINE)
 
@@ -35,6 +36,13 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
     assert modules >= {"jinja2", *MODELS}
 
 
+def test_submitting_looks_for_no_plugins_of_pydantic(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").touch()
+    modules = imported_by(hpcrun, "submit", "-P", "a100", "--gpus", "1", "--dry-run", "train.py")
+    assert modules >= MODELS
+    assert "importlib.metadata" not in modules
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -52,7 +60,13 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
     ids=" ".join,
 )
 def test_help_imports_nothing_heavy(hpcrun: Hpcrun, args: tuple[str, ...]) -> None:
-    assert not imported_by(hpcrun, *args) & (HEAVY | MODELS | READERS)
+    assert not imported_by(hpcrun, *args) & (HEAVY | MODELS | READERS | UNUSED_BY_HELP)
+
+
+def test_the_list_of_commands_imports_no_command(hpcrun: Hpcrun) -> None:
+    modules = imported_by(hpcrun, "--help")
+    assert "rich.panel" in modules
+    assert not modules & {"hpcrun.cli.submit", "hpcrun.cli.status", "hpcrun.cli.context", "hpcrun.cli.profile"}
 
 
 @pytest.mark.parametrize("args", [("status",), ("status", "--json")], ids=" ".join)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import HpcrunError
-from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import Run
 
-if TYPE_CHECKING:  # hpcrun status notes nodes, and needs none of these
+if TYPE_CHECKING:  # hpcrun status notes nodes, and submit leaves them out: neither needs all of these
     from hpcrun.actions.jobs.caller import Surroundings
     from hpcrun.job.profile import Profile
     from hpcrun.job.request import JobRequest
+    from hpcrun.runs.attempt import Attempt
 
 NODE_FAILURE = "node_failure"
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun import hpcrun_runtime, preflight
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.snapshot import Code, find_tree, list_code
 from hpcrun.actions.ports import Ports
 from hpcrun.job.layout import WITHIN, RunFolder
 from hpcrun.job.parameters import index_ranges
@@ -25,6 +24,9 @@ from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError
 from hpcrun.schedulers.submitter import permit_text
+
+if TYPE_CHECKING:  # few jobs have a snapshot
+    from hpcrun.actions.jobs.snapshot import Code
 
 
 def new_run_id(name: str) -> str:
@@ -90,6 +92,8 @@ def _code(
     request, snapshot = prepared.request, prepared.plan.snapshot
     if snapshot is None or lineage.code:
         return None
+    from hpcrun.actions.jobs.snapshot import find_tree, list_code
+
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
     leaving_out = [runs, *([output_dir] if output_dir else [])]
     return list_code(

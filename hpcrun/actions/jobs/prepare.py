@@ -10,7 +10,6 @@ from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.container import with_container
 from hpcrun.actions.jobs.program import check_program, find_python, with_launcher
-from hpcrun.actions.jobs.snapshot import find_tree, place_in_snapshot, secret_notes
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
 from hpcrun.job.container import image_of
@@ -91,6 +90,8 @@ def prepare(
     hosts = request.model_copy(update={"python": None}) if inside else request
     python, snapshot = find_python(hosts, profile, surroundings), None
     if request.snapshot:
+        from hpcrun.actions.jobs.snapshot import find_tree, place_in_snapshot, secret_notes  # few jobs have one
+
         tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
         request, snapshot = place_in_snapshot(request, tree, python)
         runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs

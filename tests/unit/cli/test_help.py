@@ -10,11 +10,11 @@ import pytest
 from typer.main import get_command
 
 from hpcrun.cli.examples import EXAMPLES, epilog
-from hpcrun.cli.main import build_app
+from hpcrun.cli.main import build_app, command_names, list_app
 
 PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
 OWN_PANELS = {"scale": {"Study"}, "plan": {"Measurement", "Forecast", "Training"}}
-_APP: Any = get_command(build_app(None))
+_APP: Any = get_command(build_app(command_names()))
 
 
 def _commands() -> dict[str, Any]:
@@ -26,6 +26,14 @@ def _commands() -> dict[str, Any]:
 
 
 COMMANDS = _commands()
+
+
+def test_the_list_of_commands_is_what_the_commands_say_of_themselves() -> None:
+    listed: Any = get_command(list_app())
+    lines = {name: command.help.partition("\n")[0] for name, command in _APP.commands.items()}
+    assert list(listed.commands) == list(lines)
+    assert {name: command.help.partition("\n")[0] for name, command in listed.commands.items()} == lines
+    assert all(lines.values())
 
 
 def test_every_command_has_examples() -> None:

@@ -33,6 +33,7 @@ TOKENS = [
         ("a: 1:00:00\n", {"a": "1:00:00"}),
         ("a: 2-00:00:00\n", {"a": "2-00:00:00"}),
         ("a: |\n  one\n  two\n", {"a": "one\ntwo\n"}),
+        ("a: >\n  one\n  two\n\n  three\n", {"a": "one two\nthree\n"}),
         ("a: 2001-99-99\n5: x\n", {"a": "2001-99-99", "5": "x"}),
         ("a: 2026-01-02\n", {"a": "2026-01-02"}),
     ],
@@ -105,6 +106,8 @@ def test_every_value_knows_its_line() -> None:
         ("a: 1\n[b]: x\n", 2, "a key must be text"),
         ("- a\n- b\n", 1, "keys and values were expected"),
         ("just words\n", 1, "keys and values were expected"),
+        ("partition gpu\naccount: x\n", 1, "keys and values were expected"),
+        ("%YAML 1.3\n---\na: 1\n", 1, "version"),
     ],
 )
 def test_a_mistake_is_refused_with_file_and_line(text: str, line: int, words: str) -> None:
