@@ -41,7 +41,7 @@ VERSIONS = (
 PAGE_TEXT = """# Versions of Slurm and Python
 
 The results of the tests that need Slurm, with Slurm and Python of three Debian versions: passed / failed / skipped
-tests of each module, from the last run of each test; – means not run. `make matrix` runs the tests and writes this page.
+tests of each module, from the last run of each test; – means not run. `make matrix` runs them and writes this page.
 `make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some of them, `ARGS='-m versions'` the most important ones.
 
 For the two newer versions, `make matrix` makes a Debian of 2 GB with its own network. Their torch is Debian's build for
