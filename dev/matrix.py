@@ -40,12 +40,12 @@ VERSIONS = (
 )
 PAGE_TEXT = """# Versions of Slurm and Python
 
-The tests that need Slurm, with the Slurm and the Python of three Debians: passed / failed / skipped of each module, as
-each test ended the last time it was run there; – was not run. `make matrix` runs them and writes this page;
-`make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some, `ARGS='-m versions'` those that tell most.
+The results of the tests that need Slurm, with Slurm and Python of three Debian versions: passed / failed / skipped
+tests of each module, from the last run of each test; – means not run. `make matrix` runs them and writes this page.
+`make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some of them, `ARGS='-m versions'` the most important ones.
 
-For the two newer ones it makes a Debian of 2 GB each, with a network of its own. Their torch is Debian's, a build for
-CPUs; as it lacks libuv, `USE_LIBUV=0` is set there, and torchrun's rendezvous is changed to ask for none.
+For the two newer versions, `make matrix` makes a Debian of 2 GB with its own network. Their torch is Debian's build for
+CPUs. It lacks libuv: so `USE_LIBUV=0` is set there, and torchrun's rendezvous is changed not to use libuv.
 
 """
 KINDS = ("passed", "failed", "skipped")
