@@ -34,7 +34,7 @@ def main() -> "NoReturn":
     try:
         import gc
 
-        gc.set_threshold(200_000)  # imports make no garbage; the default looks for it a hundred times
+        gc.set_threshold(100_000)  # imports make no garbage; the default looks for it a hundred times
         from hpcrun.cli.interrupt import exit_at_interrupt
 
         exit_at_interrupt()
