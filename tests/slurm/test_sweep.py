@@ -133,6 +133,28 @@ def test_a_sweep_over_the_cluster_s_limit_is_several_runs(sweeps: Sweeps) -> Non
     assert "rendezvous" in sweeps.person("logs", "--batch", "split-2/4", check=True).stdout
 
 
+def test_an_array_that_is_refused_leaves_those_before_it(sweeps: Sweeps) -> None:
+    shim = sweeps.person.folder / "shim"
+    shim.mkdir(mode=0o777)
+    shim.chmod(0o777)
+    (shim / "sbatch").write_text(
+        f"#!/bin/sh\necho x >>{shim}/calls\n"
+        f'[ $(wc -l <{shim}/calls) -lt 2 ] || exec {shutil.which("sbatch")} --partition=none "$@"\n'
+        f'exec {shutil.which("sbatch")} "$@"\n'
+    )
+    (shim / "sbatch").chmod(0o755)
+    path = f"{shim}:{sweeps.person.folder / 'small'}:{sweeps.person.environ['PATH']}"
+    asked = (*CPU_JOB, "-J", "half", "--sweep", "n=a,b,c,d", "--sbatch", "hold", "true")
+    done = sweeps.person(*asked, env={"PATH": path})
+    first = sweeps.run("half-1")["job_id"]
+    assert done.returncode == 5
+    assert f"submitted  job {first}, run " in done.stdout
+    assert "array 2 of 2 was not submitted; the job before it stays submitted:\nsbatch refused the job" in done.stderr
+    assert f"hint: hpcrun cancel {first} cancels the submitted jobs" in done.stderr
+    assert sweeps.person("status", "half-2").returncode == 6
+    sweeps.person("cancel", first, check=True)
+
+
 def test_a_thousand_that_wait_are_one_line_and_one_can_be_cancelled(cluster: Cluster, sweeps: Sweeps) -> None:
     assert sweeps.run("waiting")["reason"] == "1000 elements: 1000 pending"
     sweeps.person("cancel", "waiting/7", "waiting/501", check=True)
