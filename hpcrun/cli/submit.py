@@ -66,13 +66,13 @@ def submit(
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
-    from hpcrun.actions.jobs.lineage import Lineage
-
     if follow and as_json:
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
+    from hpcrun.actions.jobs.lineage import Lineage  # after import_pydantic
+
     if follow and prepared.plan.sweep:
         raise UsageError(
             "--follow shows one log, but a sweep has one per element",
