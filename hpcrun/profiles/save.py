@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import ENOTDIR
 from pathlib import Path
-from secrets import token_hex
 
 from hpcrun.errors import ProfileError
 from hpcrun.reading import read_text
@@ -31,7 +30,7 @@ def locked(path: Path, host: str) -> Iterator[None]:
         ProfileError: another program holds it for longer than a change takes, or the folder cannot be written to.
     """
     lock = path.with_name(f".{path.name}.lock")
-    token = f"{host} {os.getpid()} {token_hex(4)}"
+    token = f"{host} {os.getpid()} {os.urandom(4).hex()}"
     deadline = time.monotonic() + WAIT_S
     with saving(path):
         make_folder(path.parent)
@@ -76,7 +75,7 @@ def _remove_stale(lock: Path, host: str) -> None:
     seen = _content(lock)
     if not _is_stale(lock, seen, host):
         return
-    aside = lock.with_name(f"{lock.name}.{token_hex(4)}")
+    aside = lock.with_name(f"{lock.name}.{os.urandom(4).hex()}")
     with suppress(OSError):
         lock.rename(aside)
         if _content(aside) != seen:  # another process was faster, and this lock belongs to a running process
