@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 
@@ -27,8 +28,13 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.environ.update(PATH=f"{image}/bin:/usr/bin:/bin", APPTAINER_CONTAINER=image)
         os.execvp(program[0], program)
+
+    def hand_on(number: int, _: object) -> None:
+        with suppress(ProcessLookupError):  # it has just ended: of the same signal, where every process gets it
+            os.kill(child, number)
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
-        signal.signal(number, lambda number, _: os.kill(child, number))
+        signal.signal(number, hand_on)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
