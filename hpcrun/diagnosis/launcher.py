@@ -70,13 +70,13 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
 
 
 def failed_task(lines: Sequence[str]) -> int | None:
-    """Return the task of the step that srun saw fail first: the rank, where srun starts the ranks.
+    """Return the task of the step that srun saw fail first: the rank, if srun starts the ranks.
 
-    torch.distributed.launch and composer name a rank of the node in their reports.
+    None if several failed at once. torch.distributed.launch and composer name a rank of the node in their reports.
     """
     for line in lines:
         if (match := _TASK.search(line)) and not match["how"].endswith(_TOLD_TO_END):
-            return int(match["tasks"].partition(",")[0].partition("-")[0])
+            return int(match["tasks"]) if match["tasks"].isdigit() else None
         if match := _LOCAL.search(line):
             return int(match["rank"] or match["composer"])
     return None

@@ -57,7 +57,10 @@ def _how(found: Diagnosis, facts: Facts) -> str:
     end, root = facts.ends.get(found.first), root_of(facts)
     if end is not None:
         return f" with exit status {end.status}" if end.by_itself else ""
-    return f" with exit status {root.exitcode}" if root else ""
+    if root is not None:
+        return f" with exit status {root.exitcode}"
+    task = next((task for log in facts.logs if (task := first_task(log.scan.tail))), None)
+    return f" failed first: {task[2].partition('srun: error: ')[2]}" if task else ""
 
 
 def _left(found: Diagnosis, facts: Facts) -> str:

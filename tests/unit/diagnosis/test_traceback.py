@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcrun.diagnosis.launcher import first_root_cause, first_task
+from hpcrun.diagnosis.launcher import failed_task, first_root_cause, first_task
 from hpcrun.diagnosis.root import root_exception
 
 PLAIN = """\
@@ -80,3 +80,13 @@ def test_sruns_first_task_is_one_that_failed_by_itself() -> None:
     lines = ["srun: error: n1: task 0: Exited with exit code 143", "srun: error: n2: tasks 4-5: Killed"]
     assert first_task(lines) == (1, "n2", lines[1])
     assert first_task(["step 1"]) is None
+
+
+def test_the_rank_that_failed_is_sruns_task_or_the_launchers_local_rank() -> None:
+    assert failed_task(["srun: error: n1: task 0: Terminated", "srun: error: n2: task 5: Killed"]) == 5
+    assert failed_task(["srun: error: n1: tasks 0-3: Exited with exit code 1"]) is None
+    died = (
+        "subprocess.CalledProcessError: Command '['python', '-u', 'a.py', '--local_rank=7']' died with <Signals.SIGSEGV"
+    )
+    assert failed_task([died]) == 7
+    assert failed_task(["ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7."]) == 2
