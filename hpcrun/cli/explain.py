@@ -53,7 +53,7 @@ def explain(
         from hpcrun.actions.explain.outside import explain_logs
 
         names = [*(log or []), *words]  # --log a.out b.err: the shell's pattern gives several
-        if "-" in names and sys.stdin.isatty():
+        if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
             raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
         yield _shown(explain_logs(names, load_rules(context.layers.values())))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcrun.diagnosis.culprit import (
@@ -20,8 +20,8 @@ from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_r
 from hpcrun.diagnosis.root import AFTER_MOST, root_exception
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit, LogScan
-from hpcrun.diagnosis.speakers import speakers_of
-from hpcrun.diagnosis.statements import first_complaint
+from hpcrun.diagnosis.speakers import Speaker, speakers_of
+from hpcrun.diagnosis.statements import complains, first_complaint
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
 UNCAUGHT = 1
@@ -39,6 +39,8 @@ _CONNECTION = re.compile(
 )
 """Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
 _COLLECTIVES = "/torch/distributed/"
+_MOST_SPEAKERS = 64
+"""Processes of a shared log whose failures are compared."""
 
 
 # The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed because of others.
@@ -151,15 +153,36 @@ def by_speaker(log: Log) -> list[Log]:
     speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
     if not speakers:
         return [log]
-    logs = []
-    for one in (None, *speakers):
-        mine = [who == one or (one is None and who not in speakers) for who in scan.speakers]
-        tail = tuple(line if here else "" for line, here in zip(scan.tail, mine, strict=True))
-        hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
-        found = examine(log.name, one.rank if one else None, replace(scan, hits=hits, tail=tail))
-        ended = found.traceback.ends if found.traceback else len(tail)
-        logs.append(replace(found, written_s=float(ended), part=True))
-    return logs
+    places: dict[Speaker | None, list[int]] = {None: []}
+    for place, who in enumerate(scan.speakers):
+        places.setdefault(who if who in speakers else None, []).append(place)
+    said = {hit.speaker for hit in scan.hits}
+    complaining = [one for one in speakers if one in said or any(_may_fail(scan.tail[place]) for place in places[one])]
+    return [_part(log, one, places[one], speakers) for one in (None, *complaining[:_MOST_SPEAKERS])]
+
+
+def _may_fail(line: str) -> bool:
+    return "Traceback" in line or is_exception_line(line) or complains(line)
+
+
+def _part(log: Log, one: Speaker | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
+    """Return what one process says in a log, with the exception among its own lines."""
+    scan = log.scan
+    tail = [""] * len(scan.tail)
+    for place in places:
+        tail[place] = scan.tail[place]
+    hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
+    raised = root_exception([scan.tail[place] for place in places], mixed=one is None)
+    if raised is not None:
+        raised = replace(raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last])
+    return Log(
+        log.name,
+        one.rank if one else None,
+        replace(scan, hits=hits, tail=tuple(tail)),
+        written_s=float(raised.ends if raised else len(tail)),
+        traceback=raised,
+        part=True,
+    )
 
 
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
@@ -335,6 +358,8 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     raised = uncaught(logs, end)
     if "cause" in levels:
         return Speech.OWN
+    if raised is not None and raised.stated and levels and levels <= {"wait", "consequence"}:
+        return waited_or_gone
     if raised is not None:
         of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
         if of_line & {"wait", "consequence"}:

@@ -107,9 +107,9 @@ class Scanner:
         candidates, lines, whole, counted = 0, 0, True, True
         for skipped, block in _blocks(file, _QUICK_BYTES if quick else _MOST_BYTES):
             counted = counted and not skipped
-            whole = whole and counted and candidates < _MOST_CANDIDATES
             if candidates < _MOST_CANDIDATES:
                 candidates += self._look(block, lines, found)
+            whole = whole and counted and candidates < _MOST_CANDIDATES
             lines += block.count(b"\n")
         rules = self.at_end if candidates < _MOST_CANDIDATES else (*self.at_end, *self.everywhere)
         return self._finish(file, found, rules, lines if counted else None, whole)
@@ -147,9 +147,9 @@ class Scanner:
     def _finish(self, file: BinaryIO, found: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - TAIL_BYTES))
-        raw = file.read(TAIL_BYTES)
+        raw = file.read(TAIL_BYTES) or b""
         if end > TAIL_BYTES:
-            raw = raw.partition(b"\n")[2]
+            raw = raw.partition(b"\n")[2] or _last_line(file, end)
         tail = raw.split(b"\n")
         ended = tail[-1] == b""
         if ended:
@@ -174,6 +174,14 @@ class Scanner:
             whole,
             tuple(speaker for _, speaker in said),
         )
+
+
+def _last_line(file: BinaryIO, end: int) -> bytes:
+    """Return the beginning of a last line that is longer than the end that is read; of a longer one, its end."""
+    file.seek(max(0, end - _BLOCK))
+    raw = file.read(_BLOCK) or b""
+    begins = raw.rfind(b"\n", 0, len(raw) - 1) + 1
+    return raw[begins : begins + _LONGEST_LINE] if begins else raw[-_LONGEST_LINE:]
 
 
 def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:

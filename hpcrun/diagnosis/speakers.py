@@ -46,7 +46,7 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
     return line, speaker
 
 
-def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
+def speakers_of(lines: Sequence[Speaker | None]) -> dict[Speaker, int]:
     """Return those who speak in a log, ranks in their order; none where it has one voice."""
     said = Counter(speaker for speaker in lines if speaker is not None)
     total = max(1, len(lines))
@@ -55,4 +55,4 @@ def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
         if len(mine) < 2 or sum(mine.values()) < _MOST * total:
             for speaker in mine:
                 del said[speaker]
-    return sorted(said, key=lambda speaker: (speaker.kind, speaker.rank or 0, speaker.name))
+    return {one: said[one] for one in sorted(said, key=lambda one: (one.kind, one.rank or 0, one.name))}

@@ -44,7 +44,8 @@ _STATEMENTS = tuple(
 
 
 _COMPLAINT = re.compile(
-    r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )|[Cc]annot |[Cc]ould not "
+    r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
+    r"|[Cc]annot |[Cc]ould not "
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
     r"|\b[Ff]ailed to |\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
@@ -88,10 +89,12 @@ def _kind(line: str) -> int | None:
 def first_complaint(lines: Sequence[str]) -> int | None:
     """Return the position of the first line near the end of a log that complains of anything; None where none does."""
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    return next((place for place in places if _complains(lines[place][:_LONGEST])), None)
+    return next((place for place in places if complains(lines[place])), None)
 
 
-def _complains(text: str) -> bool:
+def complains(line: str) -> bool:
+    """Whether a line complains of anything, as far as can be told without knowing the program."""
+    text = line[:_LONGEST]
     return _COMPLAINT.search(text) is not None and _NO_COMPLAINT.search(text) is None
 
 

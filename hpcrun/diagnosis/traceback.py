@@ -25,7 +25,8 @@ _NOT_OWN = (
     "<frozen ",
     "<string>",
 )
-_MOST_FRAMES = 300
+_MOST_LINES = 1500
+"""Lines of a box: a header without an end costs so many."""
 _LONGEST_NAME = 300
 """Characters of an exception's full name: of a longer line only the beginning is looked at, since that is quadratic."""
 
@@ -82,16 +83,37 @@ def is_exception_line(line: str) -> bool:
 
 
 def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
-    """Yield the tracebacks in some lines, in their order; those that were cut are left out."""
+    """Yield the tracebacks in some lines, in their order; one without its end is left out."""
+    if (cut := _read_cut(lines)) is not None:
+        yield cut
     position = 0
     while position < len(lines):
         found = next((found for read in _NOTATIONS if (found := read(lines, position))), None)
-        if found is not None:
-            yield found
-        # an exception's message may hold a traceback of another process: the header in it counts as well
-        position = position + 1 if found is None or _HEADER not in lines[found.ends] else found.ends
-        if found is not None:
-            position = max(position, found.ends)
+        if found is None:
+            position += 1
+            continue
+        yield found
+        # the line of the exception may be the header of another process's traceback
+        position = max(position + 1, found.ends)
+
+
+def _read_cut(lines: Sequence[str]) -> Traceback | None:
+    """Read a traceback without its header, which is above the first line: that of a deep recursion is long."""
+    frames: list[Frame] = []
+    first = 0
+    for position, line in enumerate(lines):
+        if _HEADER in line:
+            return None
+        if match := _PLACE.match(line):
+            first = first if frames else position
+            frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
+        elif frames and line.startswith("    ") and not frames[-1].code:
+            frames[-1] = replace(frames[-1], code=line.strip())
+        elif frames and line.strip() and not line.startswith(" "):
+            return (
+                Traceback(first, position, tuple(frames), line.strip(), position) if is_exception_line(line) else None
+            )
+    return None
 
 
 def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
@@ -100,7 +122,7 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
         return None
     body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
     frames: list[Frame] = []
-    for position in range(header + 1, min(len(lines), header + 1 + 6 * _MOST_FRAMES)):
+    for position in range(header + 1, len(lines)):
         line = body.of(lines[position])
         if match := _PLACE.match(line):
             frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
@@ -148,7 +170,7 @@ def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
     # a progress bar may stand before the box's first line
     lead = len(lines[header + 1]) - len(lines[header + 1].lstrip())
     frames: list[Frame] = []
-    for position in range(header + 1, min(len(lines), header + 1 + 30 * _MOST_FRAMES)):
+    for position in range(header + 1, min(len(lines), header + 1 + _MOST_LINES)):
         line = lines[position][lead:]
         if line[:1] in ("│", "|"):
             inner = line[1:].rstrip().rstrip("│|").strip()
@@ -176,7 +198,7 @@ def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
         return None
     frames: list[Frame] = []
     place = ""
-    for position in range(header + 1, min(len(lines), header + 1 + 30 * _MOST_FRAMES)):
+    for position in range(header + 1, min(len(lines), header + 1 + _MOST_LINES)):
         line = lines[position]
         if match := _CELL_CODE.match(line):
             frames.append(Frame(place, int(match["line"]), "", match["code"].strip()))
@@ -198,7 +220,7 @@ def _read_fatal(lines: Sequence[str], header: int) -> Traceback | None:
         return None
     frames: list[Frame] = []
     last, mine = header, False
-    for position in range(header + 1, min(len(lines), header + 1 + 6 * _MOST_FRAMES)):
+    for position in range(header + 1, len(lines)):
         line = lines[position]
         if _STACK.match(line):
             mine = line.startswith("Current")

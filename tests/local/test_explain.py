@@ -151,6 +151,10 @@ def test_ranks_in_logs_are_known_by_the_lines_and_by_the_names_of_the_files(hpcr
     (hpcrun.folder / "job.out").write_text(mixed)
     shown = hpcrun("explain", "--log", "job.out", check=True).stdout
     assert shown.splitlines()[0] == "rank 3: KeyError: 'valid' at train.py:9"
+    (hpcrun.folder / "3").mkdir()
+    (hpcrun.folder / "3/stderr.log").write_text(LOG)
+    shown = hpcrun("explain", "--log", "3/stderr.log", check=True).stdout
+    assert shown.splitlines()[0] == "rank 3: KeyError: 'valid' at train.py:9"
     (hpcrun.folder / "4711_5_log.err").write_text(LOG)
     shown = hpcrun("explain", "--log", "4711_5_log.err", check=True).stdout
     assert shown.splitlines()[0] == "rank 5: KeyError: 'valid' at train.py:9"
@@ -165,10 +169,36 @@ def test_a_pipe_is_explained(hpcrun: Hpcrun) -> None:
 
 def test_a_log_that_cannot_be_read_is_one_message(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "folder").mkdir()
-    for name, words in (("none.err", "there is no file none.err"), ("folder", "cannot read folder: ")):
+    for name, words in (
+        ("none.err", "there is no file none.err"),
+        ("folder", "cannot read folder: "),
+        ("~nobody-here/x", "there is no file ~nobody-here/x"),
+    ):
         failed = hpcrun("explain", "--log", name)
         assert failed.returncode == 6
         assert words in failed.stderr
         assert "hint: give the job's output files, or - for a pipe" in failed.stderr
     two = hpcrun("explain", "one", "two")
     assert (two.returncode, "explain takes one run; unexpected: 'two'" in two.stderr) == (2, True)
+
+
+def test_of_many_ranks_in_one_log_the_first_that_failed_is_found(hpcrun: Hpcrun) -> None:
+    lines = [f"{rank}: step {step}" for step in range(3) for rank in range(1500)]
+    lines += [f"{rank}: {line}" for rank in (700, 300) for line in LOG.splitlines()[1:]]
+    (hpcrun.folder / "job.out").write_text("\n".join([*lines, ""]))
+    shown = hpcrun("explain", "--log", "job.out", check=True, timeout=20).stdout
+    assert shown.splitlines()[0] == "rank 700: KeyError: 'valid' at train.py:9"
+
+
+def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "job.out").write_text("some error here\n" * 60_000)
+    shown = hpcrun("explain", "--log", "job.out", check=True).stdout
+    assert "not read: job.out: too long; only its beginning and end were searched" in shown
+    numbers = ", ".join(["1.0"] * 30_000)
+    (hpcrun.folder / "long.err").write_text(LOG.replace("KeyError: 'valid'", f"ValueError: bad tensor {numbers}"))
+    assert "ValueError: bad tensor 1.0" in hpcrun("explain", "--log", "long.err", check=True).stdout
+
+
+def test_a_log_of_one_crash_line_does_not_hang(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "f").write_text("hello\nFatal Python error: Traceback (most recent call last)\nbye\n")
+    assert "Fatal Python error" in hpcrun("explain", "--log", "f", check=True, timeout=20).stdout

@@ -27,6 +27,7 @@ from hpcrun.runs.logs import rank_log
 _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
 """Of how many ranks a quick explanation reads the logs; so many more where the first only speak of other ranks."""
 _MOST_ATTEMPTS = 5
+TOO_LONG = "too long; only its beginning and end were searched"
 _LONGEST_STOP = 4096
 """Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
@@ -204,7 +205,7 @@ class _LogReader:
             self.unread.append(f"{name}: {error.strerror}")
             return []
         if not log.scan.whole:
-            self.unread.append(f"{name}: too long; only its beginning and end were searched")
+            self.unread.append(f"{name}: {TOO_LONG}")
         return [log]
 
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:

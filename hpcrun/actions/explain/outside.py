@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hpcrun.actions.explain.explain import Explanation, explained, nothing_failed
+from hpcrun.actions.explain.explain import TOO_LONG, Explanation, explained, nothing_failed
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Facts, Log, by_speaker, examine
 from hpcrun.diagnosis.rules import Rule
@@ -27,10 +27,11 @@ from hpcrun.schedulers.any_job import AnyJob
 PIPE = "-"
 _RANK_NAME = re.compile(r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!\d)|_(\d{1,6})_log\.\w+$")
 """Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's ``4711_0_log.err``."""
-_RANK_FOLDER = re.compile(r"/(\d{1,6})/std(?:out|err)\.log$")
+_RANK_FOLDER = re.compile(r"(?:^|/)(\d{1,6})/std(?:out|err)\.log$")
 """torchrun --log-dir: attempt_0/3/stderr.log."""
 _SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
 _MOST_BESIDE = 512
+_MOST_OF_A_PIPE, _PART = 1 << 30, 1 << 20
 _GIVE = "give the job's output files, or - for a pipe"
 
 
@@ -44,17 +45,17 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
         NotFoundError: there is no such file.
         HpcrunError: one cannot be read.
     """
-    scanner, logs = Scanner.of(rules), list[Log]()
+    scanner, logs, unread = Scanner.of(rules), list[Log](), list[str]()
     for name in names:
         try:
-            with _opened(name) as file:
-                logs.append(examine(name, _rank_of(name), scanner.scan(file)))
+            with _opened(name, unread) as file:
+                logs.append(_read(name, file, scanner, unread))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
         except OSError as error:
             raise NotFoundError(f"cannot read {name}: {error.strerror}", hint=_GIVE) from None
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
-    said = explained(item, Facts(FAILED, logs=_apart(logs), shared="log"), rules)
+    said = explained(item, Facts(FAILED, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
     return replace(said, next=_look(name for name in names if name != PIPE))
 
 
@@ -72,11 +73,19 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     for path in _with_siblings(job.outputs):
         try:
             with open_regular(path) as file:
-                logs.append(examine(str(path), _rank_of(str(path)), scanner.scan(file)))
+                logs.append(_read(str(path), file, scanner, unread))
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
     said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
     return replace(said, next=look)
+
+
+def _read(name: str, file: BinaryIO, scanner: Scanner, unread: list[str]) -> Log:
+    """Search a log, and note what of it was skipped."""
+    log = examine(name, _rank_of(name), scanner.scan(file))
+    if not log.scan.whole:
+        unread.append(f"{name}: {TOO_LONG}")
+    return log
 
 
 def _item(name: str, status: LastStatus, job: AnyJob | None = None) -> RunStatus:
@@ -112,13 +121,18 @@ def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a log; a pipe is kept in a temporary file, since the end of a log is read first."""
+def _opened(name: str, unread: list[str]) -> Iterator[BinaryIO]:
+    """Open a log; a pipe is kept in a temporary file, since the end of a log is read as well."""
     if name != PIPE:
-        with open_regular(Path(name).expanduser()) as file:
+        with open_regular(os.path.expanduser(name)) as file:
             yield file
         return
     with tempfile.TemporaryFile() as kept:
-        shutil.copyfileobj(sys.stdin.buffer, kept)
+        left = _MOST_OF_A_PIPE
+        while left and (part := sys.stdin.buffer.read(min(left, _PART))):
+            kept.write(part)
+            left -= len(part)
+        if not left:
+            unread.append(f"{PIPE}: only the first gigabyte of the pipe was read")
         kept.seek(0)
         yield cast(BinaryIO, kept)

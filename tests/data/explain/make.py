@@ -333,7 +333,7 @@ x = torch.zeros(1, requires_grad=True)
     "partition": Case("sbatch-refused", "sbatch -p gpuu --wrap true || exit 1", bash=True),
     "qos": Case("sbatch-refused", "sbatch -q platinum --wrap true || exit 1", bash=True),
     "srun-gres": Case("srun-step-refused", "srun --gres=gpu:99 true", bash=True),
-    "command-missing": Case("command-missing", "set -e; module load cuda/12.8; python train.py", bash=True),
+    "command-missing": Case("shell-setup", "set -e; module load cuda/12.8; python train.py", bash=True),
     "time-limit": Case("time-limit", "import time\nprint('step 1', flush=True)\ntime.sleep(300)\n", act=out_of_time),
     "cancelled": Case("cancelled", "import time\ntime.sleep(300)\n", act=lambda job: slurm("scancel", job)),
     "preempted": Case(

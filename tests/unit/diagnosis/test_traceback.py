@@ -84,6 +84,7 @@ def test_sruns_first_task_is_one_that_failed_by_itself() -> None:
 
 def test_the_rank_that_failed_is_sruns_task_or_the_launchers_local_rank() -> None:
     assert failed_task(["srun: error: n1: task 0: Terminated", "srun: error: n2: task 5: Killed"]) == 5
+    assert failed_task(["srun: error: n1: task 0: Exited with exit code 143"]) is None
     assert failed_task(["srun: error: n1: tasks 0-3: Exited with exit code 1"]) is None
     died = (
         "subprocess.CalledProcessError: Command '['python', '-u', 'a.py', '--local_rank=7']' died with <Signals.SIGSEGV"

@@ -1,0 +1,58 @@
+"""Jobs of Slurm's as scontrol and sacct show them: texts of 22.05 and 24.11."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.schedulers.any_job import is_job_id, parse_shown, parse_told
+from hpcrun.schedulers.slurm_text import SEPARATOR
+
+SHOWN = (
+    "JobId=6 ArrayJobId=4 ArrayTaskId=1 JobName=two words UserId=ada(1001) JobState=FAILED Reason=NonZeroExitCode "
+    "Dependency=(null) ExitCode=2:0 RunTime=00:01:05 TimeLimit=01:00:00 NodeList=cpu-1 NumNodes=1 Command=(null) "
+    "WorkDir=/home/me/a b StdErr=/home/me/a b/err.6 StdIn=/dev/null StdOut=/home/me/a b/out.6 Power= \n"
+)
+
+
+def test_what_scontrol_shows() -> None:
+    job = parse_shown(SHOWN)
+    assert job is not None
+    assert (job.job_id, job.name, job.state, job.reason) == ("4_1", "two words", "FAILED", "NonZeroExitCode")
+    assert (job.exit_status, job.signal, job.hosts, job.nodes, job.elapsed_s) == (2, None, "cpu-1", 1, 65)
+    assert job.workdir == Path("/home/me/a b")
+    assert job.outputs == (Path("/home/me/a b/err.6"), Path("/home/me/a b/out.6"))
+    one = parse_shown(SHOWN.replace("err.6", "out.6"))
+    assert one is not None and one.outputs == (Path("/home/me/a b/out.6"),)
+
+
+@pytest.mark.parametrize("text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n"])
+def test_a_job_that_slurm_does_not_know(text: str) -> None:
+    assert parse_shown(text) is None
+    assert parse_told(text) is None
+
+
+def told(state: str, *files: str, workdir: str = "/w") -> str:
+    return SEPARATOR.join(["9", "train", state, "0:9", "n1", "1", "61", "None", workdir, *files]) + "\n"
+
+
+def test_of_a_requeued_job_the_newest_line_of_sacct_counts() -> None:
+    job = parse_told(told("REQUEUED", "/w/old.out", "/w/old.err") + told("CANCELLED by 1001", "/w/9.out", "/w/9.err"))
+    assert job is not None
+    assert (job.state, job.signal, job.elapsed_s, job.reason) == ("CANCELLED", 9, 61, None)
+    assert job.outputs == (Path("/w/9.err"), Path("/w/9.out"))
+
+
+def test_before_2405_the_default_file_is_tried(tmp_path: Path) -> None:
+    assert parse_told(told("FAILED", workdir=str(tmp_path))).outputs == ()  # type: ignore[union-attr]
+    (tmp_path / "slurm-9.out").touch()
+    assert parse_told(told("FAILED", workdir=str(tmp_path))).outputs == (tmp_path / "slurm-9.out",)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("word", "is_one"),
+    [("4711", True), ("4711_3", True), ("4711+1", True), ("train", False), ("-1", False), ("4_", False)],
+)
+def test_what_can_be_a_job_id(word: str, is_one: bool) -> None:
+    assert is_job_id(word) is is_one
