@@ -9,10 +9,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.speakers import Speaker, without_lead
+from hpcrun.job.patterns import any_of
 
 MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
 """Texts in the lines about nearly any failure."""
@@ -73,13 +74,13 @@ class Scanner:
 
     Attributes:
         by_word: text that a line must contain → the rules of such lines.
-        words: the texts for which blocks are searched.
+        finder: finds the texts for which blocks are searched.
     """
 
     everywhere: tuple[Rule, ...]
     at_end: tuple[Rule, ...]
     by_word: tuple[tuple[bytes, tuple[Rule, ...]], ...]
-    words: tuple[bytes, ...]
+    finder: Any
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> Scanner:
@@ -92,7 +93,8 @@ class Scanner:
         wanted = {word for rule in everywhere if not rule.marked for word in rule.contains}
         own = sorted(word for word in wanted if not any(mark in word for mark in MARKS))
         at_end = tuple(rule for rule in rules if rule.contains and rule.at_end)
-        return cls(everywhere, at_end, tuple((word, tuple(found)) for word, found in by_word.items()), (*MARKS, *own))
+        by_words = tuple((word, tuple(found)) for word, found in by_word.items())
+        return cls(everywhere, at_end, by_words, any_of((*MARKS, *own)))
 
     def scan(self, file: BinaryIO, *, quick: bool = False) -> LogScan:
         """Search an open log.
@@ -134,15 +136,18 @@ class Scanner:
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
-        starts: set[int] = set()
-        for word in self.words:
-            at = block.find(word)
-            while at >= 0 and len(starts) <= _MOST_CANDIDATES:
-                start = block.rfind(b"\n", 0, at) + 1
-                starts.add(max(start, block.rfind(b"\r", start, at) + 1))
-                end = block.find(b"\n", at)
-                at = block.find(word, end) if end >= 0 else -1
-        return sorted(starts)
+        starts: list[int] = []
+        match = self.finder.search(block)
+        while match is not None and len(starts) <= _MOST_CANDIDATES:
+            start = block.rfind(b"\n", 0, match.start()) + 1
+            start = max(start, block.rfind(b"\r", start, match.start()) + 1)
+            if not starts or start > starts[-1]:
+                starts.append(start)
+            end = block.find(b"\n", match.start())
+            end = end if end >= 0 else len(block)
+            seen = start + _LONGEST_LINE  # of a long line so much is matched; what is in it behind that comes again
+            match = self.finder.search(block, min(end, seen) if match.start() < seen else end)
+        return starts
 
     def _finish(self, file: BinaryIO, found: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
         end = file.seek(0, os.SEEK_END)

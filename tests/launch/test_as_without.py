@@ -79,13 +79,14 @@ def told(*_):
     time.sleep(float(sys.argv[2]))
     print("saved", flush=True)
     os._exit(0)
-if len(sys.argv) > 3:
-    signal.signal(number, lambda *_: print("told", flush=True))
-else:
-    signal.signal(number, told)
+heard = []
+def noted(*_):
+    print("told", flush=True)
+    heard.append(time.monotonic())
+signal.signal(number, noted if len(sys.argv) > 3 else told)
 print("up", flush=True)
-deadline = time.monotonic() + 3
-while time.monotonic() < deadline:
+deadline = time.monotonic() + 60
+while time.monotonic() < (heard[0] + 2 if heard else deadline):  # a second signal would come soon after the first
     time.sleep(0.05)
 """
 

@@ -44,6 +44,12 @@ def test_a_word_of_ones_own_is_found_without_a_mark_in_its_line(tmp_path: Path) 
     assert found(scan(tmp_path, b"a\nthe flux capacitor smokes")) == [("mine", 2)]
 
 
+def test_of_a_long_line_the_words_far_behind_are_found_where_a_carriage_return_begins_them(tmp_path: Path) -> None:
+    bar = b"1% error=0.1 " + b"x" * 9000
+    assert found(scan(tmp_path, bar + b" OutOfMemoryError: no\n" + b"step\n" * 50)) == []
+    assert found(scan(tmp_path, bar + b"\rtorch.OutOfMemoryError: CUDA\nnext\n")) == [("oom", 1)]
+
+
 def test_a_rule_for_the_end_knows_nothing_of_the_middle(tmp_path: Path) -> None:
     assert found(scan(tmp_path, b"loss nan\n" + b"loss 1\n" * 100)) == []
     assert found(scan(tmp_path, b"loss 1\n" * 100 + b"loss nan\n")) == [("late", 101)]
