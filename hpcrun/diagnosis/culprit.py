@@ -128,7 +128,7 @@ def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[Ran
     """Return the ranks that failed and were not terminated because another rank had failed.
 
     A rank that raised an exception may end so slowly that it is terminated together with the others. But its exception
-    is in its log, and SIGTERM itself leaves no exception.
+    is in its log, and SIGTERM alone leaves no exception.
     """
     known = list(ends)
     first_s = min((end.ended_s for end in known if end.by_itself), default=0.0)

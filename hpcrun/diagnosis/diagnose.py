@@ -256,7 +256,7 @@ def _culprit(facts: Facts, speech: Mapping[int, Speech]) -> Culprit | None:
 
 
 def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Speech]) -> bool:
-    """Whether a line only accompanies the end of the rank that failed first.
+    """Whether a line is a consequence of the first rank's failure, and not its cause.
 
     Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
     (torchrun's agents, set-up commands) and of other ranks do not.

@@ -75,7 +75,7 @@ def failed_task(lines: Sequence[str]) -> int | None:
     None if several failed at once. torch.distributed.launch and composer name a rank of the node in their reports.
     """
     for line in lines:
-        if (match := _TASK.search(line)) and not match["how"].endswith(_TOLD_TO_END):
+        if match := _failed_task(line):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
         if match := _LOCAL.search(line):
             return int(match["rank"] or match["composer"])
@@ -84,7 +84,10 @@ def failed_task(lines: Sequence[str]) -> int | None:
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
     """Return position, node and message of the task that srun saw fail first."""
-    for position, line in enumerate(lines):
-        if (match := _TASK.search(line)) and not match["how"].endswith(_TOLD_TO_END):
-            return position, match["node"], line.strip()
-    return None
+    found = ((place, line, _failed_task(line)) for place, line in enumerate(lines))
+    return next(((place, match["node"], line.strip()) for place, line, match in found if match), None)
+
+
+def _failed_task(line: str) -> re.Match[str] | None:
+    match = _TASK.search(line)
+    return None if match is None or match["how"].endswith(_TOLD_TO_END) else match

@@ -55,10 +55,10 @@ class Traceback:
         ends: position of the line with the exception.
         last: position of its last line.
         exception: its class and message, or the message.
-        origin: the exception that it was raised from; None where there is none, or it says the same.
-        aftermath: the exception that was raised while this one was handled, by mistake and not in its place.
-        stated: it is a message in the program's own words, or of a crash, and not an exception with its class.
-        followed_by: how many lines that say something come behind it, up to what reports it.
+        origin: the exception from which it was raised; None if there is none, or if both are the same.
+        aftermath: a second exception, raised by accident in the handler of this one.
+        stated: it is a message of the program or of a crash, and not an exception with a class.
+        followed_by: the number of lines with text after it, up to a launcher's report of it.
     """
 
     begins: int

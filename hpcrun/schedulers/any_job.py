@@ -10,7 +10,7 @@ from pathlib import Path
 from hpcrun.job.state import base_state
 from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock
+from hpcrun.schedulers.slurm_text import SEPARATOR, known_text, parse_clock
 
 ANSWER_WITHIN_S = 15.0
 _JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
@@ -75,9 +75,9 @@ def parse_shown(text: str) -> AnyJob | None:
         f"{array}_{task}" if array and task.isdigit() else said["JobId"],
         said.get("JobName", ""),
         base_state(said["JobState"]),
-        _known(said.get("Reason", "")),
+        known_text(said.get("Reason", "")),
         *_exit(said.get("ExitCode", "")),
-        _known(said.get("NodeList", "")),
+        known_text(said.get("NodeList", "")),
         int(said.get("NumNodes", "1").partition("-")[0] or 1),
         parse_clock(said.get("RunTime", "")),
         Path(said.get("WorkDir", "/")),
@@ -99,9 +99,9 @@ def parse_told(text: str) -> AnyJob | None:
         job_id,
         name,
         base_state(state),
-        _known(reason),
+        known_text(reason),
         *_exit(exit_code),
-        _known(hosts),
+        known_text(hosts),
         int(nodes) if nodes.isdigit() else 1,
         int(elapsed) if elapsed.isdigit() else None,
         Path(workdir or "/"),
@@ -118,10 +118,6 @@ def _exit(text: str) -> tuple[int | None, int | None]:
 def _files(*names: str) -> tuple[Path, ...]:
     known = (name for name in names if name.startswith("/") and name != "/dev/null")
     return tuple(dict.fromkeys(map(Path, known)))
-
-
-def _known(text: str) -> str | None:
-    return None if text in ("", "None", "(null)", "n/a", "None assigned") else text
 
 
 def _run(argv: list[str], env: Mapping[str, str]) -> Completed:

@@ -101,11 +101,11 @@ def parse_squeue(text: str) -> list[JobInfo]:
             JobInfo(
                 job_id,
                 base_state(state),
-                reason=_said(reason),
+                reason=known_text(reason),
                 elapsed_s=parse_clock(used),
                 limit_s=parse_clock(limit),
-                hosts=_said(hosts),
-                script=_said(script),
+                hosts=known_text(hosts),
+                script=known_text(script),
             )
         )
     return jobs
@@ -155,13 +155,13 @@ def parse_sacct(text: str) -> list[JobInfo]:
             JobInfo(
                 job_id,
                 base_state(state),
-                reason=_said(reason),
+                reason=known_text(reason),
                 elapsed_s=_number(elapsed),
                 limit_s=None if _number(limit) is None else int(limit) * 60,  # TimelimitRaw is in minutes
-                hosts=_said(hosts),
+                hosts=known_text(hosts),
                 exit_status=_number(status),
                 signal=_number(signal) or None,
-                script=_said(command),
+                script=known_text(command),
                 archived=True,
             )
         )
@@ -219,7 +219,8 @@ def parse_array_limits(config: str) -> ArrayLimits | None:
     return ArrayLimits(array=int(said["MaxArraySize"]), jobs=int(said["MaxJobCount"]))
 
 
-def _said(text: str) -> str | None:
+def known_text(text: str) -> str | None:
+    """Return a field of Slurm's, None if it holds one of Slurm's words for nothing."""
     return None if text in ("", "None", "(null)", "n/a", "None assigned") else text
 
 

@@ -65,7 +65,7 @@ def _wait(said: dict[str, Any], status: LastStatus | None) -> Wait:
 
 
 def never_started(status: LastStatus, waits: Sequence[Wait]) -> LastStatus:
-    """Return the status of a run that nobody knows any more, where it could never have started: it was cancelled."""
+    """Return CANCELLED for an UNKNOWN run whose dependency could never be met, else the status as it is."""
     if status.state != state.UNKNOWN or status.final or not waits:
         return status
     return replace(status, state=state.CANCELLED, final=True, reason=NEVER)

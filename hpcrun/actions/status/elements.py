@@ -1,4 +1,4 @@
-"""What is said of the elements of a run, and of the run as a whole."""
+"""The status of the elements of a run, and of the run as a whole."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ElementStatus:
     """An element of a run and its status.
 
     Attributes:
-        live: the scheduler has just listed its job as one that is not over.
-        stale: nobody answered, or the answer left it out: ``status`` is the last that was known.
+        live: the scheduler's latest answer lists its job as unfinished.
+        stale: there was no answer, or the answer left the job out: ``status`` is the last known one.
     """
 
     index: int
@@ -44,9 +44,9 @@ class ElementStatus:
 
 
 def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:
-    """Return one status for many: running while one runs, over when all are, and then the worst of them.
+    """Return one status for many: running while one runs, final when all are, and then the worst of them.
 
-    It was learned when the newest of them was. Answers leave it out where they leave out each that is not over.
+    Its time is that of the newest of them. It counts as missed only if every unfinished element is missed.
     """
     words, going = [status.state for status in statuses], [status for status in statuses if not status.final]
     if not going:

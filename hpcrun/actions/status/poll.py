@@ -54,7 +54,7 @@ class KnownRun:
         return all_records(self.folder, self.open_elements())
 
     def refs(self) -> list[JobRef]:
-        """Return whom to ask the scheduler about: each open element, or the run as a whole while it has no job id."""
+        """Return the jobs to ask about: each open element, or the run as a whole while it has no job id."""
         if self.run.job_id is None:
             return [JobRef(self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None)]
         return [self.ref(index) for index in self.open_elements()]
