@@ -14,7 +14,8 @@ from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
-from hpcrun.diagnosis.diagnose import Facts, Log, by_speaker, diagnose, examine, speech_of
+from hpcrun.diagnosis.diagnose import Facts, diagnose, speech_of
+from hpcrun.diagnosis.log import Log, by_speaker, examine
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
 from hpcrun.job import state

@@ -15,7 +15,8 @@ from typing import BinaryIO, cast
 
 from hpcrun.actions.explain.explain import TOO_LONG, Explanation, explained, nothing_failed
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Facts, Log, by_speaker, examine
+from hpcrun.diagnosis.diagnose import Facts
+from hpcrun.diagnosis.log import Log, by_speaker, examine
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
 from hpcrun.errors import NotFoundError

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, Log, root_of, uncaught
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of, uncaught
 from hpcrun.diagnosis.launcher import first_task
+from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines, line_number
 from hpcrun.diagnosis.traceback import Frame, Traceback

@@ -1,0 +1,85 @@
+"""A log and what was found in it, and a log that several processes share as one for each of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from hpcrun.diagnosis.root import root_exception
+from hpcrun.diagnosis.scan import LogScan
+from hpcrun.diagnosis.speakers import Speaker, speakers_of
+from hpcrun.diagnosis.statements import complains, first_complaint
+from hpcrun.diagnosis.traceback import Traceback, is_exception_line
+
+_MOST_SPEAKERS = 64
+"""Processes of a shared log whose failures are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log and its matches.
+
+    Attributes:
+        name: its path in the run's folder.
+        rank: None for the batch script's.
+        written_s: when it was last written to, in seconds since the epoch; of a part of a log, its place in that.
+        part: it is what one process says in a log that several write into.
+    """
+
+    name: str
+    rank: int | None
+    scan: LogScan
+    written_s: float = 0.0
+    traceback: Traceback | None = None
+    part: bool = False
+
+    @property
+    def complaint(self) -> int | None:
+        """Position of the first line near its end that complains, where it has no exception; None where none does."""
+        return first_complaint(self.scan.tail) if self.traceback is None else None
+
+
+def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
+    """Return a log with the exception that ended its program; the batch script's has those of several."""
+    return Log(name, rank, scan, written_s, root_exception(scan.tail, mixed=rank is None))
+
+
+def by_speaker(log: Log) -> list[Log]:
+    """Return a log that several processes write into as one for each of them; first what none of them says.
+
+    A line keeps its place: in the log of one, the lines of others are empty.
+    """
+    scan = log.scan
+    speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
+    if not speakers:
+        return [log]
+    places: dict[Speaker | None, list[int]] = {None: []}
+    for place, who in enumerate(scan.speakers):
+        places.setdefault(who if who in speakers else None, []).append(place)
+    said = {hit.speaker for hit in scan.hits}
+    complaining = [one for one in speakers if one in said or any(_may_fail(scan.tail[place]) for place in places[one])]
+    return [_part(log, one, places[one], speakers) for one in (None, *complaining[:_MOST_SPEAKERS])]
+
+
+def _may_fail(line: str) -> bool:
+    return "Traceback" in line or is_exception_line(line) or complains(line)
+
+
+def _part(log: Log, one: Speaker | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
+    """Return what one process says in a log, with the exception among its own lines."""
+    scan = log.scan
+    tail = [""] * len(scan.tail)
+    for place in places:
+        tail[place] = scan.tail[place]
+    hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
+    raised = root_exception([scan.tail[place] for place in places], mixed=one is None)
+    if raised is not None:
+        raised = replace(raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last])
+    return Log(
+        log.name,
+        one.rank if one else None,
+        replace(scan, hits=hits, tail=tuple(tail)),
+        written_s=float(raised.ends if raised else len(tail)),
+        traceback=raised,
+        part=True,
+    )
