@@ -28,6 +28,9 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
     status = item.status
     message = attempt.exit.message if attempt and attempt.exit else ""
+    cause = found.cause
+    if cause is not None and cause.rule.states and not facts.ends:  # the job's end, and no rank's
+        return cause.text
     if found.first is not None:
         text = _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found, facts)}"
         return text if not found.left or found.cause is None else f"{text}; {found.cause.text}"
@@ -137,10 +140,11 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         else:
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
         yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
-    else:
-        yield from _best_evidence(facts, found)
-    if cause is not None and cause.rank is None and found.first is not None:
-        yield from _best_evidence(facts, found)
+    own = _log_of(found.first, facts) or _log_of(None, facts)
+    if own is not None and (
+        cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
+    ):
+        yield from _last_words(own, facts)
     yield from _launchers_words(facts)
     if attempt and attempt.exit and attempt.exit.message:
         yield "batch script", None, (_short(attempt.exit.message),), ""
@@ -175,11 +179,8 @@ def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
     return f"rank {rank} on {left.node}", where, (line,), ""
 
 
-def _best_evidence(facts: Facts, found: Diagnosis) -> Iterator[Parts]:
-    """Yield the last traceback or the last lines of the rank that failed first, else of the batch script."""
-    log = _log_of(found.first, facts) or _log_of(None, facts)
-    if log is None:
-        return
+def _last_words(log: Log, facts: Facts) -> Iterator[Parts]:
+    """Yield the exception of a log, else its first complaint and its last lines."""
     if log.traceback is not None:
         yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
         return
@@ -200,7 +201,8 @@ def _launchers_words(facts: Facts) -> Iterator[Parts]:
     root = root_of(facts)
     if root is not None and not facts.ends:
         rank = "a rank" if root.rank is None else f"rank {root.rank}"
-        lines = tuple(_short(line) for line in last_lines(root.words, _LAST_LINES))
+        words = [line for line in root.words if "To enable traceback see" not in line]
+        lines = tuple(_short(line) for line in last_lines(words, _LAST_LINES)) or (f"exit status {root.exitcode}",)
         yield f"torchrun: {rank} on {root.host}", _at(log, line_number(log.scan, root.position)), lines, ""
 
 
