@@ -99,21 +99,13 @@ def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
 
 def _read_cut(lines: Sequence[str]) -> Traceback | None:
     """Read a traceback without its header, which is above the first line: that of a deep recursion is long."""
-    frames: list[Frame] = []
-    first = 0
-    for position, line in enumerate(lines):
-        if _HEADER in line:
-            return None
-        if match := _PLACE.match(line):
-            first = first if frames else position
-            frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
-        elif frames and line.startswith("    ") and not frames[-1].code:
-            frames[-1] = replace(frames[-1], code=line.strip())
-        elif frames and line.strip() and not line.startswith(" "):
-            return (
-                Traceback(first, position, tuple(frames), line.strip(), position) if is_exception_line(line) else None
-            )
-    return None
+    first = next((place for place, line in enumerate(lines) if _HEADER in line or _PLACE.match(line)), None)
+    if first is None or _HEADER in lines[first]:
+        return None
+    frames, ends = _read_frames(lines, first, _Body(""))
+    if ends is None or any(_HEADER in line for line in lines[first:ends]) or not is_exception_line(lines[ends]):
+        return None
+    return Traceback(first, ends, frames, lines[ends].strip(), ends)
 
 
 def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
@@ -121,21 +113,27 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     if not found or after.strip() != ":":
         return None
     body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
+    frames, ends = _read_frames(lines, header + 1, body)
+    if ends is None or not _ANY_EXCEPTION.match(body.of(lines[ends])[:_LONGEST_NAME]):
+        return None
+    said = body.of(lines[ends]).strip()
+    if said.endswith(":") and ends + 1 < len(lines):  # the message begins on the next line
+        said = f"{said} {body.of(lines[ends + 1]).strip()}".rstrip()
+    return Traceback(header, ends, frames, said, ends)
+
+
+def _read_frames(lines: Sequence[str], first: int, body: _Body) -> tuple[tuple[Frame, ...], int | None]:
+    """Return the frames from a line on, and the position of the first line behind them; None if there is none."""
     frames: list[Frame] = []
-    for position in range(header + 1, len(lines)):
+    for position in range(first, len(lines)):
         line = body.of(lines[position])
         if match := _PLACE.match(line):
             frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
         elif line.startswith("    ") and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], code=line.strip())
         elif not line.startswith(" ") and line.strip():
-            if not _ANY_EXCEPTION.match(line[:_LONGEST_NAME]):
-                return None
-            said = line.strip()
-            if said.endswith(":") and position + 1 < len(lines):  # the message begins on the next line
-                said = f"{said} {body.of(lines[position + 1]).strip()}".rstrip()
-            return Traceback(header, position, tuple(frames), said, position)
-    return None
+            return tuple(frames), position
+    return tuple(frames), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ def _lead(before: str, following: str) -> str:
     lead = following.partition('  File "')[0]
     if lead.strip():
         return lead if before.replace("+", "|").startswith(lead) else ""
-    return re.match(r" *", before)[0]  # type: ignore[index]
+    return before[: len(before) - len(before.lstrip(" "))]
 
 
 _BOX_TOP = re.compile(r"[╭+][─-]+ " + re.escape(_HEADER[:30]))
@@ -185,9 +183,7 @@ def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
 
 
 _CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
-_CELL_PLACE = re.compile(
-    r"^(?:File |Cell )?(?P<file>[^\s:,]+(?: \w+)?|In\[\d+\])(?::(?P<line>\d{1,9})|, line (?P<row>\d{1,9})| in )?"
-)
+_CELL_PLACE = re.compile(r"^(?:File |Cell )?(?P<file>[^\s:,]+(?: \w+)?|In\[\d+\])")
 _CELL_CODE = re.compile(r"^-+> (?P<line>\d{1,9}) (?P<code>.*)$")
 
 

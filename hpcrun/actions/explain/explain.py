@@ -17,7 +17,7 @@ from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leave
 from hpcrun.diagnosis.diagnose import Facts, diagnose, speech_of
 from hpcrun.diagnosis.log import Log, by_speaker, examine
 from hpcrun.diagnosis.rules import Rule
-from hpcrun.diagnosis.scan import Scanner
+from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
@@ -28,7 +28,6 @@ from hpcrun.runs.logs import rank_log
 _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
 """Of how many ranks a quick explanation reads the logs; so many more where the first only speak of other ranks."""
 _MOST_ATTEMPTS = 5
-TOO_LONG = "too long; only its beginning and end were searched"
 _LONGEST_STOP = 4096
 """Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
@@ -185,6 +184,13 @@ def _gather(
     return facts, tuple(reader.unread)
 
 
+def examine_noting(name: str, rank: int | None, scan: LogScan, unread: list[str], written_s: float = 0.0) -> Log:
+    """Return a log with its exception, and note in ``unread`` if a part of it was skipped."""
+    if not scan.whole:
+        unread.append(f"{name}: too long; only its beginning and end were searched")
+    return examine(name, rank, scan, written_s)
+
+
 @dataclass(frozen=True, slots=True)
 class _LogReader:
     """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
@@ -199,15 +205,13 @@ class _LogReader:
         name = str(path.relative_to(self.folder))
         try:
             with open_regular(path, links=False) as file:
-                log = examine(name, rank, self.scanner.scan(file, quick=self.quick), path.stat().st_mtime)
+                scan = self.scanner.scan(file, quick=self.quick)
+                return [examine_noting(name, rank, scan, self.unread, path.stat().st_mtime)]
         except FileNotFoundError:
             return []
         except OSError as error:
             self.unread.append(f"{name}: {error.strerror}")
             return []
-        if not log.scan.whole:
-            self.unread.append(f"{name}: {TOO_LONG}")
-        return [log]
 
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
         """Return the logs of a rank, stderr first."""

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hpcrun.actions.explain.explain import TOO_LONG, Explanation, explained, nothing_failed
+from hpcrun.actions.explain.explain import Explanation, examine_noting, explained, nothing_failed
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Facts
-from hpcrun.diagnosis.log import Log, by_speaker, examine
+from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
 from hpcrun.errors import NotFoundError
@@ -43,14 +43,13 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
         names: paths; ``-`` is standard input.
 
     Raises:
-        NotFoundError: there is no such file.
-        HpcrunError: one cannot be read.
+        NotFoundError: there is no such file, or it cannot be read.
     """
     scanner, logs, unread = Scanner.of(rules), list[Log](), list[str]()
     for name in names:
         try:
             with _opened(name, unread) as file:
-                logs.append(_read(name, file, scanner, unread))
+                logs.append(examine_noting(name, _rank_of(name), scanner.scan(file), unread))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
         except OSError as error:
@@ -74,19 +73,11 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     for path in _with_siblings(job.outputs):
         try:
             with open_regular(path) as file:
-                logs.append(_read(str(path), file, scanner, unread))
+                logs.append(examine_noting(str(path), _rank_of(str(path)), scanner.scan(file), unread))
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
     said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
     return replace(said, next=look)
-
-
-def _read(name: str, file: BinaryIO, scanner: Scanner, unread: list[str]) -> Log:
-    """Search a log, and note what of it was skipped."""
-    log = examine(name, _rank_of(name), scanner.scan(file))
-    if not log.scan.whole:
-        unread.append(f"{name}: {TOO_LONG}")
-    return log
 
 
 def _item(name: str, status: LastStatus, job: AnyJob | None = None) -> RunStatus:
