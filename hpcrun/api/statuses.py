@@ -20,7 +20,7 @@ ASK_EVERY_S = 10.0
 LOOK_EVERY_S = 0.5
 """The same for this machine, where asking is reading a file."""
 LOST_AFTER_S = 60.0
-"""A job that nobody knows for so long, and that left no word, is given up."""
+"""A job that Slurm has not listed for this time, and that left no record of its end, counts as over."""
 
 JobKey = tuple[Path, int]
 """A run's folder and the number of an element: 0 for the only job of a run."""

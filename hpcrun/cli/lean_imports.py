@@ -1,7 +1,7 @@
-"""Importing what a library brings without what hpcrun never uses of it.
+"""Imports libraries without the modules that they import and that hpcrun never uses.
 
-While a module is imported, others stand in for those that it takes names from; whoever imports these later gets the
-real ones. A version of the library that takes other names from them is imported whole, later and slower.
+While a library is imported, an empty module takes the place of each such module. Later imports get the real module. If
+a version of the library needs other names of it, the library is imported completely, which takes longer.
 """
 
 from __future__ import annotations

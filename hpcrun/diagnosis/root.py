@@ -126,7 +126,7 @@ def _joined(before: Traceback, found: Traceback, between: Sequence[str]) -> Trac
 
 
 def _raised_from(origin: Traceback, found: Traceback) -> Traceback:
-    """Return an exception with its origin; one that was only carried from another process is the origin itself."""
+    """Return an exception with its origin, or only the origin if another process passed it on unchanged."""
     if _same(origin, found):
         return replace(origin, last=found.last)
     return replace(found, begins=origin.begins, origin=origin.origin or origin)

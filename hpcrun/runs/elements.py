@@ -52,7 +52,7 @@ _ONLY_ONE = Elements({0: ()}, are_array=False)
 
 
 def all_elements(run: Run) -> Elements:
-    """Return the elements of a run; one that is no sweep has element 0 alone."""
+    """Return the elements of a run; a run that is not a sweep has only element 0."""
     return elements_of(run) or _ONLY_ONE
 
 

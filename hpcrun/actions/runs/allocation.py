@@ -18,7 +18,7 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
 
     Args:
         item: the run, with its elements where it is a sweep.
-        element: the one that was named; None takes the only one that runs.
+        element: the element that the user named; if None, the only running element is used.
 
     Raises:
         UsageError: none was named, and several could be meant.

@@ -147,5 +147,5 @@ def judge_element(
 
 
 def is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
-    """Whether nobody answered, or the answer left a job out: its status is the last that was known."""
+    """Whether there was no answer, or the answer left the job out: its status is then the last known one."""
     return not status.final and (not answered or (status.missed_s is not None and status.asked_s < now_s))

@@ -254,7 +254,7 @@ def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:
 
 
 def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_s: float) -> bool:
-    """Whether nobody knows the end of a run, for a day.
+    """Whether a run's end has been unknown for a day, without a sign of life.
 
     Args:
         status: UNKNOWN since its ``asked_s`` where this cluster or host does not know the run; of a run elsewhere what

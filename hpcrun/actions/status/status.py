@@ -242,7 +242,7 @@ def _run_status(
 
     Args:
         records: those of its open elements; None for a run that is over, or of another cluster or host.
-        answers: None where nobody answered.
+        answers: of the scheduler; None if it did not answer.
     """
     elements = [
         judge_element(one, index, (records or {}).get(index), answers, now_s) for index in one.elements.parameters

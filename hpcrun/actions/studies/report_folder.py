@@ -51,7 +51,7 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
             fresh, old = Path(name, "new"), Path(name, "old")
             fresh.mkdir(mode=0o755)
             for each, content in marked.items():
-                replace_file(fresh / each, content, durable=False, mode=0o644)  # nobody else may write to it
+                replace_file(fresh / each, content, durable=False, mode=0o644)  # only its owner may write to it
             if folder.exists() and _others(folder):
                 for each in marked:
                     os.replace(fresh / each, folder / each)

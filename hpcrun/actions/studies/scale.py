@@ -42,7 +42,7 @@ class Submitted:
 
     Attributes:
         study: as it is recorded now.
-        result: an error where no job came of it, or where nobody knows.
+        result: an error if no job was submitted, or if this is uncertain.
     """
 
     study: Study
