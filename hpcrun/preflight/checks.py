@@ -19,6 +19,9 @@ OF_PEERS = 0.6
 OF_CARD, OF_LINK = 0.4, 0.3
 """Below this share of the manufacturer's rate something is slow; or the profile names another card."""
 CLOCK_SLOW_S, CLOCK_FAILED_S = 1.0, 30.0
+HANGS_AFTER_S = 7.0
+"""A rank that has been in its step for a shorter time, when the preflight ends, is late and perhaps well."""
+GEMM_STEPS = ("import torch", "device", "gemm")
 SHM_PER_RANK_MB, SHM_SLOW_MB = 64, 1024
 """NCCL's buffers between the ranks of a node lie in /dev/shm; a container's default is 64 MB for all."""
 
@@ -103,7 +106,7 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
     ranks = report.get("ranks")
     if not ranks:
         return cell(NONE) if "failed" not in report else cell(FAILED, f"its Python ends with status {report['failed']}")
-    trouble = _trouble(ranks, ("import torch", "device", "gemm"))
+    trouble = _trouble(ranks, GEMM_STEPS)
     if trouble:
         return trouble
     for number, rank in enumerate(ranks):
@@ -145,6 +148,8 @@ def _trouble(ranks: Sequence[Mapping[str, Any]], stages: tuple[str, ...]) -> Cel
             return cell(FAILED, f"{_who(rank, number)} ended with status {rank['status']}")
         if rank.get("doing") == "import torch":
             return cell(SLOW, "import of torch timed out")
+        if rank.get("for_s", HANGS_AFTER_S) < HANGS_AFTER_S:
+            return cell(SLOW, f"{_who(rank, number)} was not done in time")
         return cell(FAILED, f"{_who(rank, number)} hangs")
     return None
 
@@ -166,7 +171,9 @@ def _gb_s(rate: float) -> str:
 def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
     ranks, found = report.get("ranks") or [], _sum(report, "within")
     if found is None:
-        return _trouble(ranks, ("within",)) or cell(NONE)
+        # a rank that never came explains the others' waiting for it
+        absent = _trouble(ranks, GEMM_STEPS)
+        return cell(NONE) if absent else _trouble(ranks, ("within",)) or cell(NONE)
     elsewhere = [rate for other in others if (rate := _sum(other, "within")) is not None]
     if "gpu" not in ranks[0]:
         return cell(OK, _gb_s(found))

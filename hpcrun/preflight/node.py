@@ -243,6 +243,7 @@ class Ranks:
     def __init__(self, node: LocalNode, ranks: int, gpus: int) -> None:
         self._changed = threading.Condition()
         self._found: list[dict[str, Any]] = [{} for _ in range(ranks)]
+        self._step_began = [time.monotonic()] * ranks
         self._processes = []
         port = free_port("127.0.0.1")
         for local_rank in range(ranks):
@@ -257,24 +258,31 @@ class Ranks:
             threading.Thread(target=self._read, args=(local_rank, process), daemon=True).start()
 
     def _read(self, local_rank: int, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue  # NCCL prints its warnings to stdout
-            if isinstance(said, dict):
-                with self._changed:
-                    self._found[local_rank] |= said
-                    self._changed.notify_all()
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue  # NCCL prints its warnings to stdout
+                if isinstance(said, dict):
+                    with self._changed:
+                        self._found[local_rank] |= said
+                        if "doing" in said:
+                            self._step_began[local_rank] = time.monotonic()
+                        self._changed.notify_all()
         with self._changed:
-            self._found[local_rank].setdefault("status", process.wait())
+            self._found[local_rank].setdefault("status", process.returncode)
             self._changed.notify_all()
 
     def said(self) -> list[dict[str, Any]]:
-        """Return the results of every rank so far."""
+        """Return the results of every rank so far, and for how many seconds it has been in its step."""
         with self._changed:
-            return [dict(rank) for rank in self._found]
+            now = time.monotonic()
+            return [
+                {**rank, "for_s": round(now - began, 1)}
+                for rank, began in zip(self._found, self._step_began, strict=True)
+            ]
 
     def wait(self, doing: str, until: float) -> bool:
         """Wait until every rank is in the step ``doing`` or has ended; return whether all are in it."""
@@ -293,7 +301,7 @@ class Ranks:
             try:
                 process.stdin.write(json.dumps({"rank": first + number, "ranks": world_size, "store": store}) + "\n")
                 process.stdin.flush()
-            except OSError:
+            except (OSError, ValueError):
                 continue  # it has ended, and reported why
 
     def end(self) -> None:
@@ -356,7 +364,9 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         knock_at_all(node, report)
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
         report.put(ranks=workers.said())
-        if len(node.hosts) > 1 and ready:
+        if not ready:  # what is only slow may still end, and what hangs has hung long enough to be called so
+            workers.wait("waiting", node.ends_at - 0.5)
+        elif len(node.hosts) > 1:
             agreed = agree(node, door)
             report.put(missing=agreed["missing"])
             if not agreed["missing"]:

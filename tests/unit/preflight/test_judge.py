@@ -153,7 +153,7 @@ def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
         ({"ranks": [gpu(), gpu(right=False)]}, "GPU 1 computes wrong results"),
         ({"ranks": [gpu(), {"doing": "device", "error": "CUDA error: out of memory"}]},
          "rank 1: CUDA error: out of memory"),
-        ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100"}]}, "GPU 1 hangs"),
+        ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "for_s": 9.0}]}, "GPU 1 hangs"),
         ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "status": -11}]}, "GPU 1 ended with status -11"),
         ({"ranks": [cpu(expected=True, no_gpu="torch sees 0 of 8 GPUs")] * 2}, "torch sees 0 of 8 GPUs"),
         ({"ranks": [gpu(within=90.0), gpu()]}, "intra-node all-reduce: 90 GB/s, the others 300"),
@@ -238,6 +238,7 @@ def test_a_name_that_nobody_resolves_is_its_owner_s_fault() -> None:
         ([gpu(within=100.0), gpu(within=100.0)], "within", "100 GB/s of 450"),
         ([gpu(across=2.0)], "across", "2.0 GB/s, one port has 50"),
         ([{"doing": "import torch"}], "gemm", "import of torch timed out"),
+        ([{"doing": "gemm", "for_s": 1.5}], "gemm", "rank 0 was not done in time"),
         ([cpu(asked=8)], "gemm", "on the CPU: torch 2.8.0+cpu has no CUDA"),
     ],
 )
@@ -246,6 +247,19 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str,
     assert verdict["ok"]
     assert checks(verdict, "n1", check) == ("slow", text)
     assert message(verdict) == "preflight: no bad node; slow: n0, n1"
+
+
+@pytest.mark.parametrize("step", ["gemm", "within"])
+def test_a_node_that_is_late_under_load_fails_no_job(step: str) -> None:
+    late = cpu(doing=step, for_s=2.0)
+    verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")], "missing": ["n1"]}, n1={"ranks": [late]}))
+    assert message(verdict) == "preflight: no bad node; slow: n1"
+
+
+def test_a_rank_that_waits_for_one_that_is_late_is_not_blamed() -> None:
+    ranks = [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}]
+    verdict = judge(*cluster(n1={"ranks": ranks, "missing": []}))
+    assert message(verdict) == "preflight: no bad node; slow: n1"
 
 
 def test_rates_that_the_profile_does_not_say_are_not_judged() -> None:

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from hpcrun.preflight import node as program
-from hpcrun.preflight.node import Door, LocalNode, ask, free_port, parse_ecc, parse_rows, parse_xids, reach, resolve
+from hpcrun.preflight.node import (
+    Door,
+    LocalNode,
+    Ranks,
+    ask,
+    free_port,
+    parse_ecc,
+    parse_rows,
+    parse_xids,
+    reach,
+    resolve,
+)
 
 
 @pytest.fixture
@@ -68,6 +79,27 @@ def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], LocalNode
         with pytest.raises((ValueError, OSError)):
             ask(node, 1, {"hello": "local-0"}, 2)
         thread.join()
+
+
+def test_the_time_in_a_step_counts_from_its_beginning(
+    nodes: Callable[[int], LocalNode], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "rank.py").write_text(
+        "import sys, time\n"
+        "time.sleep(1)\n"
+        'print(\'{"doing": "gemm"}\', flush=True)\n'
+        "print('{\"right\": true}', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    monkeypatch.setattr(program, "__file__", str(tmp_path / "node.py"))
+    node = nodes(0)
+    node.folder.mkdir()
+    ranks = Ranks(node, 1, 0)
+    assert ranks.wait("gemm", time.monotonic() + 20)
+    (said,) = ranks.said()
+    ranks.end()
+    assert not ranks.wait("done", time.monotonic() + 20)
+    assert said["for_s"] < 0.9
 
 
 def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], LocalNode]) -> None:
