@@ -94,7 +94,7 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     if program == "srun" and value in ("help", "list"):
         raise UsageError(f"{where}: srun would print a list and exit", hint=f"srun --{name}={value} shows it")
     if name == "rdzv-backend" and value == "static":
-        raise UsageError(f"{where}: hpcrun needs the c10d rendezvous", hint="leave it out: c10d")
+        raise UsageError(f"{where}: hpcrun chooses it itself where it suffices", hint="leave it out")
     if name == "shutdown-timeout" and re.fullmatch(r"\d+", value or "", re.ASCII) and int(value or 0) < 30:
         raise UsageError(f"{where}: hpcrun gives a rank 25 s to end",
                          hint=f"shutdown-timeout={_LEAST_SHUTDOWN_S} or more")  # fmt: skip
@@ -149,10 +149,19 @@ def step_words(options: Options) -> tuple[str, ...]:
 
 
 def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
-    """Return torchrun's options besides its sizes. A job on one node needs no port, unless an endpoint is given."""
-    meets = nodes > 1 or any(name.startswith("rdzv-") for name, _ in options)
-    own: dict[str, str | None] = {"rdzv-backend": "c10d"} if meets else {"standalone": None}
-    return _words({**own, "max-restarts": "0", **dict(options)})
+    """Return torchrun's options besides its sizes.
+
+    A job on one node needs no port, unless an endpoint is given. On several nodes Slurm has numbered the nodes, which
+    the static rendezvous takes as they are. c10d's nodes agree on numbers of their own, and ask each other once a
+    second; only it lets nodes join again, which torchrun's own restarts need.
+    """
+    asked = {"max-restarts": "0", **dict(options)}
+    own: dict[str, str | None]
+    if asked["max-restarts"] != "0" and nodes > 1 or any(name.startswith("rdzv-") for name in asked):
+        own = {"rdzv-backend": "c10d"}
+    else:
+        own = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}
+    return _words({**own, **asked})
 
 
 def option_words(options: Options) -> tuple[str, ...]:

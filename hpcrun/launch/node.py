@@ -40,16 +40,21 @@ def main(arguments: list[str]) -> int:
 def _meet_the_others(torchrun: list[str]) -> list[str]:
     """Set torchrun's options for this node; its command line and existing variables have priority.
 
-    is_host is set explicitly: torch guesses it from host names, which fails if a node has several. With an endpoint
-    from the user, torch has to guess. The local address is set, too: then rank 0's address is Slurm's name of the node,
-    not a name that only the node itself can resolve.
+    c10d's is_host is set explicitly: torch guesses it from host names, which fails if a node has several. With an
+    endpoint from the user, torch has to guess. The local address is set, too: then rank 0's address is Slurm's name of
+    the node, not a name that only the node itself can resolve.
     """
     env = os.environ
     given = {
         "PET_RDZV_ID": f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}",
         "PET_LOCAL_ADDR": env["HPCRUN_NODE_ADDR"],
     }
-    if "PET_RDZV_ENDPOINT" not in env and not any(word.startswith("--rdzv-endpoint=") for word in torchrun):
+    if "--rdzv-backend=static" in torchrun:
+        given |= {
+            "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
+            "PET_NODE_RANK": env["HPCRUN_NODE_RANK"],
+        }
+    elif "PET_RDZV_ENDPOINT" not in env and not any(word.startswith("--rdzv-endpoint=") for word in torchrun):
         is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
         given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
         given["PET_RDZV_CONF"] = is_host

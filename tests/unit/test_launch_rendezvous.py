@@ -6,10 +6,11 @@ import os
 
 import pytest
 
+from hpcrun.launch.environment import FOR_TORCHRUN
 from hpcrun.launch.node import _meet_the_others
 
 JOB = {"HPCRUN_NODE": "b", "HPCRUN_NODE_ADDR": "b", "HPCRUN_HEAD": "a", "HPCRUN_HEAD_ADDR": "a", "HPCRUN_PORT": "20001",
-       "HPCRUN_JOB_ID": "7", "HPCRUN_ATTEMPT": "0"}  # fmt: skip
+       "HPCRUN_JOB_ID": "7", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE_RANK": "1"}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -17,11 +18,19 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PET_"):
             monkeypatch.delenv(name)
-    for name in ("PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_RDZV_CONF", "PET_LOCAL_ADDR"):
+    for name in ("PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_RDZV_CONF", "PET_LOCAL_ADDR", "PET_NODE_RANK"):
         monkeypatch.setenv(name, "")  # so that they are as before when the test is over
         monkeypatch.delenv(name)
     for name, value in JOB.items():
         monkeypatch.setenv(name, value)
+
+
+def test_a_node_that_slurm_has_numbered_keeps_its_number() -> None:
+    words = ["run", "--nnodes=2", "--rdzv-backend=static"]
+    assert _meet_the_others(words) == words
+    assert (os.environ["PET_RDZV_ENDPOINT"], os.environ["PET_NODE_RANK"]) == ("a:20001", "1")
+    assert "PET_RDZV_CONF" not in os.environ
+    assert "PET_NODE_RANK" in os.environ[FOR_TORCHRUN].split(), "the program may start a torchrun of its own"
 
 
 def test_a_node_meets_the_others_at_the_head() -> None:

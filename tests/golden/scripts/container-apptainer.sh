@@ -79,5 +79,5 @@ exec "${launch[@]}" job --came "$came" --preflight -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
   "${container[@]}" "${inside[@]}" container --deaf -- \
-  python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --max-restarts=0 --no-python \
+  python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=static --max-restarts=0 --no-python \
   "${inside[@]}" rank -- "${command[@]}"

@@ -64,5 +64,5 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 exec "${launch[@]}" job --came "$came" -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
-  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --max-restarts=0 --no-python \
+  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=static --max-restarts=0 --no-python \
   "${launch[@]}" rank -- "${command[@]}"

@@ -45,5 +45,5 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 # Each node of the job is a process on this machine.
 exec "${launch[@]}" job --nodes 2 --came "$came" -- \
   "${launch[@]}" node --torchrun -- \
-  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --max-restarts=0 --no-python \
+  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=static --max-restarts=0 --no-python \
   "${launch[@]}" rank -- "${command[@]}"

@@ -44,5 +44,5 @@ exec "${launch[@]}" job --nodes 2 --came "$came" --preflight -- \
   bash -c "$check" check "${launch[@]}" check -- python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 2 0 '&&' \
   python3 "$HPCRUN_RUN_DIR/preflight/judge.py" '&&' \
   "${launch[@]}" node --torchrun -- \
-  python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --max-restarts=0 --no-python \
+  python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=static --max-restarts=0 --no-python \
   "${launch[@]}" rank -- "${command[@]}"

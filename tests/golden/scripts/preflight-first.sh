@@ -68,5 +68,5 @@ exec "${launch[@]}" job --came "$came" --preflight -- \
   /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py" --bf16-tflops=989 --fp16-tflops=989 --nvlink-gb-s=900 --fabric-gbit-s=400 '--exclude=h100-[3-4]' '&&' \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
-  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --max-restarts=0 --no-python \
+  /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=static --max-restarts=0 --no-python \
   "${launch[@]}" rank -- "${command[@]}"

@@ -152,6 +152,7 @@ CASES = {
     "controller": Written("controller-away", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", ""),
     "no-libuv": Written("torch-without-libuv", "", "", failed=None, batch=AGENT.replace("torch.distributed.DistNetworkError: failed to recv, got 0 bytes", "RuntimeError: use_libuv was requested but PyTorch was build without libuv support")),
     "no-libuv-new": Written("torch-without-libuv", "", "", failed=None, batch=AGENT.replace("torch.distributed.DistNetworkError: failed to recv, got 0 bytes", "torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support, run with USE_LIBUV=0 to disable it.")),
+    "rendezvous-incomplete": Written("rendezvous-incomplete", "", "", failed=None, batch=AGENT.replace("torch.distributed.DistNetworkError: failed to recv, got 0 bytes", "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.")),
     "rendezvous-lost-after-a-rank": Written(None, raised("KeyError: 'lr'"), raised(PEER_CLOSED), batch=AGENT),
     "rendezvous-lost-after-rank-0": Written(None, raised("KeyError: 'lr'"), failed=0, batch=AGENT),
     "rendezvous-lost-after-exit": Written(None, "", raised(PEER_CLOSED), status=3, batch=AGENT),

@@ -48,6 +48,10 @@ def test_the_preflight_s_step_has_none_of_them() -> None:
     [
         ({"gpus": "4"}, ["--standalone", "--max-restarts=0"]),
         ({"gpus": "4", "torchrun": ["max-restarts=3"]}, ["--standalone", "--max-restarts=3"]),
+        (TWO_NODES, ["--rdzv-backend=static", "--max-restarts=0"]),
+        ({**TWO_NODES, "torchrun": ["max-restarts=3"]}, ["--rdzv-backend=c10d", "--max-restarts=3"]),
+        ({**TWO_NODES, "torchrun": ["rdzv-conf=timeout=90"]},
+         ["--rdzv-backend=c10d", "--max-restarts=0", "--rdzv-conf=timeout=90"]),
         (
             {"gpus": "4", "torchrun": ["rdzv_endpoint=login1:29400"]},
             ["--rdzv-backend=c10d", "--max-restarts=0", "--rdzv-endpoint=login1:29400"],
@@ -57,7 +61,7 @@ def test_the_preflight_s_step_has_none_of_them() -> None:
             ["--rdzv-backend=etcd-v2", "--max-restarts=0", "--numa-binding=node"],
         ),
     ],
-)
+)  # fmt: skip
 def test_torchrun_gets_its_options_before_the_program(asked: dict[str, Any], words: list[str]) -> None:
     assert line("torch.distributed.run", **asked)[5:] == [*words, "--no-python"]
 
@@ -89,7 +93,7 @@ def test_a_local_profile_passes_over_srun_of_what_it_extends() -> None:
         ({"torchrun": ["no-python"]}, "--no-python itself", "starts the program of each rank"),
         ({"torchrun": ["node-rank=0"]}, "--node-rank itself", "on each node"),
         ({"torchrun": ["tee=3"]}, "--tee itself", "hpcrun logs"),
-        ({"torchrun": ["rdzv-backend=static"]}, "static", "c10d"),
+        ({"torchrun": ["rdzv-backend=static"]}, "chooses it itself", "leave it out"),
         ({"torchrun": ["shutdown-timeout=5"]}, "25 s to end", "shutdown-timeout=30"),
         ({"torchrun": ["max-restarts=1"], "launcher": "srun"}, "has no effect with --launcher srun", "torchrun"),
     ],
