@@ -293,7 +293,14 @@ class Cluster:
             # a node that was away is told to end its jobs again only after a while
             wait_for(lambda: self.jobs() <= kept, 180, "the test's jobs to end")
         try:
-            wait_for(self._usable, 90, "every node to be usable")
+            try:
+                wait_for(self._usable, 60, "every node to be usable")
+            except AssertionError:
+                # Slurm asks a node that it has given up only rarely whether it is back; a slurmd that starts says so
+                for node in (node for node, state in self.nodes().items() if state.endswith("*")):
+                    self.stop(node)
+                    self.start(node)
+                wait_for(self._usable, 90, "every node to be usable, after a restart of those that do not answer")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.slurm('sinfo', '--list-reasons', '--Node', '--long')}") from None
 
