@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
-from hpcrun.cli.outcome import Outcome, Outcomes, note
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.start import (
     AfterOption,
@@ -24,10 +25,13 @@ from hpcrun.cli.start import (
     submit_job,
 )
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
+from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.status.first_line import Rules
+    from hpcrun.actions.status.status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.job.request import JobRequest
 
@@ -197,7 +201,6 @@ def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
         InterruptedByUser: Ctrl-C; the job goes on.
     """
     from hpcrun.actions.explain.rules import load_rules
-    from hpcrun.cli.run_end import how_it_ended, why_it_failed
     from hpcrun.views.plan import submitted_json
 
     run = result.run
@@ -215,9 +218,9 @@ def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     if item.status.state != "COMPLETED":
         failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
     return Outcome(
-        lambda: [how_it_ended(item)],
+        lambda: [_how_it_ended(item)],
         lambda: {**submitted_json(result), **ended},
-        notes=why_it_failed(item, lambda: load_rules(context.layers.values())),
+        notes=_why_it_failed(item, lambda: load_rules(context.layers.values())),
         failure=failure,
     )
 
@@ -229,3 +232,23 @@ def _follow(folder: Path, waiter: Waiter) -> None:
     choice = LogChoice()
     if not print_stream(follow_logs(folder, choice, lines=None, is_over=waiter.over()), prefixes=False):
         print_finished(folder, choice)
+
+
+def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
+    """Say of a run that failed what explain says first, and the last words of the rank it names."""
+    from hpcrun.actions.status.first_line import ending
+
+    if item.status.state == "COMPLETED":
+        return
+    end = ending(item, rules)
+    yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
+    if end.rank is not None and end.last_lines:
+        yield stderr([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
+        yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
+
+
+def _how_it_ended(item: RunStatus) -> TextPart:
+    """Say how a run ended."""
+    status = item.status
+    reason = f" ({status.reason})" if status.reason else ""
+    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
