@@ -141,7 +141,7 @@ def submit_job(
     if chain is None:
         series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
     else:
-        from hpcrun.actions.jobs.chain import chain_links
+        from hpcrun.actions.jobs.after import chain_links
         from hpcrun.job.after import parse_chain
         from hpcrun.views.lineage import chain_json, link_line, look_line
 

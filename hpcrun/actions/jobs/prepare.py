@@ -18,11 +18,10 @@ from hpcrun.job.launch_options import Options, Program, option_words, similar_op
 from hpcrun.job.plan import Plan, build_plan, job_env
 from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
-from hpcrun.job.secret_uses import check_secrets
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.sweep_file import load_sweep_file
