@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpcrun.actions.studies.report import Part, Report
-from hpcrun.scaling.batches import BatchChange
+from hpcrun.scaling.series import BatchChange
 from hpcrun.scaling.verdict import Advice
 from hpcrun.views.report.figures import draw_figures
 from hpcrun.views.report.html import report_html
