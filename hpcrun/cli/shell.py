@@ -33,7 +33,7 @@ def shell(
     Without a terminal it reads commands from stdin.
     """
     from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import find_element
 
     context = make_context()
     found = find_element(run, context.store)
