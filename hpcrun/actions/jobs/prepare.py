@@ -8,8 +8,7 @@ from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.container import with_container
-from hpcrun.actions.jobs.program import check_program, find_python, with_launcher
+from hpcrun.actions.jobs.program import check_program, find_python, with_container, with_launcher
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
 from hpcrun.job.container import image_of
