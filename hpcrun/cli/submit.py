@@ -18,12 +18,7 @@ from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
-from hpcrun.cli.start import (
-    AfterOption,
-    ChainOption,
-    check_start,
-    submit_job,
-)
+from hpcrun.cli.start import AfterOption, ChainOption, check_start, submit_job
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 from hpcrun.views.text import harmless, one_line, time_text
 
@@ -75,7 +70,6 @@ def submit(
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
-    from hpcrun.actions.jobs.lineage import Lineage  # its models only after pydantic was imported without plugins
 
     if follow and prepared.plan.sweep:
         raise UsageError(
@@ -83,9 +77,7 @@ def submit(
             hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
-    done = yield from submit_job(
-        prepared, context, Lineage(), after=after, chain=chain, output_dir=folder, dry_run=dry_run
-    )
+    done = yield from submit_job(prepared, context, after=after, chain=chain, output_dir=folder, dry_run=dry_run)
     if not (done and (follow or wait)):
         return
     if prepared.plan.sweep:
@@ -189,9 +181,8 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
     from hpcrun.actions.jobs.prepare import prepare
-    from hpcrun.schedulers.machine import this_machine
 
-    return prepare(request, profile, context.surroundings, lambda: this_machine(context.env))
+    return prepare(request, profile, context.surroundings, context.machine)
 
 
 def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:

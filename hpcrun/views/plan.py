@@ -16,7 +16,6 @@ from hpcrun.job.plan_notes import threads_of
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.requeue import Requeue
 from hpcrun.job.sweep import Sweep
-from hpcrun.views.details import code_text
 from hpcrun.views.text import count, memory_text, one_line, time_text
 
 if TYPE_CHECKING:  # a dry run would import all that submits
@@ -159,10 +158,15 @@ def submitted_lines(result: SubmitResult) -> list[str]:
     sweep = run.plan.get("sweep")
     element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""
     remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
+    code = []
+    if run.code:
+        from hpcrun.views.details import code_text  # few jobs have a snapshot
+
+        code = [one_line(f"code       {code_text(run.code)}")]
     return [
         f"submitted  job {run.job_id}, run {run.run_id}",
         *remarks,
-        *([one_line(f"code       {code_text(run.code)}")] if run.code else []),
+        *code,
         one_line(f"folder     {result.folder}"),
         f"look       hpcrun status {run.job_id} | hpcrun logs -f {run.job_id}{element} | hpcrun cancel {run.job_id}",
     ]

@@ -23,9 +23,7 @@ from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.profiles.sweep_file import load_sweep_file
 from hpcrun.profiles.templates import load_templates
-from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +123,10 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     Raises:
         UsageError: one of them is refused; the message has the program's own words.
     """
+    if not (plan.srun or request.torchrun):
+        return
+    from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
+
     env = surroundings.env
     if plan.srun and (said := srun_refusal(option_words(plan.srun), env)):
         raise _refusal("srun", said, plan.srun, plan.profile, is_typed=bool(request.srun))
@@ -162,6 +164,8 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
         return request
     if request.sweep:
         raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
+    from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
+
     rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
     return request.model_copy(update={"sweep": rows, "sweep_file": None})
 
