@@ -108,7 +108,7 @@ def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> FoundRun | Non
 def _choice(run: Run, store: RunStore) -> str:
     last = store.last_status(run.run_id)
     state = last.state if last else "not polled yet"
-    made = format_age(max(0.0, time.time() - run.created_s))
+    made = format_age(time.time() - run.created_s)
     return f"{run.run_id}  {run.name}  {state}, {made} ({run.cluster or run.host})"
 
 
