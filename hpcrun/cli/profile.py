@@ -59,11 +59,11 @@ def show_(
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
-    from hpcrun.actions.profiles.profiles import show_profile
+    from hpcrun.profiles.load import load_profile
     from hpcrun.views.profile_values import origins_json
 
     context = make_context()
-    loaded = show_profile(name, context.surroundings)
+    loaded = load_profile(name, context.surroundings.profile_folders)
     values = loaded.profile.model_dump(exclude_defaults=True)
 
     def document() -> dict[str, Any]:

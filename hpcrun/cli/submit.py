@@ -239,7 +239,6 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
 
 
 def _how_it_ended(item: RunStatus) -> TextPart:
-    """Say how a run ended."""
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
     return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])

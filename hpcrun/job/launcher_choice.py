@@ -74,7 +74,6 @@ def _once_note(call: Call) -> str:
 
 
 def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> tuple[str, ...]:
-    """Say how hpcrun would start the same ranks."""
     runs_it = call.place is None and call.launcher.torchrun_runs_it
     instead = _line_instead(call, request, profile, typed) if runs_it else None
     if instead is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from hpcrun.errors import nearest
 from hpcrun.job.secrets import hide_secrets, is_secret, secret_in_command, secret_kind
 from hpcrun.job.value_errors import error_words
-from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
+from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
@@ -157,8 +157,8 @@ def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> 
     listed = data.get("secrets")
     named = frozenset(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else frozenset()
     found = []
-    for key, value in _texts(data, ()):
-        text = _secret_problem(key, value, named)
+    for key, value in values_in(data):
+        text = _secret_problem(key, value, named) if isinstance(value, str) else None
         if text and (where := origins.get(key)):
             found.append(Mistake(where.path, where.line, f"{dotted(key)}: {text}", key))
     return found
@@ -174,12 +174,3 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
     if found is None:
         return None
     return f"holds {found}; list a variable under 'secrets', export it where you submit, and use $NAME here"
-
-
-def _texts(value: Any, key: Key) -> Iterator[tuple[Key, str]]:
-    if isinstance(value, str) and key:
-        yield key, value
-        return
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in items:
-        yield from _texts(inner, (*key, str(name)))

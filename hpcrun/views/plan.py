@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.container import Container
-from hpcrun.job.launch_options import Options, option_words
+from hpcrun.job.launch_options import option_words
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.plan_notes import threads_of
@@ -52,7 +52,8 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
         rows.append(("code", "a snapshot of the current code" + _below(plan.snapshot.folder)))
     if plan.requeue:
         rows.append(("stop", _stop(plan.requeue)))
-    rows += [(program, " ".join(option_words(options))) for program, options in _launch_options(plan) if options]
+    programs = (("srun", plan.srun), ("torchrun", plan.torchrun))
+    rows += [(program, " ".join(option_words(options))) for program, options in programs if options]
     if plan.preflight == "first":
         rows.append(("preflight", "before the ranks start (at most 30 s)"))
     if plan.modules:
@@ -109,10 +110,6 @@ def _container(container: Container) -> str:
 
 def _below(folder: str) -> str:
     return "" if folder == "." else f", starting in {folder}"
-
-
-def _launch_options(plan: Plan) -> tuple[tuple[str, Options], ...]:
-    return ("srun", plan.srun), ("torchrun", plan.torchrun)
 
 
 def _stop(requeue: Requeue) -> str:

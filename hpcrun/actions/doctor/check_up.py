@@ -204,14 +204,12 @@ def _form(plan: Plan) -> str:
 
 
 def _ask_runs(root: Path, env: Mapping[str, str]) -> RunsAnswers:
-    """Look at the runs folder, and ask for the quota there."""
     place = look_at_place(root)
     mount = place.mount
     return RunsAnswers(place, ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None)
 
 
 def _ask_job_python(python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str]) -> PythonAnswers:
-    """Ask the job's Python for its torch, and this machine for its driver."""
     driver = ask_driver(env)
     wanted = wanted_by(profile, driver)
     if comes_with_the_job(python, profile):
