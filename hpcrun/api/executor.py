@@ -21,7 +21,6 @@ from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError
 from hpcrun.job.quoting import job_name_from
-from hpcrun.schedulers.machine import this_machine
 
 _log = logging.getLogger("hpcrun")
 
@@ -97,7 +96,7 @@ class Executor(core.Executor):
             function_request(said, parameters.read_function_request),
             profile,
             surroundings,
-            lambda: this_machine(context.env),
+            context.machine,
             elements=elements,
             at_once=parameters.array_parallelism(self.parameters),
         )

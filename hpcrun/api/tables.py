@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas
 
-from hpcrun.actions.runs.find_element import find_element
+from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.metrics import Metrics, metric_patterns, read_elements
 from hpcrun.actions.runs.metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status import chosen_ids, get_status

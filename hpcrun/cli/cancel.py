@@ -17,7 +17,7 @@ from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.cancel import Cancelled
-    from hpcrun.actions.runs.find_element import FoundElement
+    from hpcrun.actions.runs.find import FoundElement
     from hpcrun.actions.status.status import RunStatus
     from hpcrun.runs.record import Run
 
@@ -46,7 +46,7 @@ def cancel(
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     from hpcrun.actions.jobs.dependencies import left_waiting
     from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import find_element
     from hpcrun.views.text import count
 
     wanted = check_states(states or [])

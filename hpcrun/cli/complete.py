@@ -64,7 +64,7 @@ def study_name(_: str) -> list[str]:
 @_quiet
 def partition(incomplete: str) -> list[str]:
     """Complete a partition; of several, ``gpu,long``, the last."""
-    from hpcrun.schedulers.partition_names import partition_names
+    from hpcrun.schedulers.client import partition_names
 
     before, comma, _ = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in partition_names(make_context(announce=None).env)]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.caller import Surroundings, Typed
-from hpcrun.actions.ports import Ports
 from hpcrun.cli.output import tell
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
@@ -22,13 +21,15 @@ from hpcrun.profiles.folder import Folder
 from hpcrun.profiles.layers import Layer, own_layer, project_layer
 from hpcrun.profiles.shipped import shipped
 from hpcrun.profiles.trust import TrustStore
-from hpcrun.runs.failed_nodes import FailedNodes
-from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.protocol import Scheduler
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # each is imported by the command that needs it
+    from hpcrun.actions.ports import Ports
     from hpcrun.actions.status.wait import Waiter
+    from hpcrun.job.resources import Machine
+    from hpcrun.runs.failed_nodes import FailedNodes
+    from hpcrun.runs.store import RunStore
     from hpcrun.runs.studies import StudyStore
+    from hpcrun.schedulers.protocol import Scheduler
     from hpcrun.schedulers.queue import SlurmQueue
 
 PROJECT_FOLDER = ".hpcrun"
@@ -119,6 +120,8 @@ class Context:
         """The nodes on which runs failed of late."""
         import platformdirs
 
+        from hpcrun.runs.failed_nodes import FailedNodes
+
         return FailedNodes(platformdirs.user_state_path("hpcrun") / "failed-nodes.json")
 
     @cached_property
@@ -131,6 +134,8 @@ class Context:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
         import platformdirs
 
+        from hpcrun.runs.store import RunStore
+
         said = self.env.get("HPCRUN_RUNS")
         root = Path(said).expanduser() if said else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
         return RunStore(self.cwd / root, self.failed_nodes)
@@ -138,6 +143,8 @@ class Context:
     @cached_property
     def ports(self) -> Ports:
         """The runs, the schedulers, this host and the clock, as actions take them."""
+        from hpcrun.actions.ports import Ports
+
         return Ports(self.store, self.scheduler, partial(self.scheduler, polls=True), self.host, self.now_s)
 
     @cached_property
@@ -164,6 +171,12 @@ class Context:
         # the user's own folder, and not the runs folder: one person may have several of those
         cache = platformdirs.user_cache_path("hpcrun")
         return SlurmScheduler(self.env, cache=cache, polls=polls, _said=self._slurm_said)
+
+    def machine(self) -> Machine:
+        """Return the resources of this machine."""
+        from hpcrun.schedulers.machine import this_machine
+
+        return this_machine(self.env)
 
     def queue(self) -> SlurmQueue:
         """Return the cluster's queue and accounting."""

@@ -72,8 +72,7 @@ def explain(
 
 def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
     from hpcrun.actions.explain.explain import explain as explain_run
-    from hpcrun.actions.runs.find import LAST, newest_line
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.actions.status.status import element_row, get_status
 
     found = find_element(word, context.store)

@@ -43,7 +43,7 @@ def gpu(
     """
     if watch and as_json:
         raise UsageError("--watch and --json cannot be combined")
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import find_element
 
     context = make_context()
     found = find_element(run, context.store)

@@ -1,21 +1,27 @@
-"""Showing logs: whole ones, chosen lines of them, and those that are still being written."""
+"""Showing logs: whole ones, chosen lines of them, and those that are still being written.
+
+Into a pipe they are printed as they are, line by line where lines are marked, and folded on a terminal.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from hpcrun.cli.log_printer import Printer, announce, make_printer
-from hpcrun.cli.output import tell, width, write
+from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
+from hpcrun.job.patterns import Pattern
+from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines, texts
+from hpcrun.views.log_text import heading, label, terminal_text
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.logs import LogChoice
-    from hpcrun.job.patterns import Pattern
-    from hpcrun.runs.logs import LogFile
+
+_ERASE_LINE = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,9 @@ class Lines:
     started_s: float = 0.0
     colours: bool = True
 
-    def printer(self, *, prefixes: bool) -> Printer:
+    def printer(self, *, prefixes: bool) -> _Printer:
         """Return what prints them."""
-        return make_printer(prefixes=prefixes, pattern=self.pattern, colours=self.colours, width=width())
+        return _make_printer(prefixes=prefixes, pattern=self.pattern, colours=self.colours, width=width())
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
@@ -49,7 +55,6 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
         NotFoundError: one cannot be read.
     """
     from hpcrun.actions.runs.logs import finished_logs
-    from hpcrun.views.log_text import heading
 
     lines = lines or Lines()
     found = finished_logs(folder, choice)
@@ -74,9 +79,8 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     return bool(found)
 
 
-def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: Printer) -> None:
+def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: _Printer) -> None:
     from hpcrun.runs.log_lines import merged
-    from hpcrun.runs.logs import fold
 
     found: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
     pattern = lines.pattern
@@ -88,8 +92,6 @@ def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: Printer) -> No
 
 def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
     """Yield what is to be shown of one log: in blocks where every byte is, else by lines."""
-    from hpcrun.runs.logs import texts
-
     if lines.pattern is None and lines.since_s is None:
         return texts(log.path, lines.last)
     chosen = _chosen(log, lines)
@@ -98,8 +100,6 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
 
 def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
     from hpcrun.runs.log_lines import has_stamps, matching, since
-    from hpcrun.runs.logs import log_lines
-    from hpcrun.views.log_text import label
 
     found = log_lines(log.path)
     if lines.since_s is not None:
@@ -119,8 +119,121 @@ def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines
     for log, text in stream:
         if attempt is not None and log.attempt > attempt:
             printer.finish()
-            announce(log.attempt)
+            tell([f"hpcrun: attempt {log.attempt} begins"])
         attempt = log.attempt
         printer.feed(log, text)
     printer.finish()
     return attempt is not None
+
+
+class _Printer(Protocol):
+    """Takes a job's text piece by piece."""
+
+    def feed(self, log: LogFile, text: str) -> None:
+        """Print what was read of a log."""
+
+    def finish(self) -> None:
+        """Print what waited for the end of its line."""
+
+
+def _make_printer(*, prefixes: bool, pattern: Pattern | None, colours: bool, width: int) -> _Printer:
+    """Return the printer that suits stdout and the choice of lines.
+
+    Args:
+        prefixes: the log of a line stands before it.
+        pattern: only lines in which it is found.
+        width: columns of the terminal.
+    """
+    is_terminal = sys.stdout.isatty()
+    if prefixes or pattern:
+        return _LinePrinter(prefixes, pattern, colours if is_terminal else None)
+    return _TerminalPrinter(colours, width) if is_terminal else _BytePrinter()
+
+
+class _BytePrinter:
+    """Prints the very bytes."""
+
+    def feed(self, log: LogFile, text: str) -> None:  # noqa: ARG002 - the protocol's
+        write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    def finish(self) -> None:
+        """Nothing waits."""
+
+
+@dataclass
+class _LinePrinter:
+    """Prints whole lines, with their log in front where there are several; half lines wait for their end.
+
+    Attributes:
+        colours: None for a pipe, which gets the line as it is but for the folding.
+    """
+
+    prefixes: bool
+    pattern: Pattern | None
+    colours: bool | None
+    _rest: dict[LogFile, str] = field(default_factory=dict)
+
+    def feed(self, log: LogFile, text: str) -> None:
+        lines = (self._rest.pop(log, "") + text).split("\n")
+        rest = lines.pop()
+        if len(rest) > LONGEST_LINE:
+            bar = fold(rest)  # of a progress bar only the state it is in
+            lines, rest = ([*lines, bar], "") if len(bar) > LONGEST_LINE else (lines, bar)
+        self._print(log, lines)
+        if rest:
+            self._rest[log] = rest
+
+    def finish(self) -> None:
+        for log in list(self._rest):
+            self._print(log, [self._rest.pop(log)])
+
+    def _print(self, log: LogFile, lines: list[str]) -> None:
+        front = f"[{label(log)}] " if self.prefixes else ""
+        folded = (fold(line) for line in lines)
+        kept = folded if self.pattern is None else self.pattern.filter((line, line) for line in folded)
+        if self.colours is None:
+            write_bytes("".join(f"{front}{line}\n" for line in kept).encode("utf-8", "surrogateescape"))
+        else:
+            write("".join(f"{front}{terminal_text(line, colours=self.colours)}\n" for line in kept))
+
+
+@dataclass
+class _TerminalPrinter:
+    """Shows the last line while it is being written; a progress bar is drawn again in its place."""
+
+    colours: bool
+    width: int
+    _log: LogFile | None = None
+    _rest: str = ""
+    _shown: str = ""
+
+    def feed(self, log: LogFile, text: str) -> None:
+        if log != self._log:
+            self.finish()
+            self._log = log
+        lines = (self._rest + text).split("\n")
+        self._rest = lines.pop()
+        out = [self._again(f"{line}\n") for line in lines]
+        if len(self._rest) > LONGEST_LINE:
+            out.append(self._again(self._rest))
+            self._rest = ""
+        elif self._rest:
+            out.append(self._begun())
+        write("".join(out))
+
+    def finish(self) -> None:
+        if self._rest:
+            write(self._again(f"{self._rest}\n"))
+        self._rest = ""
+
+    def _again(self, line: str) -> str:
+        """Return what makes a line of its beginning that is shown already."""
+        text = terminal_text(line, colours=self.colours)
+        shown, self._shown = self._shown, ""
+        return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text
+
+    def _begun(self) -> str:
+        """Return what shows the line as far as it is written: not more than fits, or it could not be drawn again."""
+        text = terminal_text(self._rest, colours=False)[: max(1, self.width - 1)]
+        shown, self._shown = self._shown, text
+        return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text

@@ -128,8 +128,7 @@ def logs(
 
 
 def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
-    from hpcrun.actions.runs.find import LAST, newest_line
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.runs.elements import elements_of
     from hpcrun.runs.store import DamagedRunError
 

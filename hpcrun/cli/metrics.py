@@ -78,7 +78,7 @@ def metrics(
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     import_pydantic()
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import find_element
     from hpcrun.actions.runs.logs import parse_ranks
     from hpcrun.actions.runs.metrics import choose_metrics, last_rows, metric_patterns, read_elements, read_metrics
     from hpcrun.job.parameters import index_ranges

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcome, printed, stdout
+from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import NotFoundError, UsageError
 
@@ -40,7 +40,7 @@ def nodes(
     if words:
         raise UsageError(f"unknown word {command!r}", hint="hpcrun nodes forget NODE")
     known = context.failed_nodes.known(now_s)
-    return printed(_lines(known, now_s), lambda: _document(known))
+    return Outcome(lambda: [_listed(known, now_s)], lambda: _document(known))
 
 
 def _forget(named: Sequence[str], failed: FailedNodes, now_s: float) -> Outcome:
@@ -61,12 +61,11 @@ def _document(known: Iterable[FailedNode]) -> dict[str, Any]:
     return {"kind": "nodes", "nodes": [asdict(one) for one in known]}
 
 
-def _lines(known: Sequence[FailedNode], now_s: float) -> list[str]:
-    from hpcrun.views.text import age_text, one_line
+def _listed(known: Sequence[FailedNode], now_s: float) -> TextPart:
+    from hpcrun.job.units import format_age
+    from hpcrun.views.table import text_table
 
     if not known:
-        return ["no node failed in the last 24 hours"]
-    rows = [("NODE", "LAST FAILURE", "REASON", "RUN")]
-    rows += [(one.node, age_text(max(0.0, now_s - one.failed_s)), one.why, one.run_id) for one in known]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [one_line("  ".join((*(f"{row[i]:<{widths[i]}}" for i in range(3)), row[3]))) for row in rows]
+        return stdout(["no node failed in the last 24 hours"])
+    rows = ((one.node, format_age(now_s - one.failed_s), one.why, one.run_id) for one in known)
+    return table(text_table(("NODE", "LAST FAILURE", "REASON", "RUN"), rows))

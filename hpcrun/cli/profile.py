@@ -1,7 +1,8 @@
-"""hpcrun profile: its commands; list, show and path themselves."""
+"""hpcrun profile: its commands; those that edit a profile are in profile_edit.py."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,19 +13,23 @@ from hpcrun.cli import complete
 from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.context import make_context
 from hpcrun.cli.examples import epilog
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, printed, stderr, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.profile_check import diff, schema, validate
-from hpcrun.cli.profile_detect import detect
 from hpcrun.cli.profile_edit import edit, new, set_, unset
-from hpcrun.cli.profile_env import env
+from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
 
 if TYPE_CHECKING:
-    from hpcrun.actions.profiles.profiles import ProfileRow
+    from hpcrun.actions.profiles.profiles import ProfileRow, Verdict
     from hpcrun.profiles.load import LoadedProfile
 
 app = typer.Typer(cls=CliGroup, no_args_is_help=True)
+_Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name or path of a profile.", show_default=False, autocompletion=complete.profile_name
+    ),
+]
 
 
 @app.command("list", cls=CliCommand, epilog=epilog("profile list"))
@@ -49,24 +54,16 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
 
 @app.command("show", cls=CliCommand, epilog=epilog("profile show"))
 def show_(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="Name or path of a profile.",
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ],
+    name: _Name,
     origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
-    from hpcrun.actions.profiles.profiles import show_profile
+    from hpcrun.profiles.load import load_profile
     from hpcrun.views.profile_values import origins_json
 
     context = make_context()
-    loaded = show_profile(name, context.surroundings)
+    loaded = load_profile(name, context.surroundings.profile_folders)
     values = loaded.profile.model_dump(exclude_defaults=True)
 
     def document() -> dict[str, Any]:
@@ -108,7 +105,135 @@ def _remark(folder: Folder) -> str:
     return "  (not used)" if folder.withheld else ""
 
 
-_ELSEWHERE: dict[str, Callable[..., Outcome | Outcomes]] = {
+def env(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|VARIABLE]", help="Profile or variable. Default: all variables.", show_default=False
+        ),
+    ] = None,
+    _json: JsonOption = False,
+) -> Outcome:
+    """Explain the environment variables of NCCL, torch and CUDA."""
+    from hpcrun.actions.profiles.variables import ProfileVariables, all_variables, find_variables
+    from hpcrun.views import variables as view
+
+    if name is None:
+        variables = all_variables()
+        return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
+    context = make_context()
+    found = find_variables(name, context.surroundings)
+    if isinstance(found, ProfileVariables):
+        lines = view.profile_variables_lines(found, context.profile_paths, width())
+        return printed(lines, lambda: view.profile_variables_json(found))
+    return printed(view.variable_lines(found, width()), lambda: view.variables_json([found]))
+
+
+def detect(
+    write: Annotated[
+        str | None,
+        typer.Option("--write", metavar="NAME", help="Save the profile under this name.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile; needs --write.")] = False,
+    _json: JsonOption = False,
+) -> Outcome:
+    """Write a profile of this cluster from its Slurm configuration.
+
+    A comment at each value names its source.
+    Without --write, the profile is printed to stdout.
+    """
+    import platformdirs
+
+    from hpcrun.actions.profiles.detect import detect as detect_profile
+    from hpcrun.actions.profiles.detect import detect_and_write
+    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.views.profiles import detected_json
+
+    if force and write is None:
+        raise UsageError("--force has no effect without --write", hint="add --write NAME")
+    context = make_context()
+    site = SlurmSite(context.env)
+    if write is None:
+        found = detect_profile(site, context.surroundings)
+    else:
+        folder = platformdirs.user_config_path("hpcrun") / "profiles"
+        found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+    if found.path is None:
+        lines = [found.text.rstrip("\n")]
+    else:
+        lines = [
+            f"written  {found.path}",
+            f"look     hpcrun profile show {write}",
+            f"use      hpcrun submit -P {write}",
+        ]
+    return Outcome(
+        lambda: [stderr(f"hpcrun: {warning}" for warning in found.warnings), stdout(lines)],
+        lambda: detected_json(found),
+    )
+
+
+def validate(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|FILE]...",
+            help="Profiles to check. Default: all.",
+            show_default=False,
+            autocompletion=complete.profile_name,
+        ),
+    ] = None,
+    _json: JsonOption = False,
+) -> Outcome:
+    """Check profiles and list all errors, each with its file, line and key.
+
+    Exit status 3 if there is an error.
+    """
+    from hpcrun.actions.profiles.profiles import validate_profiles
+    from hpcrun.views.profile_values import verdicts_json
+
+    context = make_context()
+    verdicts = validate_profiles(names or [], context.surroundings)
+    wrong = [verdict for verdict in verdicts if verdict.mistakes]
+    names_of = ", ".join(verdict.name for verdict in wrong)
+    return Outcome(
+        lambda: _verdicts_text(verdicts, wrong),
+        lambda: verdicts_json(verdicts),
+        failure=ProfileError(f"profiles with errors: {names_of}") if wrong else None,
+        failure_in_text=True,
+    )
+
+
+def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
+    from hpcrun.views.text import one_line
+
+    yield stdout(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
+    # a mistake in what several extend is one mistake
+    yield folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
+    yield folded(dict.fromkeys(one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks))
+    yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
+
+
+def diff(left: _Name, right: _Name, _json: JsonOption = False) -> Outcome:
+    """Show the values that differ between two profiles."""
+    from hpcrun.actions.profiles.profiles import diff_profiles
+    from hpcrun.views.profile_values import diff_json, diff_table
+
+    differences = diff_profiles(left, right, make_context().surroundings)
+    same = stderr([f"{left} and {right} have the same values"])
+    return Outcome(
+        lambda: [table(diff_table(differences, left, right)) if differences else same],
+        lambda: diff_json(differences, left, right),
+    )
+
+
+def schema() -> Outcome:
+    """Print the JSON Schema of a profile file, for completion in editors."""
+    from hpcrun.profiles.schema import profile_schema
+
+    return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])
+
+
+_OTHERS: dict[str, Callable[..., Outcome | Outcomes]] = {
     "new": new,
     "set": set_,
     "unset": unset,
@@ -119,5 +244,5 @@ _ELSEWHERE: dict[str, Callable[..., Outcome | Outcomes]] = {
     "env": env,
     "schema": schema,
 }
-for _name, _command in _ELSEWHERE.items():
+for _name, _command in _OTHERS.items():
     app.command(_name, cls=CliCommand, epilog=epilog(f"profile {_name}"))(_command)

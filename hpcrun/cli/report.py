@@ -77,12 +77,17 @@ def report(
 
     Writes text, tables and figures to a folder.
     """
-    from hpcrun.actions.studies.report import make_report, read_tables
+    from hpcrun.actions.studies.report import (
+        make_report,
+        read_tables,
+        report_name,
+        side_by_side,
+        study_options,
+        study_remarks,
+    )
     from hpcrun.actions.studies.report_folder import check_folder, save_report
     from hpcrun.actions.studies.study import find_study
-    from hpcrun.actions.studies.study_report import report_name, side_by_side, study_options, study_remarks
-    from hpcrun.views.report.document import report_json
-    from hpcrun.views.report.files import report_files
+    from hpcrun.views.report.document import report_files, report_json
     from hpcrun.views.report.text import report_text
 
     context = make_context()

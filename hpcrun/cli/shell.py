@@ -32,9 +32,8 @@ def shell(
     It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
     Without a terminal it reads commands from stdin.
     """
-    from hpcrun.actions.runs.allocation import nodes_of, one_element
-    from hpcrun.actions.runs.find_element import find_element
-    from hpcrun.actions.runs.shell import open_shell
+    from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
+    from hpcrun.actions.runs.find import find_element
 
     context = make_context()
     found = find_element(run, context.store)

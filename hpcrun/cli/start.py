@@ -104,7 +104,7 @@ def dry_run_outcome(prepared: Prepared, parts: Sequence[Prepared] = ()) -> Outco
 def submit_job(
     prepared: Prepared,
     context: Context,
-    lineage: Lineage,
+    lineage: Lineage | None = None,
     *,
     after: list[str] | None,
     chain: str | None,
@@ -115,6 +115,7 @@ def submit_job(
     """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
 
     Args:
+        lineage: what it has to do with earlier runs; None for nothing.
         again: of a run that is submitted again: see ``again_text``.
 
     Raises:
@@ -133,19 +134,20 @@ def submit_job(
     if dry_run:
         yield dry_run_outcome(prepared, parts)
         return []
+    from hpcrun.actions.jobs.lineage import Lineage
     from hpcrun.actions.jobs.submit_many import JobSeries, submit_all
     from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
 
-    lineage = yield from with_after(lineage, after, prepared, context)
+    own = yield from with_after(lineage or Lineage(), after, prepared, context)
     yield printed(plan_lines(prepared.plan, again))
     if chain is None:
-        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
+        series, lines, document = JobSeries("array", parts, lambda _: own), submitted_lines, submissions_json
     else:
-        from hpcrun.actions.jobs.chain import chain_links
+        from hpcrun.actions.jobs.after import chain_links
         from hpcrun.job.after import parse_chain
         from hpcrun.views.lineage import chain_json, link_line, look_line
 
-        links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
+        links = chain_links(prepared, parse_chain(chain), own, context.surroundings)
         series, lines, document = links, link_line, chain_json
     if prepared.plan.scheduler == "slurm":
         import_submitit()

@@ -141,7 +141,7 @@ def _show(
     context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout, afresh: bool = False
 ) -> Outcomes:
     from hpcrun.actions.background import answers_of
-    from hpcrun.actions.runs.find_element import find_element
+    from hpcrun.actions.runs.find import find_element
     from hpcrun.actions.status.first_line import with_first_lines
     from hpcrun.actions.status.status import chosen_ids, get_status, last_known
     from hpcrun.views.status import only_elements

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,19 +16,17 @@ from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
-from hpcrun.cli.outcome import Outcome, Outcomes, note
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
-from hpcrun.cli.start import (
-    AfterOption,
-    ChainOption,
-    check_start,
-    submit_job,
-)
+from hpcrun.cli.start import AfterOption, ChainOption, check_start, submit_job
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
+from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
+    from hpcrun.actions.status.first_line import Rules
+    from hpcrun.actions.status.status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.job.request import JobRequest
 
@@ -71,7 +70,6 @@ def submit(
     check_start(after, chain, stays=follow or wait)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
-    from hpcrun.actions.jobs.lineage import Lineage  # its models only after pydantic was imported without plugins
 
     if follow and prepared.plan.sweep:
         raise UsageError(
@@ -79,9 +77,7 @@ def submit(
             hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
-    done = yield from submit_job(
-        prepared, context, Lineage(), after=after, chain=chain, output_dir=folder, dry_run=dry_run
-    )
+    done = yield from submit_job(prepared, context, after=after, chain=chain, output_dir=folder, dry_run=dry_run)
     if not (done and (follow or wait)):
         return
     if prepared.plan.sweep:
@@ -185,9 +181,8 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
         UsageError, ProfileError, PlanError: what cannot be, and what to do.
     """
     from hpcrun.actions.jobs.prepare import prepare
-    from hpcrun.schedulers.machine import this_machine
 
-    return prepare(request, profile, context.surroundings, lambda: this_machine(context.env))
+    return prepare(request, profile, context.surroundings, context.machine)
 
 
 def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
@@ -197,7 +192,6 @@ def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
         InterruptedByUser: Ctrl-C; the job goes on.
     """
     from hpcrun.actions.explain.rules import load_rules
-    from hpcrun.cli.run_end import how_it_ended, why_it_failed
     from hpcrun.views.plan import submitted_json
 
     run = result.run
@@ -215,9 +209,9 @@ def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     if item.status.state != "COMPLETED":
         failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
     return Outcome(
-        lambda: [how_it_ended(item)],
+        lambda: [_how_it_ended(item)],
         lambda: {**submitted_json(result), **ended},
-        notes=why_it_failed(item, lambda: load_rules(context.layers.values())),
+        notes=_why_it_failed(item, lambda: load_rules(context.layers.values())),
         failure=failure,
     )
 
@@ -229,3 +223,22 @@ def _follow(folder: Path, waiter: Waiter) -> None:
     choice = LogChoice()
     if not print_stream(follow_logs(folder, choice, lines=None, is_over=waiter.over()), prefixes=False):
         print_finished(folder, choice)
+
+
+def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
+    """Say of a run that failed what explain says first, and the last words of the rank it names."""
+    from hpcrun.actions.status.first_line import ending
+
+    if item.status.state == "COMPLETED":
+        return
+    end = ending(item, rules)
+    yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
+    if end.rank is not None and end.last_lines:
+        yield stderr([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
+        yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
+
+
+def _how_it_ended(item: RunStatus) -> TextPart:
+    status = item.status
+    reason = f" ({status.reason})" if status.reason else ""
+    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import Directives
+from hpcrun.job.launch_options import check_binding
 from hpcrun.job.profile import Profile
 from hpcrun.job.shape import Shape
 from hpcrun.job.units import parse_memory, parse_time
@@ -48,7 +49,7 @@ def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> R
         UsageError: the ranks would not see their planned GPUs.
     """
     _check_gpus(directives, shape)
-    _check_binding(directives, shape)
+    check_binding("sbatch", directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
     cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
     return RequestedResources(
@@ -93,21 +94,6 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
         + (f" --launcher {shape.launcher}" if shape.launcher != "python" else "")
         + (f" --nproc-per-node {shape.procs_per_node}" if shape.launcher != "python" else ""),
     )
-
-
-def _check_binding(directives: Directives, shape: Shape) -> None:
-    """Refuse an option that hides GPUs of the node from a rank: a rank uses the GPU with the number LOCAL_RANK.
-
-    Raises:
-        UsageError: a rank would see only some of the GPUs.
-    """
-    for key in ("gpu-bind", "tres-bind"):
-        value = directives.get(key) or "none"
-        if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
-            raise UsageError(
-                f"--{key}={value} would show each of the {shape.tasks_per_node} ranks of a node only some of its GPUs",
-                hint=f"leave it out, or --sbatch {key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
-            )
 
 
 def _read(parse: Callable[[str], int], text: str | None) -> int | None:

@@ -118,15 +118,24 @@ def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options
                              hint="leave it out, or choose a Slurm profile with --profile")  # fmt: skip
         return ()
     options = _laid_over("srun", profile.srun, request.srun)
+    check_binding("srun", options, shape)
+    return tuple(options.items())
+
+
+def check_binding(of: Literal["sbatch", "srun"], options: Mapping[str, str | None], shape: Shape) -> None:
+    """Refuse an option that hides GPUs of the node from a rank: a rank uses the GPU with the number LOCAL_RANK.
+
+    Raises:
+        UsageError: a rank would see only some of the GPUs.
+    """
     for key in ("gpu-bind", "tres-bind"):
         value = options.get(key) or "none"
         if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
             raise UsageError(
-                f"srun --{key}={value} would show each of the {shape.tasks_per_node} ranks of a node only some of its "
-                "GPUs",
-                hint=f"leave it out, or --srun {key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
+                f"{'srun ' if of == 'srun' else ''}--{key}={value} would show each of the {shape.tasks_per_node} ranks "
+                "of a node only some of its GPUs",
+                hint=f"leave it out, or --{of} {key}={'gres/gpu:' if key == 'tres-bind' else ''}none",
             )
-    return tuple(options.items())
 
 
 def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hpcrun.errors import UsageError
-from hpcrun.job.instead import Instead, line_instead, node_line
 from hpcrun.job.launchers import Call, named_launcher
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import decide_shape
+
+if TYPE_CHECKING:  # few programs start ranks themselves
+    from hpcrun.job.instead import Instead
 
 _ONCE = ("python", "command")
 _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
@@ -70,13 +74,17 @@ def _once_note(call: Call) -> str:
 
 
 def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> tuple[str, ...]:
-    """Say how hpcrun would start the same ranks."""
-    instead = None
-    if call.place is None and call.launcher.torchrun_runs_it:
-        instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
+    runs_it = call.place is None and call.launcher.torchrun_runs_it
+    instead = _line_instead(call, request, profile, typed) if runs_it else None
     if instead is None:
         return ()
     return (f"hpcrun can start these ranks{_left_out(instead)}: {instead.line}",)
+
+
+def _line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
+    from hpcrun.job.instead import line_instead
+
+    return line_instead(call, request, typed, has_gpus=profile.scheduler == "local" or profile.gpu.per_node > 0)
 
 
 def _left_out(instead: Instead) -> str:
@@ -95,7 +103,7 @@ def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
             hint=f"remove {call.title}: hpcrun starts the ranks; or submit it with sbatch; "
             "or srun --overlap there, and --launcher command here",
         )
-    instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
+    instead = _line_instead(call, request, profile, typed)
     if call.launcher.role == "submits":
         why = "would run once per rank, and submit a job each time"
     else:
@@ -107,6 +115,8 @@ def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
 
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
+    from hpcrun.job.instead import node_line
+
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.role == "submits":
         message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
@@ -117,12 +127,8 @@ def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed:
         return UsageError(message, hint=f"{add}; {way_out}")
     if line := node_line(call, typed):
         return UsageError(message, hint=line)
-    instead = line_instead(call, request, typed, has_gpus=_has_gpus(profile))
+    instead = _line_instead(call, request, profile, typed)
     return UsageError(message + _dropped(instead), hint=instead.line) if instead else UsageError(message, hint=way_out)
-
-
-def _has_gpus(profile: Profile) -> bool:
-    return profile.scheduler == "local" or profile.gpu.per_node > 0
 
 
 def _remark(request: JobRequest) -> tuple[str, ...]:

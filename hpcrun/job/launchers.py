@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.shell_text import read_commands
 from hpcrun.job.wrappers import WRAPPERS, Wrapper, unwrap
 
 Role = Literal["ours", "submits", "node", "job"]
@@ -254,6 +253,8 @@ def _in_script(name: str, read: ReadScript, depth: int) -> Iterator[Call]:
 
 
 def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Iterator[Call]:
+    from hpcrun.job.shell_text import read_commands  # few jobs run a shell script
+
     knows_nodes = _OF_NODES.search(text) is not None
     for command in read_commands(text):
         place = f"{script}, line {command.line}" if script else f"the text of -c, line {command.line}"

@@ -27,7 +27,6 @@ from hpcrun.job.resources import (
 )
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, decide_segment, decide_shape
-from hpcrun.job.snapshot import Snapshot
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
 
@@ -47,6 +46,21 @@ class PythonEnvironment:
     kind: str
     prefix: str | None = None
     variable: Literal["VIRTUAL_ENV", "CONDA_PREFIX"] = "VIRTUAL_ENV"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the code in the run's folder, for the script. Paths are relative to the copy's root.
+
+    Attributes:
+        folder: where the job starts; ``.`` for the root.
+        paths: folders that come first on PYTHONPATH, in this order.
+        script: the program, if it is one of the copied files.
+    """
+
+    folder: str
+    paths: tuple[str, ...]
+    script: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

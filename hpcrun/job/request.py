@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, field_validator
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
+from hpcrun.job.secrets import is_secret_option, secret_arguments, secret_in_command, secret_kind
 from hpcrun.job.units import parse_memory, parse_time, parse_walltime
 from hpcrun.job.value_errors import error_words
 
@@ -19,6 +21,9 @@ MOST = 1_000_000
 """The largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits."""
 # Bytes that are not UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
+_INSTEAD_OF_SECRET = "export NAME=... where you submit, add --secret NAME, and use $NAME"
+# In these fields secrets have their own rules, or they have no text from the user.
+_APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
 
 
 class GpuCount(BaseModel):
@@ -225,3 +230,45 @@ def read_request(asked: dict[str, Any]) -> JobRequest:
         given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
         detail = error_words(first) + ("" if first["type"] == "value_error" else f", not {given}")
         raise UsageError(f"{option_of(field)}: {detail}", hint="hpcrun submit --help lists every option") from None
+
+
+def check_secrets(request: JobRequest) -> tuple[str, ...]:
+    """Return notes on arguments that look like secrets; refuse secrets in all other parts of the script.
+
+    The messages name the kind of secret, never its value.
+
+    Raises:
+        UsageError: a set-up command, a directive or another option holds one.
+    """
+    for command in request.setup:
+        if found := secret_in_command(command):
+            raise UsageError(
+                f"--setup holds {found}: set-up commands are written to the script", hint=_INSTEAD_OF_SECRET
+            )
+    for field, text in _texts(request):
+        if found := secret_kind(text):
+            raise UsageError(
+                f"{option_of(field)} holds {found}: it would be written to the script", hint=_INSTEAD_OF_SECRET
+            )
+    found_in_arguments = dict.fromkeys((*secret_arguments(request.args), *_in_sweep(request)))
+    return tuple(
+        f"the arguments hold {found}: they appear in the script, in the run's record and in process lists; "
+        "read a variable in the script, and pass it with --secret NAME"
+        for found in found_in_arguments
+    )
+
+
+def _texts(request: JobRequest) -> Iterator[tuple[str, str]]:
+    for field in type(request).model_fields:
+        value = getattr(request, field)
+        texts: Iterable[object] = value if isinstance(value, tuple) else (value,)
+        if field not in _APART:
+            yield from ((field, text) for text in texts if isinstance(text, str))
+
+
+def _in_sweep(request: JobRequest) -> Iterator[str]:
+    for name, value in dict.fromkeys(pair for row in request.sweep for pair in row):
+        if kind := secret_kind(value):
+            yield kind
+        elif is_secret_option(name, value):
+            yield f"the value of {name}"

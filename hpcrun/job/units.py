@@ -113,11 +113,11 @@ def format_memory(megabytes: int) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return an age in the largest unit that fits."""
+    """Return an age in the largest unit that fits; 0 s if it is negative, since clocks of hosts differ."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{int(seconds // length)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    return f"{max(0, int(seconds))} s ago"
 
 
 def parse_count(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Checks merged values against the profile model, and reports each mistake with its file and line."""
+"""Checks merged values against the profile model and for secrets, and reports each mistake with its file and line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from hpcrun.errors import nearest
-from hpcrun.job.secrets import hide_secrets
+from hpcrun.job.secrets import hide_secrets, is_secret, secret_in_command, secret_kind
 from hpcrun.job.value_errors import error_words
-from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
-from hpcrun.profiles.secrets import secret_mistakes
+from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
@@ -35,7 +34,7 @@ def check_values(
 
     from hpcrun.job.profile import Profile
 
-    mistakes: list[Mistake] = secret_mistakes(data, origins)
+    mistakes: list[Mistake] = _secret_mistakes(data, origins)
     if "name" in data:
         where = origins["name",]
         mistakes.append(
@@ -148,3 +147,30 @@ def _kind(annotation: Any) -> set[str]:
     if origin is dict or hasattr(annotation, "model_fields"):
         return {"mapping"}
     return {"bool"} if annotation in (bool, Any) else set()
+
+
+def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
+    """Return a mistake for every value of a profile that holds a secret; the messages do not contain the value.
+
+    Other users may read the file, and it may be in git.
+    """
+    listed = data.get("secrets")
+    named = frozenset(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else frozenset()
+    found = []
+    for key, value in values_in(data):
+        text = _secret_problem(key, value, named) if isinstance(value, str) else None
+        if text and (where := origins.get(key)):
+            found.append(Mistake(where.path, where.line, f"{dotted(key)}: {text}", key))
+    return found
+
+
+def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
+    if key[0] == "env" and len(key) == 2:
+        if not is_secret(key[1], value, named):
+            return None
+        kind = secret_kind(value) or "the value of a secret"
+        return f"holds {kind}; remove the line, list the name under 'secrets', and export the variable where you submit"
+    found = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
+    if found is None:
+        return None
+    return f"holds {found}; list a variable under 'secrets', export it where you submit, and use $NAME here"

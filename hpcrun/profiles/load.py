@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.errors import ProfileError, nearest
 from hpcrun.profiles.check import check_values
 from hpcrun.profiles.folder import Folder, Source, folders_of
-from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin, dotted
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin, dotted, values_in
 from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
 
 if TYPE_CHECKING:  # the import of pydantic takes too long for shell completion
@@ -231,7 +231,7 @@ class _Merger:
                     target.pop(name, None)
                     continue
                 target[name] = value
-                under.origins.update({known: over.origins[known] for known in _keys_in(value, here)})
+                under.origins.update({known: over.origins[known] for known, _ in values_in(value, here)})
 
     def _extend(self, under: _Merged, over: _Merged, here: Key, target: dict[str, Any], source: dict[str, Any]) -> None:
         plain = (*here[:-1], here[-1].removesuffix(EXTEND))
@@ -246,21 +246,14 @@ class _Merger:
             target[plain[-1]] = [*old, *more]
             under.origins.setdefault(plain, over.origins[here])
             for number, value in enumerate(more):
-                for known in _keys_in(value, (*here, str(number))):
+                for known, _ in values_in(value, (*here, str(number))):
                     moved = (*plain, str(len(old) + number), *known[len(here) + 1 :])
                     under.origins[moved] = over.origins[known]
             return
         self._mistake(None, here, text, over.origins[here])
 
 
-def _keys_in(value: Any, key: Key) -> Iterator[Key]:
-    yield key
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in inner:
-        yield from _keys_in(item, (*key, str(name)))
-
-
 def _drop_origins(merged: _Merged, section: dict[str, Any], key: Key) -> None:
     if key[-1] in section:
-        for known in _keys_in(section[key[-1]], key):
+        for known, _ in values_in(section[key[-1]], key):
             merged.origins.pop(known, None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcrun.errors import ProfileError
 
@@ -53,6 +54,14 @@ class MistakesError(ProfileError):
             lines.append(f"... and {len(mistakes) - MOST_TOLD} more")
         super().__init__("\n".join(lines), hint=hint)
         self.mistakes = tuple(mistakes)
+
+
+def values_in(value: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Yield a value, and all values in its sections and lists, each with its key."""
+    yield key, value
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inner:
+        yield from values_in(item, (*key, str(name)))
 
 
 def dotted(key: Key) -> str:

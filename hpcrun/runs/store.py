@@ -268,7 +268,6 @@ class RunStore:
         return errors
 
     def _lone_markers(self, runs: Collection[str]) -> list[Path]:
-        """Return the markers without their run."""
         return [self._runs.active_marker(name) for name in self.active_ids() if name not in runs]
 
     def last_status(self, run_id: str) -> LastStatus | None:

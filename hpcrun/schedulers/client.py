@@ -9,9 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.schedulers.detect import SlurmSite, Trial
+from hpcrun.schedulers.environment import clean_env
 from hpcrun.schedulers.estimate import estimate_command, read_answer
+from hpcrun.schedulers.process import run_command
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
+_PARTITIONS = ["sinfo", "--noheader", "--format=%R"]  # %R: the name without the star of the default
+_COMPLETES_WITHIN_S = 2.0
 _VERSION = re.compile(r"\b(\d{2}\.\d{2}(?:\.\S+)?)")  # "slurm 23.02.6", Debian's "slurm-wlm 22.05.8"
 _SERVER = re.compile(r"^Slurmctld\((\w+)\)(?: at (\S+))? is (\w+)", re.MULTILINE)
 
@@ -96,3 +100,10 @@ def major_release(version: str) -> str:
 def parse_ping(text: str) -> tuple[Server, ...]:
     """Read the answer to ``scontrol ping``: ``Slurmctld(primary) at head1 is UP``."""
     return tuple(Server(role, host or "?", state == "UP") for role, host, state in _SERVER.findall(text))
+
+
+def partition_names(env: Mapping[str, str]) -> list[str]:
+    """Return the partitions for jobs, each once, for completion; none if Slurm does not respond within two seconds."""
+    wanted = {name: value for name, value in clean_env(env).items() if not name.startswith("SINFO_")}
+    answer = run_command(_PARTITIONS, timeout_s=_COMPLETES_WITHIN_S, env=wanted)
+    return list(dict.fromkeys(answer.stdout.split())) if answer.ok else []

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from hpcrun.job.layout import SUBMISSION_FILE, JobFolder
 from hpcrun.job.state import JobInfo
-from hpcrun.schedulers.array_text import array_id, by_job_id
 from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.slurm_text import array_id, by_job_id
 
 _SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
 

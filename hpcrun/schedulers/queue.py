@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from hpcrun.schedulers.array_text import array_id, element_ids
 from hpcrun.schedulers.environment import clean_env, user_name
 from hpcrun.schedulers.identity import run_id_of_line
 from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
 from hpcrun.schedulers.process import run_command
-from hpcrun.schedulers.slurm_text import SEPARATOR, in_parts, parse_clock
+from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, element_ids, in_parts, parse_clock
 
 ANSWER_WITHIN_S = 10.0
 # squeue(1): job id, partition, priority as a number, expected start, reason, QOS

@@ -11,12 +11,12 @@ from pathlib import Path
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo, is_terminal
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.array_text import array_id
 from hpcrun.schedulers.environment import clean_env, env_for_slurm
 from hpcrun.schedulers.identity import jobs_of_runs
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 from hpcrun.schedulers.queue_cache import QueueCache
+from hpcrun.schedulers.slurm_text import array_id
 
 # If the controller does not respond, squeue itself ends after about ten seconds (MessageTimeout).
 ANSWER_WITHIN_S = 20.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.clean import Candidate, CleanLeftover, CleanPlan
+from hpcrun.job.units import format_age
 from hpcrun.views.table import text_table
-from hpcrun.views.text import age_text, count, one_line
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,7 @@ def clean_table(plan: CleanPlan, now_s: float) -> Table:
         (
             candidate.item.run.run_id,
             candidate.item.status.state,
-            age_text(max(0.0, now_s - candidate.ended_s)),
+            format_age(now_s - candidate.ended_s),
             bytes_text(candidate.size.total),
             bytes_text(candidate.size.checkpoints) if candidate.size.checkpoints else "-",
         )
@@ -41,7 +42,7 @@ def leftover_lines(plan: CleanPlan, now_s: float) -> list[str]:
     """Return the other folders that would be removed: the rest of runs whose process was killed."""
     return [
         f"leftover   {one_line(str(item.leftover.path))}: interrupted while hpcrun created or removed it, "
-        f"{age_text(max(0.0, now_s - item.leftover.changed_s))}, {bytes_text(item.total)}"
+        f"{format_age(now_s - item.leftover.changed_s)}, {bytes_text(item.total)}"
         for item in plan.going_leftovers
     ]
 

@@ -10,9 +10,6 @@ from hpcrun.job.secret_files import left_out_text
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, labelled, one_line
 
-if TYPE_CHECKING:  # submit would import all that status needs
-    from hpcrun.actions.status.status import RunStatus
-
 if TYPE_CHECKING:  # submit says what it copied, and needs no status and no attempts
     from hpcrun.actions.status.status import RunStatus
 

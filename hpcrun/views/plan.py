@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.container import Container
-from hpcrun.job.launch_options import Options, option_words
+from hpcrun.job.launch_options import option_words
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.plan_notes import threads_of
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.requeue import Requeue
 from hpcrun.job.sweep import Sweep
-from hpcrun.views.details import code_text
 from hpcrun.views.text import count, memory_text, one_line, time_text
 
 if TYPE_CHECKING:  # a dry run would import all that submits
@@ -53,7 +52,8 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
         rows.append(("code", "a snapshot of the current code" + _below(plan.snapshot.folder)))
     if plan.requeue:
         rows.append(("stop", _stop(plan.requeue)))
-    rows += [(program, " ".join(option_words(options))) for program, options in _launch_options(plan) if options]
+    programs = (("srun", plan.srun), ("torchrun", plan.torchrun))
+    rows += [(program, " ".join(option_words(options))) for program, options in programs if options]
     if plan.preflight == "first":
         rows.append(("preflight", "before the ranks start (at most 30 s)"))
     if plan.modules:
@@ -112,10 +112,6 @@ def _below(folder: str) -> str:
     return "" if folder == "." else f", starting in {folder}"
 
 
-def _launch_options(plan: Plan) -> tuple[tuple[str, Options], ...]:
-    return ("srun", plan.srun), ("torchrun", plan.torchrun)
-
-
 def _stop(requeue: Requeue) -> str:
     times = f", requeued up to {count(requeue.times, 'time')}" if requeue.times else ""
     expedited = ", expedited after a node failure" if requeue.expedite else ""
@@ -159,10 +155,15 @@ def submitted_lines(result: SubmitResult) -> list[str]:
     sweep = run.plan.get("sweep")
     element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""
     remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
+    code = []
+    if run.code:
+        from hpcrun.views.details import code_text  # few jobs have a snapshot
+
+        code = [one_line(f"code       {code_text(run.code)}")]
     return [
         f"submitted  job {run.job_id}, run {run.run_id}",
         *remarks,
-        *([one_line(f"code       {code_text(run.code)}")] if run.code else []),
+        *code,
         one_line(f"folder     {result.folder}"),
         f"look       hpcrun status {run.job_id} | hpcrun logs -f {run.job_id}{element} | hpcrun cancel {run.job_id}",
     ]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.find import run_name
 from hpcrun.errors import HpcrunError
+from hpcrun.job.units import format_age
 from hpcrun.runs.studies import Study, StudyPoint
 from hpcrun.views.table import text_table
-from hpcrun.views.text import age_text, count, one_line
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,7 +92,7 @@ def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     for study in studies:
         made = sum(point.submitted for point in study.points)
         runs = str(made) if made == len(study.points) else f"{made} of {len(study.points)}"
-        begun = age_text(max(0.0, now_s - study.created_s))
+        begun = format_age(now_s - study.created_s)
         rows.append((study.study_id, begun, runs, _sizes(study), study.dataset or "-"))
     return text_table(headings, rows, whole=headings[:3])
 

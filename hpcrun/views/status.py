@@ -13,10 +13,11 @@ from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.job.units import format_age
 from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.table import GAP, fitting, text_table
-from hpcrun.views.text import age_text, clock_text, count, one_line, rows_csv
+from hpcrun.views.text import clock_text, count, one_line, rows_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -201,7 +202,7 @@ def _why(item: RunStatus, now_s: float) -> str:
     elif status.hosts and not status.cause and not (status.state == state.FAILED and status.exit_status):
         parts.append(status.hosts)
     if item.stale:
-        age = age_text(max(0.0, now_s - status.asked_s))
+        age = format_age(now_s - status.asked_s)
         parts.append(f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}")
     return ", ".join(parts)
 

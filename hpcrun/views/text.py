@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hpcrun.job.units import format_age, format_memory, format_time
+from hpcrun.job.units import format_memory, format_time
 
 # A log may only set colours (SGR) on a terminal. All other sequences that start with ESC or CSI move the cursor, set
 # the title, or make the terminal send input.
@@ -115,11 +115,6 @@ def memory_text(megabytes: int | None) -> str:
 def count(number: int, noun: str) -> str:
     """Return ``1 node``, ``2 nodes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def age_text(seconds: float) -> str:
-    """Return an age in the largest unit that fits."""
-    return format_age(seconds)
 
 
 def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from hpcrun import __version__
-from hpcrun.job.plan import PythonEnvironment, build_plan
+from hpcrun.job.plan import PythonEnvironment, Snapshot, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import LAUNCH, render_script
-from hpcrun.job.snapshot import Snapshot
 from hpcrun.profiles.load import load_profile
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.templates import load_templates

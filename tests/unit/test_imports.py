@@ -34,6 +34,7 @@ def test_the_report_names_what_is_imported(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").touch()
     modules = imported_by(hpcrun, "submit", "-P", "a100", "--gpus", "1", "--dry-run", "train.py")
     assert modules >= {"jinja2", *MODELS}
+    assert not {name for name in modules if name.startswith(("hpcrun.runs.", "hpcrun.actions.status", "submitit"))}
 
 
 def test_submitting_looks_for_no_plugins_of_pydantic(hpcrun: Hpcrun) -> None:

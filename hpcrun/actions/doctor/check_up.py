@@ -1,18 +1,25 @@
-"""doctor: look at all that a job needs, in a few seconds and without a job."""
+"""doctor: look at all that a job needs, in a few seconds and without a job: all is asked at the same time."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.background import BackgroundCall
-from hpcrun.actions.doctor.ask import PythonAnswers, RunsAnswers, ask_job_python, ask_runs, ask_slurm
 from hpcrun.actions.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, not_checked
-from hpcrun.actions.doctor.container import judge_container
-from hpcrun.actions.doctor.environment import judge_modules, judge_variables
-from hpcrun.actions.doctor.profile import judge_profile
-from hpcrun.actions.doctor.python import judge_driver, judge_prefix, judge_python, judge_torch
+from hpcrun.actions.doctor.profile import judge_container, judge_modules, judge_profile, judge_variables
+from hpcrun.actions.doctor.python import (
+    Wanted,
+    comes_with_the_job,
+    judge_driver,
+    judge_prefix,
+    judge_python,
+    judge_torch,
+    wanted_by,
+)
 from hpcrun.actions.doctor.runs import judge_runs
 from hpcrun.actions.doctor.slurm import SlurmAnswers, judge_slurm
 from hpcrun.actions.doctor.target import Target, targets_of
@@ -20,17 +27,20 @@ from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import choose_profile
 from hpcrun.actions.jobs.program import find_python
 from hpcrun.errors import UsageError
-from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.profiles.load import load_profile
-from hpcrun.runs.place import Mount
-from hpcrun.schedulers.client import missing_commands
-from hpcrun.schedulers.detect import SlurmSite
+from hpcrun.runs.place import Mount, RunsFolderFacts, look_at_place, mount_of
+from hpcrun.schedulers.client import ask_version, missing_commands, ping, try_directives
+from hpcrun.schedulers.detect import SlurmSite, Trial
+from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts, ask_driver, ask_python
 from hpcrun.schedulers.modules import try_modules
+from hpcrun.schedulers.quota import Quota, ask_quota
 
 # Two commands of ten seconds may follow each other.
 _ALL_WITHIN_S = 22.0
+_ONE_ANSWER_S = 11.0  # a little more than a command gets
 
 
 def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, runs: Path) -> Checkup:
@@ -54,10 +64,10 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     modules = profile.modules if profile else ()
 
     until_s = time.monotonic() + _ALL_WITHIN_S
-    asked_slurm = BackgroundCall(lambda: ask_slurm(site, missing, targets)) if on_slurm else None
-    asked_runs = BackgroundCall(lambda: ask_runs(runs, env))
+    asked_slurm = BackgroundCall(lambda: _ask_slurm(site, missing, targets)) if on_slurm else None
+    asked_runs = BackgroundCall(lambda: _ask_runs(runs, env))
     contained = profile is not None and profile.container.image is not None
-    asked_python = BackgroundCall(lambda: ask_job_python(python, profile, env))
+    asked_python = BackgroundCall(lambda: _ask_job_python(python, profile, env))
     asked_modules = BackgroundCall(lambda: try_modules(modules, env)) if modules else None
 
     checks: list[Check] = []
@@ -135,3 +145,80 @@ def _python(
         checks += judge_prefix(python, answers.mount) if on_slurm and answers.mount != said else []
         checks += judge_torch(python, answers.facts, answers.wanted)
     return [*checks, driver]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAnswers:
+    """What was found at the runs folder."""
+
+    place: RunsFolderFacts
+    quota: Quota | None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonAnswers:
+    """What the job's Python and this machine's driver said.
+
+    Attributes:
+        facts: None where the job brings its Python itself.
+        mount: what its environment lies on.
+    """
+
+    wanted: Wanted
+    driver: DriverFacts
+    facts: PythonFacts | None
+    mount: Mount | None = None
+
+
+def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]) -> SlurmAnswers:
+    """Ask whether the controller answers and, only if it does, everything else: nobody waits for one that is away.
+
+    Args:
+        missing: commands that are not on PATH.
+        targets: the first one's job is shown to sbatch.
+    """
+    if "scontrol" in missing:
+        return SlurmAnswers(missing)
+    version = BackgroundCall(lambda: ask_version(site))
+    answer = ping(site)
+    if answer.away:
+        return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer)
+    trials = BackgroundCall(lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ())
+    facts = site.ask()
+    return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer, facts, trials.answer(_ONE_ANSWER_S) or ())
+
+
+def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
+    """Have sbatch judge the largest job on one node and, where it refuses that, one with a single GPU."""
+    largest = try_directives(site, target.plan.directives, _form(target.plan))
+    if largest.accepted or not largest.answered or target.plan.directives == target.smallest.directives:
+        return (largest,)
+    return (largest, try_directives(site, target.smallest.directives, _form(target.smallest)))
+
+
+def _form(plan: Plan) -> str:
+    for key in ("gres", "gpus-per-node", "gpus"):
+        if value := plan.directive(key):
+            return f"--{key}={value}"
+    return "a job without GPUs"
+
+
+def _ask_runs(root: Path, env: Mapping[str, str]) -> RunsAnswers:
+    place = look_at_place(root)
+    mount = place.mount
+    return RunsAnswers(place, ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None)
+
+
+def _ask_job_python(python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str]) -> PythonAnswers:
+    driver = ask_driver(env)
+    wanted = wanted_by(profile, driver)
+    if comes_with_the_job(python, profile):
+        return PythonAnswers(wanted, driver, None)
+    facts = ask_python(
+        python.executable,
+        env,
+        prefix=python.prefix,
+        variable=python.variable,
+        kernels=wanted.gpus and wanted.capability is not None,
+    )
+    return PythonAnswers(wanted, driver, facts, mount_of(Path(python.prefix)) if python.prefix else None)

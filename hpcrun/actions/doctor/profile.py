@@ -1,18 +1,26 @@
-"""doctor: a profile against the live cluster. Pure judgement: plans of its largest jobs beside what Slurm says."""
+"""doctor: a profile: its largest jobs beside what Slurm says, its variables, its modules, and its container."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shutil import which
 
 from hpcrun.actions.doctor.check import PROFILE, Check, Level, not_checked
 from hpcrun.actions.doctor.nodes import judge_nodes
 from hpcrun.actions.doctor.target import Target
 from hpcrun.actions.profiles.detect_types import why_closed
+from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import nearest
+from hpcrun.job.container import is_image_file
+from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_time
+from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.detect import ClusterFacts, Trial
 from hpcrun.schedulers.detect_text import Association, Partition
+from hpcrun.schedulers.modules import ModuleFacts
 from hpcrun.schedulers.slurm_text import refusal_hint
 
 
@@ -150,3 +158,71 @@ def _heard(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list
         else check
         for check in checks
     ]
+
+
+def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
+    """Judge whether the runtime and the image of a profile's container are here; nothing where it has none.
+
+    Compute nodes may have what this machine lacks, and modules may bring it: that is sure for its own jobs alone.
+    """
+    image, runtime = profile.container.image, profile.container.runtime
+    if image is None:
+        return []
+    sure = profile.scheduler == "local" and not (profile.modules or profile.setup)
+    program = "enroot" if runtime == "pyxis" else runtime
+    checks = [_container_runtime(runtime, which(program, path=env.get("PATH")), program, sure=sure)]
+    if is_image_file(runtime, image):
+        path = Path(image).expanduser()
+        there = os.path.exists(path)
+        fix = None if there else "hpcrun profile set NAME container.image=/path/of/the.sif"
+        seen = f"{path}" if there else f"{path} does not exist: submit refuses such jobs"
+        checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
+    else:
+        checks.append(Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not checked"))
+    return checks
+
+
+def _container_runtime(runtime: str, found: str | None, program: str, *, sure: bool) -> Check:
+    if found:
+        return Check(PROFILE, "container", "green", f"{runtime}: {found}")
+    level: Level = "red" if sure else "yellow"
+    seen = f"{program} is not on this machine's PATH" + (
+        "" if sure else "; it may be on the compute nodes or in a module"
+    )
+    return Check(
+        PROFILE, "container", level, seen, "check it with a short job: hpcrun submit --wait --time 1 /bin/true"
+    )
+
+
+def judge_variables(loaded: LoadedProfile) -> list[Check]:
+    """Judge a profile's variables by the catalogue: one that submit refuses is red, one that it remarks on yellow."""
+    checks = []
+    for finding, key in check_profile_env(loaded):
+        where = loaded.origins.get(key)
+        seen = f"{finding.name}={finding.value}: {finding.problem}" + (f" ({where})" if where else "")
+        fix = finding.instead or f"hpcrun profile env {finding.name} explains it"
+        checks.append(Check(PROFILE, "variable", "red" if finding.impossible else "yellow", seen, fix))
+    if checks:
+        return checks
+    profile = loaded.profile
+    names = {**profile.fabric.env(), **profile.env}
+    return [Check(PROFILE, "variables", "green", " ".join(names))] if names else []
+
+
+def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
+    """Judge whether this machine can load a profile's modules, one after the other as a job does.
+
+    Args:
+        facts: None where there was no answer.
+    """
+    every = " ".join(names)
+    if facts is None or facts.problem:
+        return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no answer")
+    if not facts.command:
+        fix = "source the site's module system in ~/.bashrc, or remove `modules` from the profile"
+        return Check(PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix)
+    if facts.failed:
+        seen = "; ".join(f"{name} cannot be loaded" + (f": {words}" if words else "")
+                         for name, words in facts.failed.items())  # fmt: skip
+        return Check(PROFILE, "modules", "red", seen, f"`module avail {next(iter(facts.failed))}` lists what there is")
+    return Check(PROFILE, "modules", "green", f"{every}: loaded in this order")

@@ -1,15 +1,23 @@
-"""--after: the runs that a new one waits for."""
+"""--after and --chain: the runs that a new one waits for, and jobs that continue from each other's checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.lineage import ChainLink, Earlier, Lineage, check_can_wait
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.jobs.submit_many import JobSeries
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import RunStatus, get_status
 from hpcrun.errors import PlanError
 from hpcrun.job import state
-from hpcrun.job.after import After, Dependency, fulfils
+from hpcrun.job.after import After, Chain, Dependency, fulfils, link_name
+from hpcrun.job.script import render_script
+from hpcrun.profiles.templates import load_templates
 
 
 def resolve_after(asked: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:
@@ -60,3 +68,48 @@ def _dependency(item: RunStatus, asked: After) -> Dependency:
         raise PlanError(f"--after {asked.word}: {run.run_id} has no job id yet: sbatch has not answered",
                         hint="run hpcrun status until it has a job id")  # fmt: skip
     return dependency
+
+
+def chain_links(prepared: Prepared, chain: Chain, lineage: Lineage, surroundings: Surroundings) -> JobSeries:
+    """Return the links of a chain: the same job under names of their own.
+
+    The checkpoints, and the snapshot of the code where there is one, lie in the first link's folder.
+
+    Args:
+        lineage: of the first link.
+
+    Raises:
+        PlanError: the scheduler starts every job at once.
+    """
+    check_can_wait(prepared.plan, "--chain")
+    templates = load_templates(surroundings.template_folders)
+    links = [prepared]
+    for number in range(2, chain.links + 1):
+        name = link_name(prepared.plan.name, number)
+        directives = {**dict(prepared.plan.directives), "job-name": name}
+        plan = replace(prepared.plan, name=name, directives=tuple(directives.items()))
+        links.append(replace(prepared, plan=plan, script=render_script(plan, templates)))
+
+    def lineage_of_next(done: Sequence[SubmitResult]) -> Lineage:
+        if not done:
+            return replace(lineage, link=ChainLink(1, chain.links))
+        first = Earlier(done[0].run.run_id, done[0].folder)
+        return replace(
+            lineage,
+            after=(*lineage.after, *_after(done, chain)),  # a first link that can never start must not let it start
+            link=ChainLink(len(done) + 1, chain.links, first.run_id),
+            checkpoints=first,
+            code=first if prepared.plan.snapshot else None,
+        )
+
+    return JobSeries("link", links, lineage_of_next)
+
+
+def _after(done: Sequence[SubmitResult], chain: Chain) -> tuple[Dependency, ...]:
+    """Return what the next link waits for.
+
+    After a link that completed, Slurm cancels the next one: afternotok. The one after that must not take the cancelled
+    one for a failure, so that each link waits for all before it.
+    """
+    before = done if chain.condition == "fail" else done[-1:]
+    return tuple(Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)

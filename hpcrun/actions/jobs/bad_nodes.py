@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import HpcrunError
-from hpcrun.runs.failed_nodes import FailedNode
-from hpcrun.runs.record import Run
 
 if TYPE_CHECKING:  # hpcrun status notes nodes, and submit leaves them out: neither needs all of these
     from hpcrun.actions.jobs.caller import Surroundings
     from hpcrun.job.profile import Profile
     from hpcrun.job.request import JobRequest
     from hpcrun.runs.attempt import Attempt
+    from hpcrun.runs.failed_nodes import FailedNode
+    from hpcrun.runs.record import Run
 
 NODE_FAILURE = "node_failure"
 
@@ -35,6 +35,8 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
     """
     if run.scheduler != "slurm":
         return
+    from hpcrun.runs.failed_nodes import FailedNode
+
     for place, attempt in enumerate(attempts):
         if attempt.exit is None and place:
             yield FailedNode(attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
-from hpcrun.runs.failed_nodes import FailedNode
+
+if TYPE_CHECKING:  # few jobs leave out nodes
+    from hpcrun.runs.failed_nodes import FailedNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun import hpcrun_runtime, preflight
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
@@ -126,7 +125,7 @@ def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], P
 
 def runtime_programs() -> dict[str, str]:
     """Return the module that a training script may import, by its path in the run folder."""
-    return _by_path([Path(hpcrun_runtime.__file__)], WITHIN.runtime)
+    return _by_path([Path(LAUNCH).with_name("hpcrun_runtime.py")], WITHIN.runtime)
 
 
 def launch_programs() -> dict[str, str]:
@@ -136,6 +135,8 @@ def launch_programs() -> dict[str, str]:
 
 def preflight_programs() -> dict[str, str]:
     """Return the programs of a preflight, by their paths in the run folder, where the script looks for them."""
+    from hpcrun import preflight  # few jobs have one
+
     return _by_path(Path(preflight.__file__).parent.glob("*.py"), WITHIN.preflight)
 
 

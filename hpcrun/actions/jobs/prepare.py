@@ -8,8 +8,7 @@ from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.container import with_container
-from hpcrun.actions.jobs.program import check_program, find_python, with_launcher
+from hpcrun.actions.jobs.program import check_program, find_python, with_container, with_launcher
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
 from hpcrun.job.container import image_of
@@ -18,16 +17,13 @@ from hpcrun.job.launch_options import Options, Program, option_words, similar_op
 from hpcrun.job.plan import Plan, build_plan, job_env
 from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
-from hpcrun.job.secret_uses import check_secrets
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.profiles.sweep_file import load_sweep_file
 from hpcrun.profiles.templates import load_templates
-from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +123,10 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     Raises:
         UsageError: one of them is refused; the message has the program's own words.
     """
+    if not (plan.srun or request.torchrun):
+        return
+    from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
+
     env = surroundings.env
     if plan.srun and (said := srun_refusal(option_words(plan.srun), env)):
         raise _refusal("srun", said, plan.srun, plan.profile, is_typed=bool(request.srun))
@@ -164,6 +164,8 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
         return request
     if request.sweep:
         raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
+    from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
+
     rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
     return request.model_copy(update={"sweep": rows, "sweep_file": None})
 

@@ -1,4 +1,4 @@
-"""The program of a job: whether it can run at all, and with which Python."""
+"""The program of a job: whether it can run at all, with which Python, and in which container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import stat
 from pathlib import Path
 
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.job.container import image_of, is_image_file
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launcher_choice import choose_launcher
 from hpcrun.job.launchers import find_calls
@@ -135,3 +136,34 @@ def find_python(request: JobRequest, profile: Profile, surroundings: Surrounding
     if surroundings.own_python:
         return PythonEnvironment(surroundings.own_python, "hpcrun's Python, which has torch")
     return PythonEnvironment("python3", "the first on the job's PATH")
+
+
+def with_container(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
+    """Return the request with the image of its container as the job finds it.
+
+    Raises:
+        UsageError: there is no such image.
+        PlanError: the job runs on this machine, and its container runtime is not here.
+    """
+    image, runtime = image_of(request, profile), profile.container.runtime
+    if image is None:
+        return request
+    by_job = profile.modules or profile.setup or request.load or request.setup
+    on_path = shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
+    if profile.scheduler == "local" and runtime != "pyxis" and not by_job and not on_path:
+        raise PlanError(
+            f"{runtime} is not on PATH here; the job's container needs it",
+            hint="install it, or set container.runtime in the profile; --container none runs without",
+        )
+    if not is_image_file(runtime, image):
+        return request
+    path = Path(os.path.abspath(surroundings.cwd / Path(image).expanduser()))
+    if not os.path.exists(path):
+        whose = "" if request.container else f", which profile {profile.name!r} names"
+        raise UsageError(
+            f"there is no container image {path}{whose}",
+            hint=f"pull it: {runtime} pull {path.name} docker://...; or use another image: --container IMAGE"
+            if runtime != "pyxis"
+            else f"import it: enroot import -o {path.name} docker://...; or use another image: --container IMAGE",
+        )
+    return request.model_copy(update={"container": str(path)})

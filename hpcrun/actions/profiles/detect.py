@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +11,8 @@ from pathlib import Path
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.profiles.detect_types import gpu_offers
 from hpcrun.actions.profiles.detect_yaml import DetectedCluster, profile_text
-from hpcrun.errors import HpcrunError, ProfileError, SchedulerError
+from hpcrun.errors import HpcrunError, ProfileError, SchedulerError, UsageError
 from hpcrun.job.profile import Profile
-from hpcrun.profiles.detected import new_profile_path
 from hpcrun.profiles.folder import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import replace_text
@@ -19,6 +20,7 @@ from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
 
 # What is the same on every Slurm cluster.
 _BASE = "base/slurm"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,20 @@ def _loaded(text: str, folders: Sequence[Source]) -> Profile:
             f"the detected profile is not valid: {said}\n{text}",
             hint="this is a bug in hpcrun; please report it with the text above",
         ) from None
+
+
+def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
+    """Return the file for a new profile.
+
+    Raises:
+        UsageError: it cannot be a profile's name.
+        ProfileError: the file already exists, and ``force`` is not set.
+    """
+    if not _NAME.fullmatch(name) or name.endswith((SUFFIX, ".yml")):
+        raise UsageError(
+            f"{name!r} cannot be a profile's name", hint="use letters, digits, '-', '_' and '.', as mysite"
+        )
+    path = folder / f"{name}{SUFFIX}"
+    if os.path.lexists(path) and not force:
+        raise ProfileError(f"{path} already exists", hint="choose another name, or replace the file with --force")
+    return path

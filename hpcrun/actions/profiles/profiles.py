@@ -41,15 +41,6 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
     return rows
 
 
-def show_profile(name: str, surroundings: Surroundings) -> LoadedProfile:
-    """Return a profile: its merged values, and where each was written.
-
-    Raises:
-        ProfileError: there is none of that name, or it is wrong.
-    """
-    return load_profile(name, surroundings.profile_folders)
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is wrong with a profile; nothing where ``mistakes`` is empty.

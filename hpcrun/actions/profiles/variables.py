@@ -151,7 +151,6 @@ def _refusal(name: str, text: str, origin: Origin | None) -> HpcrunError:
 
 
 def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
-    """Return where a profile gives a variable its value."""
     place = _place(name, loaded)
     return None if place is None else loaded.origins[place]
 

@@ -1,13 +1,15 @@
-"""Getting into the allocation of a run: of which element, where it is, and that it is there at all."""
+"""Getting into the allocation of a run: of which element, where it is, that it is there at all; and a shell in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from hpcrun.actions.status.status import RunStatus, element_row
-from hpcrun.errors import NotFoundError, PlanError, UsageError
+from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
 from hpcrun.job.parameters import index_ranges
 from hpcrun.runs.attempt import hosts, last_attempt
+from hpcrun.schedulers.process import run_on_terminal
 from hpcrun.schedulers.step import Allocation, plain_job_id
 
 _WHEN = "hpcrun status shows its reason"
@@ -94,3 +96,27 @@ def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
     return Allocation(
         plain_job_id(str(item.run.job_id), env), item.run.nodes, cpus if isinstance(cpus, int) else None, env
     )
+
+
+def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool) -> int:
+    """Give a person a shell on a node of a run, in the folder where its job started; return its exit status.
+
+    Raises:
+        PlanError: it does not run.
+        NotFoundError: it has no such node.
+        SchedulerError: there is no srun here.
+    """
+    check_running(item)
+    workdir = item.run.plan.get("workdir") or item.run.cwd
+    workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None
+    try:
+        if item.run.scheduler == "local":
+            if node not in (None, item.run.host):
+                raise UsageError(f"{item.run.run_id} runs on this machine: leave out --node")
+            # env(1) changes the folder for the shell alone
+            argv = ["env", *([f"--chdir={workdir}"] if workdir else []), "bash", "-l"]
+            return run_on_terminal(argv, {**env, "HPCRUN_RUN_DIR": str(item.folder)})
+        check_node(item, node)
+        return allocation_of(item, env).shell(node=node, workdir=workdir, is_terminal=is_terminal)
+    except OSError as error:
+        raise SchedulerError(f"cannot start the shell: {error.strerror}", hint="hpcrun doctor looks for srun") from None

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from hpcrun.actions.status.resolve import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
 from hpcrun.actions.status.status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
+from hpcrun.job.layout import is_checkpoint
 from hpcrun.runs.attempt import has_started
-from hpcrun.runs.size import DiskUsage, run_size
 from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
 """What ``clean`` takes for old where nothing else says which runs it should remove."""
 LEFT_AFTER_S = 86400.0
 """So old is what a killed process left; what is younger may be in the hands of one that lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes on the disk.
+
+    Attributes:
+        total: of the whole folder, checkpoints included.
+        checkpoints: of the files in the folders of ``HPCRUN_CHECKPOINT_DIR``.
+    """
+
+    total: int
+    checkpoints: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +188,30 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
 def _ended_s(item: RunStatus) -> float:
     """Return when a run ended, or last gave a sign of life, in seconds since the epoch."""
     return last_sign_s(item.run, item.folder, item.status)
+
+
+def run_size(folder: Path) -> DiskUsage:
+    """Return the size of a run's folder. Links in it are not followed; an unreadable folder counts as empty."""
+    total = checkpoints = 0
+    waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
+    while waiting:  # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
+        where, parts = waiting.pop()
+        size, below = _look_into(where)
+        waiting += [(os.path.join(where, name), (*parts[:3], name)) for name in below]
+        total += size
+        if is_checkpoint(parts):
+            checkpoints += size
+    return DiskUsage(total, checkpoints)
+
+
+def _look_into(folder: str) -> tuple[int, list[str]]:
+    """Return the bytes of the files in a folder, and the names of the folders in it."""
+    size, below = 0, []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(entry.name)
+                else:  # lstat(2): blocks of 512 bytes, whatever the file system's
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+    return size, below

@@ -1,7 +1,8 @@
-"""Finding the run that a person means: a run id, a job id, a name, or ``last``."""
+"""Finding the run that a person means: a run id, a job id, a name, or ``last``; an element: ``RUN/3``, ``123_3``."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,15 @@ from dataclasses import dataclass
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
 from hpcrun.job.layout import JOB_ID, RUN_ID
 from hpcrun.job.layout import run_name as run_name
+from hpcrun.job.parameters import index_ranges
 from hpcrun.job.units import format_age
+from hpcrun.runs.elements import elements_of
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 
 LAST = "last"
+_ELEMENT = re.compile(r"(?P<run>.+)/(?P<index>\d{1,7})", re.ASCII)
+_TASK = re.compile(r"(?P<run>L?\d+)_(?P<task>\d{1,7})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ def _by_job_id(word: str, ids: Sequence[str], store: RunStore) -> FoundRun | Non
 def _choice(run: Run, store: RunStore) -> str:
     last = store.last_status(run.run_id)
     state = last.state if last else "not polled yet"
-    made = format_age(max(0.0, time.time() - run.created_s))
+    made = format_age(time.time() - run.created_s)
     return f"{run.run_id}  {run.name}  {state}, {made} ({run.cluster or run.host})"
 
 
@@ -120,3 +125,47 @@ def _with_job(word: str, ids: Collection[str], store: RunStore, noted: Mapping[s
         if run.job_id == word:
             found.append(run)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class FoundElement:
+    """A run, one of its elements where one was named, and what to say besides."""
+
+    run: Run
+    element: int | None = None
+    note: str | None = None
+
+
+def find_element(word: str, store: RunStore) -> FoundElement:
+    """Find a run, or an element of a sweep.
+
+    Args:
+        word: what :func:`find_run` takes; behind it ``/3`` or, behind a job id, ``_3`` names an element.
+
+    Raises:
+        NotFoundError: there is no such run or element.
+        UsageError: several runs could be meant.
+    """
+    if match := _ELEMENT.fullmatch(word):
+        found = find_run(match["run"], store)
+        return FoundElement(found.run, _checked_index(found.run, int(match["index"])), found.note)
+    if match := _TASK.fullmatch(word):
+        try:
+            run = find_run(match["run"], store).run
+        except NotFoundError:
+            run = None
+        if run and run.job_id == match["run"] and (elements := elements_of(run)):
+            return FoundElement(run, _checked_index(run, int(match["task"]) + elements.first))
+    found = find_run(word, store)
+    return FoundElement(found.run, None, found.note)
+
+
+def _checked_index(run: Run, index: int) -> int:
+    elements = elements_of(run)
+    if elements is None:
+        raise NotFoundError(f"{run.run_id} is no sweep: it has no element {index}", hint=f"name it as {run.job_id}")
+    if index not in elements.parameters:
+        raise NotFoundError(
+            f"{run.run_id} has no element {index}", hint=f"its elements are {index_ranges(elements.parameters)}"
+        )
+    return index

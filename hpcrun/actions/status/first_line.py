@@ -27,6 +27,7 @@ MOST_AT_ONCE = 20
 LONGEST = 240
 _KEPT_END = 40
 """Characters of the end of a line that is shortened: where the exception was raised."""
+_LAST_LINES = 20
 Rules = Callable[[], "Sequence[Rule]"]
 
 
@@ -72,12 +73,8 @@ def first_line(item: RunStatus, rules: Sequence[Rule]) -> str:
     return _line(explanation) if explanation else ""
 
 
-def ending(item: RunStatus, rules: Rules, lines: int = 20) -> Ending:
-    """Return what happened in one line, and the last words of the rank that ended the run.
-
-    Args:
-        lines: how many of its last lines.
-    """
+def ending(item: RunStatus, rules: Rules) -> Ending:
+    """Return what happened in one line, and the last words of the rank that ended the run."""
     try:
         known: Sequence[Rule] = rules()
     except HpcrunError:  # a broken file of rules: the run has failed all the same
@@ -91,7 +88,7 @@ def ending(item: RunStatus, rules: Rules, lines: int = 20) -> Ending:
         return Ending(_line(explanation))
     status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
     with suppress(OSError):
-        text = tail(rank_log(attempt.folder, rank, "err").path, lines)
+        text = tail(rank_log(attempt.folder, rank, "err").path, _LAST_LINES)
         before, restart, last = text.rpartition(RESTART_BEGINS)
         text = last.partition("\n")[2] if restart and before[-1:] in ("", "\n") else text
         return Ending(_line(explanation), rank, status, text.strip("\n"))

@@ -16,8 +16,7 @@ from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.runs.studies import Study, StudyStore
-from hpcrun.scaling.epochs import TIMED, epochs_of, number, whole
-from hpcrun.scaling.points import Epoch, Point, Source
+from hpcrun.scaling.points import TIMED, Epoch, Point, Source, epochs_of, number, whole
 
 NOT_ENDED = "not ended yet"
 _CACHE_SCHEMA = 1

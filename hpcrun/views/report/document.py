@@ -1,14 +1,17 @@
-"""The numbers of a report as one JSON document."""
+"""A whole report: its numbers as one JSON document, and all its files."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpcrun.actions.studies.report import Part, Report
-from hpcrun.scaling.batches import BatchChange
+from hpcrun.scaling.series import BatchChange
 from hpcrun.scaling.verdict import Advice
-from hpcrun.views.report.tables import summaries
+from hpcrun.views.report.figures import draw_figures
+from hpcrun.views.report.html import report_html
+from hpcrun.views.report.tables import summaries, summary_csv, summary_tex
+from hpcrun.views.report.text import report_markdown, report_text
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -71,3 +74,25 @@ def _change(change: BatchChange) -> dict[str, Any]:
         "before": side(change.before),
         "after": side(row),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files by name, and the reasons why some figures are missing."""
+
+    contents: dict[str, bytes]
+    missing: tuple[str, ...]
+
+
+def report_files(report: Report) -> Files:
+    """Return every file of a report."""
+    drawn = draw_figures(report)
+    texts = {
+        "summary.csv": summary_csv(report),
+        "summary.tex": summary_tex(report),
+        "report.txt": "\n".join(report_text(report, missing=drawn.missing)) + "\n",
+        "report.md": report_markdown(report, missing=drawn.missing, figures=tuple(drawn.files)),
+        "report.html": report_html(report, figures=drawn.files, missing=drawn.missing),
+    }
+    encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
+    return Files({**drawn.files, **encoded}, drawn.missing)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from hpcrun.actions.studies.report import Part, Report
-from hpcrun.views.report.cells import table
+from hpcrun.views.report.tables import table
 from hpcrun.views.report.words import Line, caption, heading, part_lines, report_lines
 from hpcrun.views.text import one_line
 

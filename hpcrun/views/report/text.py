@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from hpcrun.actions.studies.report import Part, Report
-from hpcrun.views.report.cells import Column, table
+from hpcrun.views.report.tables import Column, table
 from hpcrun.views.report.words import Line, caption, heading, part_lines, report_lines
 from hpcrun.views.text import labelled
 

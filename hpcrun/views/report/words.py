@@ -9,12 +9,11 @@ from itertools import groupby
 
 from hpcrun.actions.studies.points import NOT_ENDED
 from hpcrun.actions.studies.report import Part, Report
-from hpcrun.scaling.batches import BatchChange
 from hpcrun.scaling.causes import ScalingDiagnosis
 from hpcrun.scaling.claims import Contradiction
 from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction, scaled_speedup
 from hpcrun.scaling.points import Point, Source
-from hpcrun.scaling.series import BASIS_WORDS, Row, Series
+from hpcrun.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.scaling.verdict import Advice, verdict
 from hpcrun.views.report.numbers import interval_text, number_text, percent_text, size_text, time_unit, times_text
 from hpcrun.views.text import count, one_line

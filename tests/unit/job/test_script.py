@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
-from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.profile import Profile
 from hpcrun.job.script import LAUNCH, TemplateSource, render_script
-from hpcrun.job.snapshot import Snapshot
 from tests.unit.given import cluster, laptop, plan, script, templates
 
 HOSTILE = ["it's", 'say "hi"', "$HOME", "`id`", "a|b", "a\nb", "\\", "#", "é", "\udcff", "*", "$(id)", "a;b", " "]

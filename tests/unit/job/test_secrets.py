@@ -14,8 +14,8 @@ from hpcrun.actions.jobs.new_run import _record
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
+from hpcrun.job.request import check_secrets
 from hpcrun.job.resources import Machine
-from hpcrun.job.secret_uses import check_secrets
 from hpcrun.job.secrets import hide_secrets, is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.views.plan import plan_lines, prepared_json
 from tests.unit.given import cluster, plan, request, script, surroundings, write

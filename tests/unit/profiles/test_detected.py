@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.actions.profiles.detect import new_profile_path
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.profiles.detected import new_profile_path
 
 
 def test_a_name_that_is_taken_needs_force_even_for_a_link_to_nothing(tmp_path: Path) -> None:

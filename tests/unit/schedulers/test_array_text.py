@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpcrun.job.state import JobInfo
-from hpcrun.schedulers.array_text import by_job_id, element_ids
+from hpcrun.schedulers.slurm_text import by_job_id, element_ids
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.runs.metrics import MetricsRow
-from hpcrun.views.metrics import metrics_csv, metrics_json, plot_lines, value_text
-from hpcrun.views.plot import braille_plot
+from hpcrun.views.metrics import braille_plot, metrics_csv, metrics_json, plot_lines, value_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.views.text import age_text, count, csv_text, harmless, memory_text, one_line, time_text
+from hpcrun.job.units import format_age
+from hpcrun.views.text import count, csv_text, harmless, memory_text, one_line, time_text
 
 PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "P", "_", "a", "\n", "\r", "\t", "\b",
           "J", "\x1b[31m", "\x1b[2J", "\x1b]0;title\x07", "é", "\x00", "\x7f", "?25l", "\x18"]  # fmt: skip
@@ -101,7 +102,8 @@ def test_things_are_counted(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s ago"), (59.9, "59 s ago"), (60, "1 min ago"), (7200, "2 h ago"), (200000, "2 d ago")]
+    ("seconds", "text"),
+    [(-3, "0 s ago"), (0, "0 s ago"), (59.9, "59 s ago"), (60, "1 min ago"), (7200, "2 h ago"), (200000, "2 d ago")],
 )
 def test_an_age_is_said_in_the_largest_unit(seconds: float, text: str) -> None:
-    assert age_text(seconds) == text
+    assert format_age(seconds) == text

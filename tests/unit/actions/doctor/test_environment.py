@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.doctor.environment import judge_modules, judge_variables
+from hpcrun.actions.doctor.profile import judge_modules, judge_variables
 from hpcrun.profiles.load import load_profile
 from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.schedulers.modules import ModuleFacts

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.runs.find_element import find_element
+from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.status.elements import ElementStatus, combine, failed_elements, interesting_element
 from hpcrun.errors import NotFoundError
 from hpcrun.job.parameters import parse_assignments
 from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.array_text import by_job_id
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_array_limits, parse_squeue
+from hpcrun.schedulers.slurm_text import SEPARATOR, by_job_id, parse_array_limits, parse_squeue
 from tests.unit import given
 
 

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from hpcrun.actions.studies.report import ReportOptions
-from hpcrun.actions.studies.study_report import command_of, report_name, side_by_side, study_options, study_remarks
+from hpcrun.actions.studies.report import (
+    ReportOptions,
+    command_of,
+    report_name,
+    side_by_side,
+    study_options,
+    study_remarks,
+)
 from hpcrun.errors import UsageError
 from hpcrun.runs.studies import Study
 from hpcrun.scaling.sizes import Size
