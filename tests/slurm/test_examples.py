@@ -24,7 +24,7 @@ TWO_NODES = (*SMALL, "-p", "gpu", "--nodes", "2", "--launcher", "torchrun", "--n
 ONE_NODE = ("-P", "cpu", "--gpus", "0", "--cpus", "2", "--mem", "1G", "--launcher", "python")
 
 NETWORKS = {
-    "sasrec": ("--d-model", "32", "--lr", "5e-3"),
+    "sasrec": ("--d-model", "32", "--layers", "1", "--seq-len", "20", "--lr", "5e-3"),
     "kgat": ("--d-model", "16", "--layers", "1", "--min-facts", "20", "--epochs", "2"),
 }
 CHANCE = {"sasrec": 10 / 1682, "kgat": 20 / 1682}
