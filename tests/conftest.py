@@ -146,42 +146,56 @@ def pytest_configure(config: pytest.Config) -> None:
 # Not by xdist's own groups: xdist 3.8 writes them into what pytest 9.2 no longer reads.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The tests of a module run in one worker, in their order: they share what is dear to make."""
+    """The tests of a module run in one worker, in their order: they share what is dear to make.
+
+    Slurm tests mostly wait, and each worker that runs one starts a cluster. So two workers of three begin with them,
+    while the others compute; who is done helps with what is left.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByModule(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return nodeid.partition("::")[0]
 
+        def _assign_work_unit(self, node: Any) -> None:
+            with_cluster = self.nodes.index(node) < max(1, self.numnodes * 2 // 3)
+            suits = [module for module in self.workqueue if needs_slurm(module) == with_cluster]
+            if suits:  # of the others the first: LoadScopeScheduling takes from the front
+                self.workqueue.move_to_end(suits[0], last=False)
+            super()._assign_work_unit(node)
+
     return ByModule(config, log)
+
+
+def needs_slurm(module: str) -> bool:
+    return module.startswith("tests/slurm/")
 
 
 # A module runs in one worker: the longest are begun first, so that at the end no worker is alone with one.
 LONGEST = (
-    "test_states",
+    "test_api",
+    "test_as_without",
     "test_controller",
-    "test_main_job",
-    "test_resume",
+    "test_ends",
+    "test_examples",
+    "test_fuzz_commands",
     "test_guides",
+    "test_local",
+    "test_main_job",
     "test_preflight",
+    "test_promises",
+    "test_requeue",
     "test_restart",
+    "test_resume",
+    "test_states",
     "test_submit_once",
+    "test_wheel",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix the tests that wait for Slurm with those that compute, so that side by side they use the machine evenly."""
-    modules: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
-    waiting = [name for name in modules if name.startswith("tests/slurm/")]
-    computing = [name for name in modules if name not in waiting]
-    for group in (waiting, computing):
-        group.sort(key=lambda name: Path(name).stem not in LONGEST)
-    places = [
-        ((number + 0.5) / len(group), name) for group in (waiting, computing) for number, name in enumerate(group)
-    ]
-    items[:] = [item for _, name in sorted(places) for item in modules[name]]
+    """Put the modules that take longest first."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 # --- a cluster for each worker --------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
-"""The hpcrun commands of tests, in processes that have imported hpcrun already: that is half of what they cost.
+"""The hpcrun commands of tests, in processes that have imported hpcrun already: that is most of what they cost.
 
 A server imports what the commands import, and forks for each: the child gets the command's arguments, environment,
-folder and files, and goes on as ``python -m hpcrun`` does once that is imported. It runs no other code than a new
-process does, and shares nothing with the command before it. Tests of how hpcrun itself starts start it anew.
+folder and files, and goes on as ``python -m hpcrun`` does once that is imported. It shares nothing with the command
+before it. At its end it does what Python does (threads, atexit, its output), but does not take down one by one the
+modules that the server has imported: that takes longer than most commands. Tests of how hpcrun itself starts, and of
+what it prints to a terminal, start it anew.
 """
 
 from __future__ import annotations
@@ -25,10 +27,15 @@ AT_START = ("PYTHON", "LC_", "LANG", "MALLOC_", "LD_")
 """Variables that Python, or its C library, reads once as it starts."""
 
 SERVER = r"""
-import array, gc, json, os, selectors, socket, sys
+import array, atexit, gc, json, os, selectors, socket, sys, threading
 sys.path.pop(0)  # -c: the folder in which it was started
+import importlib, pkgutil
+import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit
 from hpcrun.cli.main import build_app, command_names
-import jinja2, ruamel.yaml, submitit, hpcrun.job.profile, hpcrun.job.request, hpcrun.schedulers.sbatch
+elsewhere = ("hpcrun.api", "hpcrun.hpcrun_", "hpcrun.launch", "hpcrun.preflight", "hpcrun.runtime", "hpcrun.shipped")
+for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
+    if not module.name.startswith((*elsewhere, "hpcrun.__main__")):
+        importlib.import_module(module.name)
 build_app(command_names())
 
 def serve(requests):
@@ -85,7 +92,22 @@ os.environ.update(request["environ"])
 sys.argv = [sys.modules["hpcrun"].__path__[0] + "/__main__.py", *request["args"]]
 sys.orig_argv = [sys.executable, "-m", "hpcrun", *request["args"]]
 from hpcrun.__main__ import main
-main()
+
+def end_as_python_does(end):
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush(), sys.stderr.flush()
+    except OSError:
+        return  # Python says what it says of that
+    if isinstance(end.code, int):
+        os._exit(end.code & 0xFF)
+
+try:
+    main()
+except SystemExit as end:
+    end_as_python_does(end)
+    raise
 """
 
 

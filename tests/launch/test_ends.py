@@ -128,7 +128,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", HOW)
 def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, how: str) -> None:
     with job(tmp_path, [], chain=[*LAUNCH, "node", "--", "sleep", "900"]) as running:
-        wait_until(lambda: any("sleep" in command(pid) for pid in running.processes()), "the agent")
+        wait_until(lambda: any(command(pid).startswith("sleep") for pid in running.processes()), "the agent")
         time.sleep(0.3)
         getattr(running, how)(signal.SIGTERM)
         assert running.end(10) == 143

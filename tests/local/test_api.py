@@ -171,6 +171,9 @@ jobs = executor.map_array(begun_and_ended, range(4))
 waiting = jobs[3].state
 jobs[3].cancel()
 failure = str(jobs[2].exception())
+patience = time.time() + 60
+while jobs[2].state == "RUNNING" and time.time() < patience:  # its result is there a little before its end
+    time.sleep(0.1)
 show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs], waiting=waiting, failure=failure,
      cancelled=str(jobs[3].exception()), states=[job.state for job in jobs])
 """,

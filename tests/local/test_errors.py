@@ -55,7 +55,7 @@ def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun, optio
     "command", ["--help", "submit --help", "status --json", "profile list", "submit -P local --dry-run true"]
 )
 def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun, command: str) -> None:
-    hpcrun("submit", "-P", "local", "--wait", "true", check=True)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "true", check=True)
     argv = shlex.join(hpcrun.argv(*command.split()))
     done = hpcrun.run("sh", "-c", f"{argv} >/dev/full", check=False)
     assert done.returncode == 4

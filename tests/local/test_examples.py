@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 from tests.harness import REPO, Hpcrun
 
@@ -27,6 +26,12 @@ PAGES = ("examples.md", "recbole.md")
 def metrics(path: Path) -> list[dict[str, Any]]:
     """What one rank has noted, epoch by epoch."""
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def load(checkpoint: Path) -> dict[str, Any]:
+    import torch  # it takes a second and a half, which each worker of the tests would pay while it collects them
+
+    return dict(torch.load(checkpoint, weights_only=True))
 
 
 def test_text_classification_learns(hpcrun: Hpcrun) -> None:
@@ -47,7 +52,7 @@ def test_text_classification_learns(hpcrun: Hpcrun) -> None:
         assert epoch["parameters"] == other["parameters"] > 100_000
     checkpoints = folder / "elements/0/checkpoints"
     assert {path.name for path in checkpoints.iterdir()} == {"last.pt", "best.pt", "final.pt"}
-    assert torch.load(checkpoints / "best.pt", weights_only=True)["progress"][2] == max(e["accuracy"] for e in epochs)
+    assert load(checkpoints / "best.pt")["progress"][2] == max(epoch["accuracy"] for epoch in epochs)
 
 
 def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> None:
@@ -79,7 +84,7 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     assert "goes on in epoch 1, after step 20 of it" in said
     assert "everybody's last film: HR@10" in said
     (epoch,) = metrics(notes / "rank-0.metrics")
-    saved = torch.load(tmp_path / "checkpoints/final.pt", weights_only=True)
+    saved = load(tmp_path / "checkpoints/final.pt")
     steps = {int(state["step"]) for state in saved["optimizer"]["state"].values()}
     assert steps == {20 + epoch["samples"] // 64}
     assert list((tmp_path / "checkpoints/tensorboard").iterdir())

@@ -16,7 +16,7 @@ TOLD = re.compile(r"hpcrun: \d\d:\d\d:\d\d .*supervisor\.py .*: exit status 0, \
 def test_every_command_is_told_on_stderr_and_stdout_stays_as_it_is(
     hpcrun: Hpcrun, option: list[str], env: dict[str, str]
 ) -> None:
-    done = hpcrun(*option, "submit", "-P", "local", "--json", "true", env=env, check=True)
+    done = hpcrun(*option, "submit", "-P", "local", "--gpus", "0", "--json", "true", env=env, check=True)
     assert TOLD.search(done.stderr)
     folder = hpcrun.runs / json.loads(done.stdout)["run_id"]
     log = (folder / "hpcrun.log").read_text().splitlines()
@@ -25,5 +25,5 @@ def test_every_command_is_told_on_stderr_and_stdout_stays_as_it_is(
 
 
 def test_without_it_nothing_is_told(hpcrun: Hpcrun) -> None:
-    done = hpcrun("submit", "-P", "local", "--json", "--wait", "true", check=True)
+    done = hpcrun("submit", "-P", "local", "--gpus", "0", "--json", "--wait", "true", check=True)
     assert "supervisor.py" not in done.stderr

@@ -66,7 +66,7 @@ def test_more_of_an_element_that_runs(hpcrun: Hpcrun) -> None:
 
 
 def test_a_sweep_that_is_named_twice_is_shown_once(hpcrun: Hpcrun) -> None:
-    hpcrun("submit", "-P", "local", "--sweep", "lr=1,2,3", "--wait", "true", check=True)
+    hpcrun(*LOCAL, "--sweep", "lr=1,2,3", "--wait", "true", check=True)
     rows = hpcrun("status", "last/2", "last/0", "last/2", "--csv", "--columns", "name", check=True).stdout.split()
     assert rows == ["name", "true/0", "true/2"]
 

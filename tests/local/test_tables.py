@@ -46,7 +46,7 @@ def test_a_sweep_has_its_parameters_in_front(hpcrun: Hpcrun) -> None:
 
 def test_all_runs_are_a_table_with_the_columns_of_the_csv(hpcrun: Hpcrun) -> None:
     for status in ("0", "3"):
-        hpcrun("submit", "-P", "local", "--wait", "-J", f"job{status}", "sh", "-c", f"exit {status}")
+        hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "-J", f"job{status}", "sh", "-c", f"exit {status}")
     show = "print(*table.columns, sep=','); print(table[['name', 'state']].to_csv(index=False))"
     code = f"table = hpcrun.read_status(); {show}"
     columns, *rows = told(hpcrun, code).splitlines()

@@ -31,16 +31,35 @@ def attempt(person: Hpcrun) -> Path:
     return Path(status(person)["folder"]) / "elements/0/attempts/0"
 
 
+RANKS_OF_TWO_HOSTS = ("rank 0 on a100-1", "rank 1 on a100-1", "rank 2 on a100-2", "rank 3 on a100-2")
+
+
 @pytest.mark.versions
-@pytest.mark.parametrize("accounting", [True, False], ids=["accounting", "no accounting"])
-def test_digits_train_on_two_hosts(cluster: Cluster, as_researcher: Hpcrun, accounting: bool) -> None:
-    env = None if accounting else cluster.env_without_accounting(as_researcher.folder)
+def test_digits_train_on_two_hosts(as_researcher: Hpcrun) -> None:
     example = str(as_researcher.checkout / "examples/digits_ddp.py")
-    done = as_researcher(*FOUR_ON_TWO, "--follow", example, "--epochs", "1", env=env)
+    done = as_researcher(*FOUR_ON_TWO, "--follow", example, "--epochs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 nodes × 2 a100 GPUs, 4 ranks by torchrun" in done.stdout
-    for line in ("rank 0 on a100-1", "rank 1 on a100-1", "rank 2 on a100-2", "rank 3 on a100-2", "epoch 1: loss"):
+    for line in (*RANKS_OF_TWO_HOSTS, "epoch 1: loss"):
         assert line in done.stdout
+    assert status(as_researcher)["state"] == "COMPLETED"
+    assert "COMPLETED" in as_researcher("status", check=True).stdout
+
+
+@pytest.mark.versions
+def test_four_ranks_run_on_two_hosts_without_accounting(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    env = cluster.env_without_accounting(as_researcher.folder)
+    script = write(
+        as_researcher,
+        "where.py",
+        "import os, socket\nprint(f'rank {os.environ[\"RANK\"]} on {socket.gethostname()}')\n",
+    )
+    done = as_researcher(*FOUR_ON_TWO, "--follow", script, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 nodes × 2 a100 GPUs, 4 ranks by torchrun" in done.stdout
+    assert RANKS_OF_TWO_HOSTS[0] in done.stdout
+    logs = as_researcher("logs", "--all-ranks", env=env, check=True).stdout
+    assert logs.splitlines() == [f"[rank {number}] {line}" for number, line in enumerate(RANKS_OF_TWO_HOSTS)]
     assert status(as_researcher, env=env)["state"] == "COMPLETED"
     assert "COMPLETED" in as_researcher("status", env=env, check=True).stdout
 
@@ -51,15 +70,13 @@ def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) ->
         as_researcher,
         "boom.py",
         "import os, time\n"
-        "import torch.distributed as dist\n"
-        "dist.init_process_group('gloo')\n"
         "if os.environ['RANK'] == '3':\n"
         "    raise RuntimeError('rank three has had enough')\n"
         "time.sleep(600)\n",
     )
     done = as_researcher(*FOUR_ON_TWO, "--wait", script)  # the harness's limit is well below torchrun's 300 s barrier
     assert done.returncode == 7
-    assert "rank 3 on a100-2 failed first: RuntimeError: rank three has had enough at boom.py:5" in done.stderr
+    assert "rank 3 on a100-2 failed first: RuntimeError: rank three has had enough at boom.py:3" in done.stderr
     assert "rank 3 ended with exit status 1" in done.stderr
     logs = as_researcher("logs", "--rank", "3", check=True).stdout
     assert "Traceback (most recent call last)" in logs

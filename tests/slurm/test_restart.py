@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Cluster, wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, run_all, without
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, let_end, run_all, without
 
 pytestmark = pytest.mark.slurm
 
@@ -39,23 +39,19 @@ while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
 }
 
 
-def train(lab: Lab, name: str, *options: str, requeue: int = 0) -> Path:
-    """Train the example on two nodes, and pull the cable of the second in the second epoch; return the run's folder."""
+def trains(lab: Lab) -> Ended:
+    """Train the example on two nodes, and pull the cable of the second in the second epoch."""
     example = str(lab.person.checkout / "examples/digits_resume.py")
-    folder = lab.submit(name, *options, *TWO, example, "--epochs", "3", "--pause", "0.4", requeue=requeue)
+    where = without("v100-1", "v100-2", "l40s-1")
+    folder = lab.submit("spare", *where, *SPARE, *TWO, example, "--epochs", "3", "--pause", "0.4", requeue=0)
     metrics = attempt(folder, 0) / "rank-0.metrics"
 
     def in_second_epoch() -> bool:
         return metrics.exists() and len(metrics.read_text().splitlines()) > STEPS_OF_AN_EPOCH + 2
 
-    wait_for(in_second_epoch, 120, f"{name} to be in its second epoch")
+    wait_for(in_second_epoch, 120, "the training to be in its second epoch")
     lab.cluster.unplug((attempt(folder, 0) / "hosts").read_text().split()[1])
     begun(folder, 1, timeout=240)
-    return folder
-
-
-def trains(lab: Lab) -> Ended:
-    folder = train(lab, "spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE)
     while_running = lab.person("status", folder.name, check=True).stdout
     ended = lab.ended(folder)
     nodes = lab.person("nodes", check=True).stdout
@@ -65,7 +61,10 @@ def trains(lab: Lab) -> Ended:
 
 
 def requeued(lab: Lab) -> Ended:
-    folder = train(lab, "queue", *without("a100-1", "a100-2", "h100-2"), requeue=1)
+    where = without("a100-1", "a100-2", "h100-2")
+    folder = lab.submit("queue", *where, *TWO, "waits.py", let_end(lab, "queue"), requeue=1)
+    lab.cluster.unplug((begun(folder, ranks=2) / "hosts").read_text().split()[1])
+    begun(folder, 1, ranks=2, timeout=240)
     return lab.ended(folder, 180)
 
 

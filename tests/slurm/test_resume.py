@@ -15,14 +15,16 @@ from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, run_all, with
 pytestmark = pytest.mark.slurm
 
 EPOCHS, STEPS_OF_AN_EPOCH = 3, 15
-SHAPE = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "1")
+SHAPE = ("--nodes", "2", "--nproc-per-node", "1")
 INTERRUPTED = ("time limit", "preempted", "unplugged")
 
 
-def train(lab: Lab, name: str, *where: str, pause: float = 0.4) -> Path:
-    """Submit the example: one rank on each of two nodes."""
+def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -> Path:
+    """Submit the example: one rank on each of two nodes. The losses do not depend on what starts the ranks."""
     example = str(lab.person.checkout / "examples/digits_resume.py")
-    return lab.submit(name, *where, *SHAPE, example, "--epochs", str(EPOCHS), "--pause", str(pause))
+    return lab.submit(
+        name, *where, *SHAPE, "--launcher", launcher, example, "--epochs", str(EPOCHS), "--pause", str(pause)
+    )
 
 
 def after_an_epoch(folder: Path) -> Path:
@@ -37,25 +39,25 @@ def after_an_epoch(folder: Path) -> Path:
 
 
 def whole(lab: Lab) -> Ended:
-    return lab.ended(train(lab, "whole", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0))
+    return lab.ended(train(lab, "whole", "srun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2", pause=0))
 
 
 def time_limit(lab: Lab) -> Ended:
-    folder = train(lab, "limited", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
+    folder = train(lab, "limited", "torchrun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
     after_an_epoch(folder)
     lab.warn(folder)
     return lab.ended(folder)
 
 
 def preempted(lab: Lab) -> Ended:
-    folder = train(lab, "preempted", *SMALL, "-p", "preempt", "--nodelist", "h100-1,h100-2")
+    folder = train(lab, "preempted", "srun", *SMALL, "-p", "preempt", "--nodelist", "h100-1,h100-2")
     after_an_epoch(folder)
     lab.preempt("h100-2")
     return lab.ended(folder)
 
 
 def unplugged(lab: Lab) -> Ended:
-    folder = train(lab, "unplugged", *without("v100-1", "v100-2", "l40s-1"))
+    folder = train(lab, "unplugged", "torchrun", *without("v100-1", "v100-2", "l40s-1"))
     node = (after_an_epoch(folder) / "hosts").read_text().split()[1]
     lab.cluster.unplug(node)
     try:

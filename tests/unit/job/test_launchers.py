@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 
 import pytest
-from torch.distributed.run import get_args_parser
 
 from hpcrun.errors import UsageError
 from hpcrun.job.launcher_choice import choose_launcher
@@ -268,6 +267,8 @@ def test_nodes_without_gpus_get_ranks_on_cpus() -> None:
 
 def test_torchrun_s_options_are_torch_s() -> None:
     """Which of them a value follows decides where the script begins."""
+    from torch.distributed.run import get_args_parser  # torch takes a second and a half, in each worker that collects
+
     actions = [action for action in get_args_parser()._actions if action.option_strings]
     taking = {name for action in actions if action.nargs != 0 for name in action.option_strings}
     assert {name.replace("_", "-") for name in taking} <= set(TORCHRUN_VALUES)

@@ -157,8 +157,8 @@ def test_a_folder_of_very_many_folders_is_not_walked(project: Path, place: str, 
 
 
 def test_the_walk_of_a_folder_ends_at_the_bound(project: Path) -> None:
-    for outer in range(60):
-        for inner in range(60):
+    for outer in range(30):
+        for inner in range(30):
             (project / f"profiles/{outer}/{inner}/x").mkdir(parents=True)
     seen = []
     scandir = os.scandir
