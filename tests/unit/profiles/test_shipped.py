@@ -56,6 +56,16 @@ def test_a_card_is_what_its_maker_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CARDS)
+def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
+    """A node with MemSpecLimit has less for jobs than its RealMemory, and refuses a job that wants all of it."""
+    profile = load(name)
+    request = read_request({"script": "train.py", "gpus": str(profile.gpu.per_node)})
+    plan = build_plan(request, profile, python=PythonEnvironment("python3", "x"), machine=Machine(1))
+    assert plan.memory_mb is not None and profile.memory.per_node is not None
+    assert 0.95 * profile.memory.per_node < plan.memory_mb < 0.97 * profile.memory.per_node
+
+
+@pytest.mark.parametrize("name", CARDS)
 def test_a_card_says_nothing_of_the_network(name: str) -> None:
     assert set(read_yaml(SHIPPED / "gpu" / f"{name}.yaml").data) == {"gpu", "card"}
 
