@@ -15,6 +15,7 @@ from hpcrun.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.explain.explain import Explanation
+    from hpcrun.actions.status.status import RunStatus
     from hpcrun.diagnosis.rules import Rule
 
 
@@ -75,6 +76,7 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
     from hpcrun.actions.runs.find import LAST, newest_line
     from hpcrun.actions.runs.find_element import find_element
     from hpcrun.actions.status.status import element_row, get_status
+    from hpcrun.job.state import RUNNING
 
     found = find_element(word, context.store)
     yield note([found.note])
@@ -88,6 +90,9 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
     item = result.runs[0]
     if found.element is not None:
         item = next(element_row(item, one) for one in item.elements if one.index == found.element)
+    if item.status.state == RUNNING and (explanation := _running(item, context)) is not None:
+        yield _shown(explanation)
+        return
     explanation = explain_run(item, rules)
     asked, answered = found.element, explanation.item.element
     if asked != answered:
@@ -95,6 +100,16 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
     yield _shown(explanation)
     if result.away:
         yield note([f"hpcrun: {result.away.message}; shown is what the run's folder records"])
+
+
+def _running(item: RunStatus, context: Context) -> Explanation | None:
+    """Explain a job that runs; None if its script has not started."""
+    from hpcrun.actions.explain.running import explain_running, look
+    from hpcrun.actions.runs.metrics import metric_patterns
+
+    patterns, _ = metric_patterns(item.run.profile, tuple(context.profile_layers.values()), context.config.metrics)
+    running = look(item, context.now_s(), patterns)
+    return explain_running(running) if running else None
 
 
 def _job(word: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:
