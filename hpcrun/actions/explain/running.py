@@ -116,12 +116,21 @@ def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanatio
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(
         running.item,
-        "; ".join(remark.sentence for remark in remarks if remark.sentence and remark.stuck == stuck),
+        "; ".join(_sentences(remarks, stuck=stuck)),
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
         evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
         next=next((remark.next for remark in remarks if remark.next), look_on),
     )
+
+
+def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
+    """Return the parts of the verdict; the stacks have how long no rank has written."""
+    has_stacks = any(remark.weight == STACKS for remark in remarks)
+    said = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
+    if not stuck:
+        said.sort(key=lambda remark: remark.weight != SILENCE)  # "nothing looks stuck" comes first
+    return [remark.sentence for remark in said if not (stuck and has_stacks and remark.weight == SILENCE)]
 
 
 def _ended(running: Running) -> Remark | None:
