@@ -17,7 +17,7 @@ from hpcrun.job.units import format_span
 STOPPED, TRACED, BLOCKED, RUNNING = "T", "t", "D", "R"
 """States of a process by proc(5)."""
 BUSY = 0.8
-"""The share of one CPU from which a process computes, or polls."""
+"""The share of the time from which a process computes, or polls."""
 _COLLECTIVES = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
 _PLUMBING = re.compile(r"_.*|wrapper|inner|wrapped|decorate_context|<.*>|run|forward_hook")
 """Functions between the user's line and what it called."""
@@ -36,7 +36,7 @@ class RankStack:
         frames: of its main thread, the outermost first; empty if its stack could not be read.
         state: its state by proc(5): R, S, D, T, t, Z.
         waits_in: the kernel's function in which it waits (proc(5), wchan); empty if unknown.
-        busy: the share of a CPU that its main thread used; None if unknown.
+        busy: the share of the time in which its main thread ran, or waited for a CPU; None if unknown.
         worker: the frames of a DataLoader worker that the rank waits for, in the worker's own code.
         how: ``py-spy`` or ``faulthandler``; empty without a stack.
         lacks: why there is no stack.
@@ -188,19 +188,25 @@ def _is_busy(stack: RankStack) -> bool:
     return stack.busy is not None and stack.busy >= BUSY
 
 
-def verdict(stacks: Sequence[RankStack], *, silent_s: float | None, code: Mapping[Frame, str] | None = None) -> str:
+def verdict(
+    stacks: Sequence[RankStack],
+    *,
+    world: int,
+    silent_s: float | None,
+    code: Mapping[Frame, str] | None = None,
+) -> str:
     """Return in one sentence where the ranks are: those that wait, and the odd ones by their line of the user's code.
 
     Args:
+        world: how many ranks the job has.
         silent_s: how long no rank has written, in seconds; None if this is not worth a word.
         code: frame → its line of code, as far as it is known.
     """
     groups = grouped(stacks)
     if not groups:
         return ""
-    all_of, code = len(stacks), code or {}
-    parts = [_crowd(groups[0], all_of, code) if len(groups[0].ranks) > 1 or all_of == 1 else _odd(groups[0], code)]
-    parts += [_odd(group, code) for group in groups[1 : 1 + _MOST_NAMED]]
+    code = code or {}
+    parts = [_crowd(groups[0], world, code), *(_odd(group, code) for group in groups[1 : 1 + _MOST_NAMED])]
     left = sum(len(group.ranks) for group in groups[1 + _MOST_NAMED :])
     parts += [f"{left} ranks are elsewhere"] if left > 1 else ["1 rank is elsewhere"] if left else []
     if silent_s is not None:
@@ -217,11 +223,13 @@ def odd_ranks(stacks: Sequence[RankStack]) -> list[RankStack]:
     return [stack for group in rest for stack in group.ranks if not _waits(group)]
 
 
-def _crowd(group: Group, all_of: int, code: Mapping[Frame, str]) -> str:
+def _crowd(group: Group, world: int, code: Mapping[Frame, str]) -> str:
     number = len(group.ranks)
-    if all_of == 1:
+    if world == 1:
         return f"the rank {_doing(group, 1, code)}"
-    who = f"all {number} ranks" if number == all_of else f"{number} of {all_of} ranks"
+    if number == 1:
+        return _odd(group, code)
+    who = f"all {number} ranks" if number == world else f"{number} of {world} ranks"
     return f"{who} {_doing(group, number, code)}"
 
 
@@ -240,7 +248,8 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
     """Return what ranks do: ``wait in all_reduce (train.py:88)``, ``is stopped (SIGSTOP) in epoch (train.py:27)``."""
     position, first = group.position, group.ranks[0]
     be = "is" if number == 1 else "are"
-    at = place_text(position, code)
+    busy = all(map(_is_busy, group.ranks)) and not position.call
+    at = place_text(position, {} if busy else code)
     if position.state == STOPPED:
         return f"{be} stopped by a signal (state T){at}"
     if position.state == TRACED:
@@ -252,8 +261,7 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
         return f"{'waits' if number == 1 else 'wait'}{at}"
     if not at:
         return _without_stack(first, be)
-    busy = all(map(_is_busy, group.ranks))
-    text = f"{'computes' if number == 1 else 'compute'}{at}" if busy and not position.call else f"{be}{at}"
+    text = f"{'computes' if number == 1 else 'compute'}{at}" if busy else f"{be}{at}"
     return text + _worker_text(first)
 
 

@@ -15,6 +15,7 @@ import base64
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 WITHIN_S = 5.0
 """After this time the program prints what it knows and ends, even if /proc or py-spy does not respond."""
 SAMPLE_S = 0.5
-"""The time over which the use of the CPU is measured."""
+"""The time over which it is measured how busy a rank is."""
 SPY_S, SPY_TRIES = 3.0, 3
 """The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
 DUMP_S = 1.0
@@ -42,6 +43,7 @@ THREADS = 4
 MOST_WORKERS = 8
 PART = 700
 """The characters of a part: slurmstepd sends at most 1,024 bytes of a line at once."""
+_RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 _LOADER, _WORKER = "torch/utils/data/", "_worker_loop"
 
 
@@ -50,15 +52,15 @@ def main(arguments: list[str]) -> int:
     folder, py_spy = arguments[0], (arguments[1:] or [""])[0]
     until = time.monotonic() + WITHIN_S
     node = os.environ.get("SLURMD_NODENAME", "")
-    processes = find_processes(folder, until)
+    processes = find_processes(folder, node, until)
     answers: list[dict[str, Any]] = [{"node": node}]
     ranks = [Rank(number, mine, py_spy) for number, mine in sorted(processes.items())]
-    before, begun = [rank.cpu_s() for rank in ranks], time.monotonic()
+    before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
     in_threads([rank.look for rank in ranks], until)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
     elapsed = max(0.05, time.monotonic() - begun)
-    for rank, cpu_s in zip(ranks, before):
-        rank.answer["busy"] = round((rank.cpu_s() - cpu_s) / elapsed, 2)
+    for rank, busy_s in zip(ranks, before):
+        rank.answer["busy"] = min(1.0, round((rank.busy_s() - busy_s) / elapsed, 2))
         answers.append(dict(rank.answer))
     for number, answer in enumerate(answers):
         print_answer(node or "-", number, answer)
@@ -95,10 +97,17 @@ def in_threads(calls: list[Callable[[], None]], until: float) -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-def find_processes(folder: str, until: float) -> dict[int, list[Process]]:
-    """Return rank → its processes, by the attempt's folder in their environment, and the rank's wrapper."""
-    # the last names of the folder: a home may have other names on other nodes
-    attempt = os.fsencode(os.sep.join(os.path.normpath(folder).split(os.sep)[-5:]))
+def find_processes(folder: str, node: str, until: float) -> dict[int, list[Process]]:
+    """Return rank → its processes on a node, by their environment.
+
+    Args:
+        folder: the attempt's.
+        node: its name; empty for a job of this machine, whose nodes are all here.
+    """
+    mine = os.path.normpath(folder)
+    # with the id of a run, its last names are enough: a home may have other names on other nodes
+    parts = mine.split(os.sep)[-5:]
+    end = os.fsencode(os.sep.join(parts)) if _RUN_ID.fullmatch(parts[0]) else os.fsencode(mine)
     found: dict[int, list[Process]] = {}
     lock, me = threading.Lock(), os.getuid()
 
@@ -110,7 +119,8 @@ def find_processes(folder: str, until: float) -> dict[int, list[Process]]:
         except (OSError, ValueError, IndexError):  # it has just ended
             return
         env = process.env
-        if env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(attempt) and env.get(b"HPCRUN_RANK", b"").isdigit():
+        is_here = not node or env.get(b"HPCRUN_NODE") == os.fsencode(node)
+        if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and env.get(b"HPCRUN_RANK", b"").isdigit():
             with lock:
                 found.setdefault(int(env[b"HPCRUN_RANK"]), []).append(process)
 
@@ -181,14 +191,13 @@ class Rank:
         self.answer: dict[str, Any] = {"rank": number, "node": node, "pid": self._program.pid}
         self.answer["state"] = self._program.state
 
-    def cpu_s(self) -> float:
-        """Return the CPU time of the main thread."""
+    def busy_s(self) -> float:
+        """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a full node too."""
         pid = self._program.pid
         try:
-            text = _read(pid, f"task/{pid}/stat")
-            fields = text[text.rindex(b")") + 2 :].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        except (OSError, ValueError, IndexError):
+            ran_ns, waited_ns = _read(pid, f"task/{pid}/schedstat").split()[:2]
+            return (int(ran_ns) + int(waited_ns)) / 1e9
+        except (OSError, ValueError):
             return 0.0
 
     def look(self) -> None:

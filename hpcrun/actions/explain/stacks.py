@@ -173,11 +173,9 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     silent_s = min(ages, default=None)
     is_quiet = silent_s is not None and silent_s > silence_limit_s(running.usual_s)
     code = source_lines(answers.ranks, running.attempt.started_s)
-    sentence = verdict(answers.ranks, silent_s=silent_s if is_quiet else None, code=code)
-    if silent:
-        named = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
-        away = f"no answer from {named} within {WITHIN_S} s"
-        sentence = f"{sentence}; {away}" if sentence else away
+    world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
+    sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
+    sentence = "; ".join(filter(None, (sentence, _away(silent), _missing(running, answers, silent))))
     sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may just start or end'}"
     odd = odd_ranks(answers.ranks)
     named_rank = odd[0].rank if odd else None
@@ -192,13 +190,28 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     )
 
 
+def _away(nodes: Sequence[str]) -> str:
+    """Return which nodes did not answer."""
+    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+    return f"no answer from {', '.join(nodes[:5])}{more} within {WITHIN_S} s" if nodes else ""
+
+
+def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
+    """Return which ranks have no process on nodes that answered: a rank that has just begun or ended, or was killed."""
+    found = {each.rank for each in answers.ranks}
+    lost = [rank for rank in running.silent_s if rank not in found and running.node_of.get(rank) not in away]
+    if not found or not lost:
+        return ""
+    return f"no process of rank{'s' if len(lost) > 1 else ''} {index_ranges(lost)} was found"
+
+
 def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
     """Yield the stack of each group of ranks: the frames of the user's code and the innermost one."""
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
         numbers = [each.rank for each in group.ranks]
         who = f"rank {first.rank} on {first.node}" if len(numbers) == 1 else f"ranks {index_ranges(numbers)}"
-        busy = f", {first.busy:.0%} of a CPU" if first.busy is not None and len(numbers) == 1 else ""
+        busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
         note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
         lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
         lines += [f"DataLoader worker: {_frame_text(frame, code)}" for frame in _shown(first.worker)[-2:]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.explain.explain import Explanation
-from hpcrun.actions.explain.running import Remark, explain_running, look, shown_ranks
+from hpcrun.actions.explain.running import STACKS, Remark, explain_running, look, shown_ranks
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
@@ -98,9 +98,18 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
 
 def test_remarks_from_elsewhere_are_joined_by_weight(tmp_path: Path) -> None:
     wrote(attempt(tmp_path), 0, "step 1\n", 700)
-    found = explained(tmp_path, Remark("rank 3 is stopped", 40, rank=3, next="hpcrun logs 4711 --rank 3"))
-    assert found.summary.startswith("rank 3 is stopped; the job has written nothing for 11 min")
+    found = explained(tmp_path, Remark("rank 3 is slow", 25, rank=3, next="hpcrun logs 4711 --rank 3"))
+    assert found.summary == "rank 3 is slow; the job has written nothing for 11 min"
     assert (found.rank, found.next) == (3, "hpcrun logs 4711 --rank 3")
+
+
+def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "step 1\n", 700)
+    assert explained(tmp_path, Remark("rank 3 is stopped, 11 min", STACKS)).summary == "rank 3 is stopped, 11 min"
+    wrote(folder, 0, "step 1\n", 3)
+    found = explained(tmp_path, Remark("the rank is in f (t.py:1)", STACKS, stuck=False))
+    assert found.summary == "the job wrote 3 s ago: nothing looks stuck; the rank is in f (t.py:1)"
 
 
 def test_of_many_ranks_few_logs_are_read() -> None:
