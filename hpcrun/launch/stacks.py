@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     node = os.environ.get("SLURMD_NODENAME", "")
     processes = find_processes(folder, node, until)
     answers: list[dict[str, Any]] = [{"node": node}]
-    ranks = [Rank(number, mine, py_spy) for number, mine in sorted(processes.items())]
+    ranks = [RankReading(number, mine, py_spy) for number, mine in sorted(processes.items())]
     before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
     in_threads([rank.look for rank in ranks], until)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
@@ -177,7 +177,7 @@ def program_of(processes: list[Process]) -> Process:
     return first
 
 
-class Rank:
+class RankReading:
     """One rank on this node.
 
     Attributes:

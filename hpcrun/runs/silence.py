@@ -20,6 +20,7 @@ from hpcrun.runs.log_times import Stamps
 from hpcrun.runs.logs import rank_log, tail
 
 STREAMS = ("out", "err")
+_KINDS = (*STREAMS, "metrics")
 _PACE_LINES = 64
 """The pace of a rank is that of its last lines."""
 _FEW_LINES = 3
@@ -43,13 +44,21 @@ def last_writes(folder: AttemptFolder) -> Writes:
     """Return when each rank of an attempt last wrote."""
     names = names_in(folder.path)
     last: dict[int, float | None] = {}
-    for kind in (*STREAMS, "metrics"):
+    for kind in _KINDS:
         for rank in parse_ranks(names, kind):
-            path = folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind)
-            at_s = _written_s(path)
+            at_s = _written_s(_path(folder, rank, kind))
             last[rank] = max(filter(None, (last.get(rank), at_s)), default=None)
     beats = {node: _written_s(folder.node_start(node)) for node in parse_nodes(names)}
     return Writes(dict(sorted(last.items())), {node: at_s for node, at_s in beats.items() if at_s})
+
+
+def last_write_s(folder: AttemptFolder, rank: int) -> float | None:
+    """Return when one rank last wrote; None if it has written nothing."""
+    return max(filter(None, (_written_s(_path(folder, rank, kind)) for kind in _KINDS)), default=None)
+
+
+def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
+    return folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind)
 
 
 def _written_s(path: Path) -> float | None:
