@@ -27,6 +27,8 @@ from functools import partial
 
 from .node_folder import FOLDER
 from .processes import catches
+from .ras import address_of, is_theirs
+from .ras import reports as reports_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ SAMPLE_S = 0.5
 SPY_S, SPY_TRIES = 3.0, 3
 """The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
 DUMP_S = 1.0
+RAS_S = 4.0
 THREADS = 4
 MOST_WORKERS = 8
 PART = 700
@@ -56,7 +59,9 @@ def main(arguments: list[str]) -> int:
     answers: list[dict[str, Any]] = [{"node": node}]
     ranks = [RankReading(number, mine, py_spy) for number, mine in sorted(processes.items())]
     before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
-    in_threads([rank.look for rank in ranks], until)
+    reports: list[str] = []
+    in_threads([lambda: reports.extend(ras_reports(processes, until)), *(rank.look for rank in ranks)], until)
+    answers[0]["ras"] = list(reports)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
     elapsed = max(0.05, time.monotonic() - begun)
     for rank, busy_s in zip(ranks, before):
@@ -65,6 +70,14 @@ def main(arguments: list[str]) -> int:
     for number, answer in enumerate(answers):
         print_answer(node or "-", number, answer)
     return 0
+
+
+def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
+    """Return what NCCL's RAS says of the job, on the node of rank 0: its report is of all processes."""
+    address = address_of(program_of(processes[0]).env) if 0 in processes else None
+    if address is None or not is_theirs(address[1], [one.pid for mine in processes.values() for one in mine]):
+        return []
+    return reports_of(address, min(RAS_S, until - time.monotonic()))
 
 
 def print_answer(node: str, number: int, answer: dict[str, Any]) -> None:

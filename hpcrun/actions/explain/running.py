@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from hpcrun.actions.explain.explain import Evidence, Explanation
 from hpcrun.actions.explain.silence import silence_limit_s, silence_sentence
+from hpcrun.actions.explain.step_times import stragglers_of
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.status import RunStatus
+from hpcrun.diagnosis.stragglers import straggler_sentence
 from hpcrun.job.metrics import STEP
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.job.units import format_span
@@ -28,7 +30,7 @@ _ENDED_S = 5.0
 """A rank that ended so long before the others ended early: at the end of a job all ranks end at once."""
 _LATE_S = 60.0
 """A node whose heartbeat is so much older than the newest one is late: it has one every 10 s."""
-STACKS, NODES, ENDED, SILENCE, LAST = 40, 30, 20, 10, 0
+STACKS, NODES, ENDED, SLOW, SILENCE, LAST = 40, 30, 20, 15, 10, 0
 """The weights of remarks."""
 
 
@@ -188,7 +190,13 @@ def _silence(running: Running) -> Remark:
     return Remark(sentence, SILENCE, evidence, stuck=newest_s > silence_limit_s(running.usual_s))
 
 
-REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _silence)
+def _slow(running: Running) -> Remark | None:
+    """Return which ranks are slower than the others."""
+    found = stragglers_of(running.attempt)
+    return Remark(straggler_sentence(*found), SLOW, rank=found[0].ranks[0], stuck=False) if found else None
+
+
+REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _slow, _silence)
 """What is said of every running job, each from what ``Running`` knows."""
 
 

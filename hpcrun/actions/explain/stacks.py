@@ -7,9 +7,10 @@ import binascii
 import shutil
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hpcrun.actions.explain.explain import Evidence
 from hpcrun.actions.explain.running import STACKS, Remark, Running
 from hpcrun.actions.explain.silence import silence_limit_s
 from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
+from hpcrun.diagnosis.ras import parse_ras, ras_remarks
 from hpcrun.diagnosis.stacks import (
     RankStack,
     file_line,
@@ -40,6 +42,7 @@ WITHIN_S = 8
 """The nodes must answer in this time: the command as a whole may take 15 s."""
 _MARK = "hpcrun-stacks "
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
+_MOST_NCCL = 6
 _MOST_SOURCE = 4 << 20
 _LONGEST_CODE = 80
 # the first Python that starts there: that of the job, that of hpcrun, any
@@ -56,11 +59,15 @@ class Answers:
     Attributes:
         nodes: the nodes that answered; empty for a job of this machine.
         words: what the command said where something went wrong.
+        ras: the reports of NCCL's RAS.
+        rank_of: process id → rank, of ids that only one rank has.
     """
 
     ranks: tuple[RankStack, ...]
     nodes: frozenset[str]
     words: str = ""
+    ras: tuple[str, ...] = ()
+    rank_of: Mapping[int, int] = field(default_factory=dict)
 
 
 def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
@@ -116,7 +123,7 @@ def read_answers(answer: Completed) -> Answers:
             key = (words[0], words[1])
             parts.setdefault(key, {})[int(place)] = words[3]
             wanted[key] = int(number)
-    ranks, nodes = [], set()
+    ranks, nodes, ras, pids = [], set(), [], []
     for key, found in parts.items():
         if len(found) == wanted[key]:
             with suppress(ValueError, binascii.Error, zlib.error):
@@ -124,10 +131,16 @@ def read_answers(answer: Completed) -> Answers:
                 said = parse_object(zlib.decompress(base64.b64decode(text, validate=True)), finite=False)
                 if "rank" in said:
                     ranks.append(rank_stack(said))
-                elif said.get("node"):
+                    pids.append((said.get("pid"), ranks[-1].rank))
+                    continue
+                reports = said.get("ras")
+                ras += [str(each) for each in reports] if isinstance(reports, list) else []
+                if said.get("node"):
                     nodes.add(str(said["node"]))
     words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
-    return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_)
+    often = Counter(pid for pid, _ in pids)
+    rank_of = {pid: rank for pid, rank in pids if isinstance(pid, int) and often[pid] == 1}
+    return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_, tuple(ras), rank_of)
 
 
 def rank_stack(said: Mapping[str, Any]) -> RankStack:
@@ -177,13 +190,15 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
     sentence = "; ".join(filter(None, (sentence, _away(silent), _missing(running, answers, silent))))
     sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may just start or end'}"
-    odd = odd_ranks(answers.ranks)
+    odd, nccl = odd_ranks(answers.ranks), ras_remarks([parse_ras(text) for text in answers.ras], answers.rank_of)
+    if nccl and is_quiet and not odd:
+        sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None
     word = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
         STACKS,
-        tuple(_evidence(answers.ranks, code)),
+        (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
         next=f"hpcrun logs {word} --rank {named_rank}" if named_rank is not None else "",
