@@ -31,6 +31,7 @@ def check(gpu: str = "", **env: str) -> list[Finding]:
         ("NCCL_IB_GDR_LEVEL", "5", "", "NCCL_NET_GDR_LEVEL", "leave it"),
         ("NCCL_P2P_LEVEL", "NVL", "a40", "for debugging", "leave it"),
         ("NCCL_P2P_DISABLE", "1", "h100", "takes NVLink away", "ACS"),
+        ("NCCL_P2P_DISABLE", "1", "NVIDIA GB200 186 GB", "takes NVLink away", "ACS"),
         ("NCCL_P2P_DISABLE", "1", "l40s", "for debugging (GPUs on PCIe", "ACS"),
         ("NCCL_NET_GDR_LEVEL", "5", "a100", "for debugging", "leave it"),
         ("NCCL_IB_DISABLE", "1", "", "for debugging", "TCP by itself"),
