@@ -82,6 +82,7 @@ def explain(
 
 def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
     from hpcrun.actions.explain.explain import explain as explain_run
+    from hpcrun.actions.explain.running import most_silent
     from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, newest_line
     from hpcrun.actions.runs.find_element import find_element
@@ -100,6 +101,9 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     item = result.runs[0]
     if found.element is not None:
         item = next(element_row(item, one) for one in item.elements if one.index == found.element)
+    if item.elements and (index := most_silent(item, context.now_s())) is not None:
+        item = next(element_row(item, one) for one in item.elements if one.index == index)
+        yield note([f"{word} is a sweep; showing element {index}, which has been silent for the longest time"])
     if stacks:
         check_running(item)
     if item.status.state == RUNNING and (explanation := _running(item, context, stacks=stacks)) is not None:

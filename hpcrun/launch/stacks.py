@@ -40,6 +40,8 @@ SAMPLE_S = 0.5
 """The time over which it is measured how busy a rank is."""
 SPY_S, SPY_TRIES = 3.0, 3
 """The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
+FORBIDDEN = "py-spy may not read this process"
+NONE = "no py-spy in the job's environment"
 DUMP_S = 1.0
 RAS_S = 4.0
 THREADS = 4
@@ -224,7 +226,7 @@ class RankReading:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
             return
         py_spy = self._find_py_spy()
-        text, lacks = self._spy(py_spy, pid) if py_spy else ("", "no py-spy in the job's environment")
+        text, lacks = self._spy(py_spy, pid) if py_spy else ("", NONE)
         if text:
             self.answer.update({"how": "py-spy", "stack": text})
             self.answer["workers"] = self._workers(py_spy, text)
@@ -257,6 +259,8 @@ class RankReading:
                 return done.stdout.decode("utf-8", "replace"), ""
             lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
             said = "py-spy: " + (lines[0].replace("Error: ", "") if lines else f"exit status {done.returncode}")
+            if "Permission Denied" in said:
+                return "", FORBIDDEN
         return "", said
 
     def _workers(self, py_spy: str, text: str) -> list[str]:

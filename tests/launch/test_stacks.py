@@ -144,6 +144,7 @@ def test_a_py_spy_that_hangs_or_fails_costs_seconds(tmp_path: Path) -> None:
     for text, lacks in (
         ("sleep 60", "py-spy did not respond for 3 s"),
         ("echo Error: no right >&2; exit 1", "py-spy: no right"),
+        ("echo 'Permission Denied: Try running again' >&2; exit 1", "py-spy may not read this process"),
     ):
         spy.write_text(f"#!/bin/sh\n{text}\n")
         spy.chmod(0o755)

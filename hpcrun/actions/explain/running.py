@@ -12,6 +12,7 @@ from hpcrun.actions.explain.step_times import stragglers_of
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.stragglers import straggler_sentence
+from hpcrun.job import state
 from hpcrun.job.metrics import STEP
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.job.units import format_span
@@ -79,6 +80,7 @@ class Remark:
         weight: remarks are shown by weight, the largest first.
         stuck: something does not look right.
         rank: the rank that it names.
+        fix: what to do.
         next: the command that shows more.
     """
 
@@ -87,6 +89,7 @@ class Remark:
     evidence: tuple[Evidence, ...] = ()
     stuck: bool = True
     rank: int | None = None
+    fix: str = ""
     next: str = ""
 
 
@@ -104,6 +107,17 @@ def look(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running 
     return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns)
 
 
+def most_silent(item: RunStatus, now_s: float) -> int | None:
+    """Return the running element of a sweep that has been silent for the longest time; None if none runs."""
+    silent = {}
+    for element in item.elements:
+        attempt = last_attempt(item.folder, element.index) if element.status.state == state.RUNNING else None
+        if attempt is not None:
+            last = last_writes(attempt.folder).ranks.values()
+            silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
+    return max(silent, key=lambda index: silent[index], default=None)
+
+
 def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanation:
     """Explain a job that runs.
 
@@ -119,6 +133,7 @@ def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanatio
     return Explanation(
         running.item,
         "; ".join(_sentences(remarks, stuck=stuck)),
+        fix=next((remark.fix for remark in remarks if remark.fix), ""),
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
         evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),

@@ -38,7 +38,7 @@ def silence_sentence(
     """
     ages = {rank: age for rank, age in silent_s.items() if age is not None}
     if not ages:
-        return f"no rank has written anything since the job started {format_span(running_s)} ago"
+        return f"the job is running; no rank has written anything since it started {format_span(running_s)} ago"
     newest_s, limit_s = min(ages.values()), silence_limit_s(usual_s)
     if newest_s <= limit_s:
         return f"{_calm(ages, len(silent_s), limit_s)}: nothing looks stuck"

@@ -41,6 +41,8 @@ from hpcrun.schedulers.process import Completed, run_command
 WITHIN_S = 8
 """The nodes must answer in this time: the command as a whole may take 15 s."""
 _MARK = "hpcrun-stacks "
+_NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read this process"
+"""What launch/stacks.py says of a rank without a stack."""
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
 _MOST_NCCL = 6
 _MOST_SOURCE = 4 << 20
@@ -201,8 +203,19 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
         (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
+        fix=_fix(answers.ranks),
         next=f"hpcrun logs {word} --rank {named_rank}" if named_rank is not None else "",
     )
+
+
+def _fix(ranks: Sequence[RankStack]) -> str:
+    """Return how to get the stacks that are missing."""
+    lacks = {each.lacks for each in ranks if not each.frames}
+    if _NO_SPY in lacks:
+        return "for Python stacks install py-spy where the job's Python is, or where hpcrun is: pip install py-spy"
+    if _FORBIDDEN in lacks:
+        return "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here"
+    return ""
 
 
 def _away(nodes: Sequence[str]) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.explain.explain import Explanation
-from hpcrun.actions.explain.running import STACKS, Remark, explain_running, look, shown_ranks
+from hpcrun.actions.explain.running import STACKS, Remark, explain_running, look, most_silent, shown_ranks
+from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
@@ -123,3 +124,18 @@ def test_an_empty_log_and_a_link_are_no_sign_of_a_rank(tmp_path: Path) -> None:
     wrote(folder, 0, "", 5)
     folder.rank_log(1, "out").symlink_to("/etc/passwd")
     assert last_writes(folder).ranks == {0: None, 1: None}
+
+
+def test_of_a_sweep_the_element_that_has_been_silent_for_the_longest_time(tmp_path: Path) -> None:
+    states = ("RUNNING", "RUNNING", "COMPLETED", "PENDING")
+    elements = tuple(
+        ElementStatus(index, f"4711_{index}", (), LastStatus(state, NOW_S), live=True, stale=False)
+        for index, state in enumerate(states)
+    )
+    item = RunStatus(run(), tmp_path, LastStatus("RUNNING", NOW_S), elements=elements)
+    assert most_silent(item, NOW_S) is None
+    for index, ago_s in enumerate((60, 700, 7000)):
+        folder = RunFolder(tmp_path).element(index).attempt(0)
+        write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": NOW_S - 7200}))
+        wrote(folder, 0, "step\n", ago_s)
+    assert most_silent(item, NOW_S) == 1
