@@ -56,7 +56,11 @@ def main(arguments: list[str]) -> int:
     node = os.environ.get("SLURMD_NODENAME", "")
     processes = find_processes(folder, node, until)
     answers: list[dict[str, Any]] = [{"node": node}]
-    ranks = [RankReading(number, mine, py_spy) for number, mine in sorted(processes.items())]
+    ranks = [
+        RankReading(number, mine, py_spy)
+        for rank, all_of_it in sorted(processes.items())
+        for number, mine in ranks_within(rank, all_of_it).items()
+    ]
     before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
     in_threads([rank.look for rank in ranks], until)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
@@ -164,6 +168,17 @@ def _read(pid: int, name: str) -> bytes:
         return file.read(1 << 22)
 
 
+def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]]:
+    """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with ranks of its own."""
+    inner: dict[int, list[Process]] = {}
+    for process in processes:
+        number = process.env.get(b"RANK", b"")
+        if number.isdigit() and process.is_python:
+            inner.setdefault(int(number), []).append(process)
+    is_rank = program_of(processes).env.get(b"RANK", b"").isdigit()
+    return {rank: processes} if is_rank or not inner else inner
+
+
 def program_of(processes: list[Process]) -> Process:
     """Return the process that trains: the first Python among those of a rank, from the oldest down, else the oldest."""
     mine = {process.pid for process in processes}
@@ -209,6 +224,7 @@ class RankReading:
             self.answer["wchan"] = _read(pid, "wchan").decode("ascii", "replace")
         except OSError:
             self.answer["wchan"] = ""
+        self.answer["gpu"] = has_gpu(pid)
         if not self._program.is_python:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
             return
@@ -280,6 +296,14 @@ class RankReading:
         with open(path, "rb") as file:
             file.seek(start)
             return file.read(1 << 20).decode("utf-8", "replace")
+
+
+def has_gpu(pid: int) -> bool:
+    """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as computing."""
+    try:
+        return any(name in _read(pid, "maps") for name in (b"/libcuda.so", b"/libamdhip64.so"))
+    except OSError:
+        return False
 
 
 def registered(folder: str, pid: int) -> tuple[int, str]:
