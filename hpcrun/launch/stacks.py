@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import zlib
+from contextlib import suppress
 from functools import partial
 
 from .node_folder import FOLDER
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 WITHIN_S = 5.0
 """After this time the program prints what it knows and ends, even if /proc or py-spy does not respond."""
+SCAN_S = 1.5
+"""The time to find the processes: /proc may not respond for one that hangs in the kernel."""
 SAMPLE_S = 0.5
 """The time over which it is measured how busy a rank is."""
 SPY_S, SPY_TRIES = 3.0, 3
@@ -54,7 +57,7 @@ def main(arguments: list[str]) -> int:
     folder, py_spy = arguments[0], (arguments[1:] or [""])[0]
     until = time.monotonic() + WITHIN_S
     node = os.environ.get("SLURMD_NODENAME", "")
-    processes = find_processes(folder, node, until)
+    processes = find_processes(folder, node, time.monotonic() + SCAN_S)
     answers: list[dict[str, Any]] = [{"node": node}]
     ranks = [
         RankReading(number, mine, py_spy)
@@ -94,7 +97,8 @@ def in_threads(calls: list[Callable[[], None]], until: float) -> None:
                 call = todo.get_nowait()
             except queue.Empty:
                 return
-            call()
+            with suppress(OSError, ValueError, IndexError):  # the process has just ended
+                call()
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(calls)))]
     for thread in threads:
@@ -118,12 +122,9 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
     lock, me = threading.Lock(), os.getuid()
 
     def look_at(pid: int) -> None:
-        try:
-            if os.stat(f"/proc/{pid}").st_uid != me:
-                return
-            process = Process(pid)
-        except (OSError, ValueError, IndexError):  # it has just ended
+        if os.stat(f"/proc/{pid}").st_uid != me:
             return
+        process = Process(pid)
         env = process.env
         is_here = not node or env.get(b"HPCRUN_NODE") == os.fsencode(node)
         if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and env.get(b"HPCRUN_RANK", b"").isdigit():
