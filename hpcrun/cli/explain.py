@@ -11,7 +11,7 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.errors import NotFoundError, PlanError, UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.explain.explain import Explanation
@@ -74,6 +74,11 @@ def explain(
         yield from _run(words[0] if words else "last", context, rules, stacks=stacks)
     except NotFoundError:
         said = _job(words[0], context, rules) if words else None
+        if said and stacks:
+            raise PlanError(
+                f"--stacks needs a run of hpcrun's, and hpcrun did not submit {words[0]}",
+                hint=f"hpcrun explain {words[0]}",
+            ) from None
         if said is None:
             raise
         yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])

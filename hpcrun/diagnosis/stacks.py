@@ -37,6 +37,7 @@ class RankStack:
         state: its state by proc(5): R, S, D, T, t, Z.
         waits_in: the kernel's function in which it waits (proc(5), wchan); empty if unknown.
         busy: the share of the time in which its main thread ran, or waited for a CPU; None if unknown.
+        gpu: it uses a GPU: its thread is as busy while it waits for the GPU as while it computes.
         worker: the frames of a DataLoader worker that the rank waits for, in the worker's own code.
         how: ``py-spy`` or ``faulthandler``; empty without a stack.
         lacks: why there is no stack.
@@ -48,6 +49,7 @@ class RankStack:
     state: str = ""
     waits_in: str = ""
     busy: float | None = None
+    gpu: bool = False
     worker: tuple[Frame, ...] = ()
     how: str = ""
     lacks: str = ""
@@ -185,7 +187,7 @@ def _waits(group: Group) -> bool:
 
 
 def _is_busy(stack: RankStack) -> bool:
-    return stack.busy is not None and stack.busy >= BUSY
+    return stack.busy is not None and stack.busy >= BUSY and not stack.gpu
 
 
 def verdict(

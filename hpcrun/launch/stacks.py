@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import zlib
+from contextlib import suppress
 from functools import partial
 
 from .node_folder import FOLDER
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 WITHIN_S = 5.0
 """After this time the program prints what it knows and ends, even if /proc or py-spy does not respond."""
+SCAN_S = 1.5
+"""The time to find the processes: /proc may not respond for one that hangs in the kernel."""
 SAMPLE_S = 0.5
 """The time over which it is measured how busy a rank is."""
 SPY_S, SPY_TRIES = 3.0, 3
@@ -57,9 +60,13 @@ def main(arguments: list[str]) -> int:
     folder, py_spy = arguments[0], (arguments[1:] or [""])[0]
     until = time.monotonic() + WITHIN_S
     node = os.environ.get("SLURMD_NODENAME", "")
-    processes = find_processes(folder, node, until)
+    processes = find_processes(folder, node, time.monotonic() + SCAN_S)
     answers: list[dict[str, Any]] = [{"node": node}]
-    ranks = [RankReading(number, mine, py_spy) for number, mine in sorted(processes.items())]
+    ranks = [
+        RankReading(number, mine, py_spy)
+        for rank, all_of_it in sorted(processes.items())
+        for number, mine in ranks_within(rank, all_of_it).items()
+    ]
     before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
     reports: list[str] = []
     in_threads([lambda: reports.extend(ras_reports(processes, until)), *(rank.look for rank in ranks)], until)
@@ -103,7 +110,8 @@ def in_threads(calls: list[Callable[[], None]], until: float) -> None:
                 call = todo.get_nowait()
             except queue.Empty:
                 return
-            call()
+            with suppress(OSError, ValueError, IndexError):  # the process has just ended
+                call()
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(calls)))]
     for thread in threads:
@@ -127,12 +135,9 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
     lock, me = threading.Lock(), os.getuid()
 
     def look_at(pid: int) -> None:
-        try:
-            if os.stat(f"/proc/{pid}").st_uid != me:
-                return
-            process = Process(pid)
-        except (OSError, ValueError, IndexError):  # it has just ended
+        if os.stat(f"/proc/{pid}").st_uid != me:
             return
+        process = Process(pid)
         env = process.env
         is_here = not node or env.get(b"HPCRUN_NODE") == os.fsencode(node)
         if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and env.get(b"HPCRUN_RANK", b"").isdigit():
@@ -175,6 +180,17 @@ class Process:
 def _read(pid: int, name: str) -> bytes:
     with open(f"/proc/{pid}/{name}", "rb") as file:
         return file.read(1 << 22)
+
+
+def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]]:
+    """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with ranks of its own."""
+    inner: dict[int, list[Process]] = {}
+    for process in processes:
+        number = process.env.get(b"RANK", b"")
+        if number.isdigit() and process.is_python:
+            inner.setdefault(int(number), []).append(process)
+    is_rank = program_of(processes).env.get(b"RANK", b"").isdigit()
+    return {rank: processes} if is_rank or not inner else inner
 
 
 def program_of(processes: list[Process]) -> Process:
@@ -222,6 +238,7 @@ class RankReading:
             self.answer["wchan"] = _read(pid, "wchan").decode("ascii", "replace")
         except OSError:
             self.answer["wchan"] = ""
+        self.answer["gpu"] = has_gpu(pid)
         if not self._program.is_python:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
             return
@@ -293,6 +310,14 @@ class RankReading:
         with open(path, "rb") as file:
             file.seek(start)
             return file.read(1 << 20).decode("utf-8", "replace")
+
+
+def has_gpu(pid: int) -> bool:
+    """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as computing."""
+    try:
+        return any(name in _read(pid, "maps") for name in (b"/libcuda.so", b"/libamdhip64.so"))
+    except OSError:
+        return False
 
 
 def registered(folder: str, pid: int) -> tuple[int, str]:

@@ -80,6 +80,22 @@ def test_a_shell_around_the_program_is_not_the_program(tmp_path: Path) -> None:
     assert rank.frames[-1].function == "wait_for_data"
 
 
+LAUNCHER = """
+import os, subprocess, sys
+ranks = [subprocess.Popen([sys.executable, "-uc", PROGRAM], env={**os.environ, "RANK": str(rank)}) for rank in (2, 3)]
+for rank in ranks:
+    rank.wait()
+"""
+
+
+def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:
+    program = python(tmp_path, LAUNCHER.replace("PROGRAM", repr(WAITS)))
+    with job(tmp_path, program, env={**ENV, "RANK": ""}) as running:
+        wait_until(lambda: running.out() == "go\ngo\n", "both ranks")
+        found = asked(running).ranks
+    assert [(each.rank, each.frames[-1].function) for each in found] == [(2, "wait_for_data"), (3, "wait_for_data")]
+
+
 def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes_on(tmp_path: Path) -> None:
     ends = REGISTERED + WAITS.replace("60", "4") + "print('end')\n"
     with job(tmp_path, without_spy(tmp_path, ends), env=ENV) as running:

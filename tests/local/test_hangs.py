@@ -72,6 +72,22 @@ def test_a_running_job_is_explained_and_its_stacks_in_seconds(hpcrun: Hpcrun) ->
     assert "its allocation has ended" in late.stderr
 
 
+def test_status_has_a_word_for_it_and_the_command_that_shows_more(hpcrun: Hpcrun) -> None:
+    folder = started(hpcrun, "-G", "0", "train.py")
+    assert "silent" not in hpcrun("status", check=True).stdout
+    for record in (folder / "elements/0/attempts/0/start", folder / "supervisor.json"):  # it began two hours ago
+        said = json.loads(record.read_text())
+        record.write_text(json.dumps({**said, "started": said["started"] - 7200}))
+    silent(folder, 3600)
+    shown = hpcrun("status", check=True)
+    assert "silent 60 min" in shown.stdout
+    assert shown.stderr.endswith(" --stacks shows where its ranks are\n")
+    quiet = hpcrun("status", "--json", check=True)
+    assert json.loads(quiet.stdout)["runs"][0]["silent_s"] // 10 == 360
+    assert quiet.stderr == ""
+    hpcrun("cancel", "--yes", "last", check=True)
+
+
 def test_a_file_that_has_changed_since_shows_no_wrong_line(hpcrun: Hpcrun) -> None:
     started(hpcrun, "-G", "0", "train.py")
     (hpcrun.folder / "train.py").write_text("# another text\n" * 9)

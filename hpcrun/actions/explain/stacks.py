@@ -170,6 +170,7 @@ def rank_stack(said: Mapping[str, Any]) -> RankStack:
         state=str(said.get("state", "")),
         waits_in=str(said.get("wchan", "")),
         busy=float(busy) if isinstance(busy, int | float) else None,
+        gpu=said.get("gpu") is True,
         worker=worker,
         how=how if frames else "",
         lacks=lacks,
@@ -204,7 +205,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
         fix=_fix(answers.ranks),
-        next=f"hpcrun logs {word} --rank {named_rank}" if named_rank is not None else "",
+        next=f"hpcrun logs {word} --rank {named_rank}" if named_rank in running.writes.ranks else "",
     )
 
 

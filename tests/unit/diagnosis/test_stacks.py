@@ -142,6 +142,14 @@ def test_ranks_that_compute_are_one_group_at_any_line_of_their_function() -> Non
     assert len(grouped([replace(each, busy=0.0) for each in lines])) == 2
 
 
+def test_a_rank_that_uses_a_gpu_is_not_said_to_compute_since_waiting_keeps_it_as_busy() -> None:
+    stack = rank(0, "spin-3.13", "R", busy=1.0)
+    assert verdict([stack], world=1, silent_s=None) == "the rank computes in spin (spin.py:10)"
+    assert verdict([replace(stack, gpu=True)], world=1, silent_s=None) == "the rank is in spin (spin.py:10)"
+    no_stack = replace(stack, gpu=True, frames=())
+    assert verdict([no_stack], world=1, silent_s=None) == "the rank is computing or polling (state R)"
+
+
 @pytest.mark.parametrize("text", ["", "[]x", '[{"frames": [{}], "thread_name": "MainThread"}]', "[1]", "[" * 9999])
 def test_what_is_not_py_spys_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the output of py-spy"):
