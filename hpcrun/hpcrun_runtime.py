@@ -34,6 +34,9 @@ _listening = False
 _told = False
 _fork = threading.local()
 _complained = False
+_STACKS_SIGNAL = 7
+"""The number of the real-time signal for stacks: glibc uses the first two itself, no library of training this one."""
+_open_files: list[Any] = []
 
 
 def should_stop() -> bool:
@@ -152,6 +155,27 @@ def log_metrics(*, step: int | None = None, **values: Any) -> None:
             os.close(file)
     except OSError as error:
         _complain(error)
+
+
+def register_stacks() -> None:
+    """Let ``hpcrun explain --stacks`` ask this process for its Python stacks where py-spy is missing or forbidden.
+
+    faulthandler writes them at a signal that no other program uses, to a file on the node's own disk whose name has the
+    process and the signal: so hpcrun sends it to no other process. Call it once in each rank.
+    """
+    folder = os.environ.get("HPCRUN_NODE_DIR")
+    if not folder:
+        return
+    import faulthandler
+
+    number = signal.SIGRTMIN + _STACKS_SIGNAL
+    try:
+        file = open(Path(folder, f"stacks-{os.getpid()}.{number}"), "ab", buffering=0)  # noqa: SIM115 - stays open
+    except OSError as error:
+        _complain(error)
+        return
+    faulthandler.register(number, file=file, all_threads=True, chain=False)
+    _open_files.append(file)
 
 
 def _attempt_dir() -> Path | None:

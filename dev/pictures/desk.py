@@ -52,6 +52,10 @@ class Desk:
         """Submit a job of that name, out of the picture."""
         self._run("submit", "--json", "-J", name, *args)
 
+    def cancel(self, name: str) -> None:
+        """Cancel the newest run of that name, out of the picture."""
+        self._run("cancel", "--yes", name)
+
     def wait_until(self, name: str, *states: str, within_s: float = 120) -> None:
         """Wait until the newest run of that name is in one of these states."""
 
@@ -104,3 +108,4 @@ def _install(venv: Path) -> None:
     needed = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "needed.pth").write_text("".join(f"{path}\n" for path in needed))
     subprocess.run([*pip, "install", *offline, str(REPO)], check=True)
+    (venv / "bin/py-spy").symlink_to(Path(sys.executable).with_name("py-spy"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -74,6 +75,18 @@ def fill(desk: Desk) -> None:
         desk.wait_until(name, "FAILED")
 
 
+def hang(desk: Desk) -> None:
+    """Submit a job of which one rank stops, and wait until it has been silent for a while."""
+    desk.submit("unet", "-P", "l40s", "-N", "2", "-G", "4", "-t", "4h", "--launcher", "srun", "unet.py")
+    desk.wait_until("unet", "RUNNING")
+    time.sleep(60)
+
+
+def end_hang(desk: Desk) -> None:
+    """Free its nodes."""
+    desk.cancel("unet")
+
+
 def break_profile(desk: Desk) -> None:
     """Write a profile with mistakes."""
     folder = desk.project / ".hpcrun" / "profiles"
@@ -126,6 +139,9 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("explain-gpu-memory", "hpcrun explain finetune"),
     picture("explain-rank", "hpcrun explain evaluate"),
     picture("explain-waiting", "hpcrun explain next"),
+    hang,
+    picture("explain-stacks", "hpcrun explain unet --stacks"),
+    end_hang,
     picture("gpu", "hpcrun gpu train"),
     picture("shell", "hpcrun shell train --node a100-2", "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES", "exit"),
     picture("where", "hpcrun where --gpus 8 --time 4h"),

@@ -50,7 +50,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "explain": (
         ("The newest run", "hpcrun explain"),
-        ("A job that hpcrun did not submit", "hpcrun explain 4711"),
+        ("Where each rank of a running job is", "hpcrun explain 4711 --stacks"),
         ("Log files, without a run", "hpcrun explain --log slurm-4711.out"),
     ),
     "metrics": (

@@ -11,10 +11,11 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.errors import NotFoundError, PlanError, UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.explain.explain import Explanation
+    from hpcrun.actions.status.status import RunStatus
     from hpcrun.diagnosis.rules import Rule
 
 
@@ -38,9 +39,16 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    stacks: Annotated[
+        bool,
+        typer.Option("--stacks", help="Show where each rank of a running job is, by its Python stack. Needs py-spy."),
+    ] = False,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Explain why a run failed: the cause, the evidence, what to do.
+
+    Of a running job it shows how long since each rank wrote, and whether
+    something looks stuck.
 
     For an unknown failure it shows the exception and the last lines of the
     rank that failed first.
@@ -49,6 +57,8 @@ def explain(
 
     context = make_context()
     words = runs or []
+    if stacks and (log or words == ["-"]):
+        raise UsageError("--stacks and logs cannot be combined: it needs a running job", hint="hpcrun explain --stacks")
     if log or words == ["-"]:
         from hpcrun.actions.explain.outside import explain_logs
 
@@ -61,19 +71,26 @@ def explain(
         raise UsageError(f"explain takes one run; unexpected: {words[1]!r}", hint="hpcrun explain RUN")
     rules = load_rules(context.layers.values())
     try:
-        yield from _run(words[0] if words else "last", context, rules)
+        yield from _run(words[0] if words else "last", context, rules, stacks=stacks)
     except NotFoundError:
         said = _job(words[0], context, rules) if words else None
+        if said and stacks:
+            raise PlanError(
+                f"--stacks needs a run of hpcrun's, and hpcrun did not submit {words[0]}",
+                hint=f"hpcrun explain {words[0]}",
+            ) from None
         if said is None:
             raise
         yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
         yield _shown(said)
 
 
-def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
+def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
     from hpcrun.actions.explain.explain import explain as explain_run
+    from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.actions.status.status import element_row, get_status
+    from hpcrun.job.state import RUNNING
 
     found = find_element(word, context.store)
     yield note([found.note])
@@ -87,6 +104,14 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
     item = result.runs[0]
     if found.element is not None:
         item = next(element_row(item, one) for one in item.elements if one.index == found.element)
+    if item.elements and (index := most_silent(item, context.now_s())) is not None:
+        item = next(element_row(item, one) for one in item.elements if one.index == index)
+        yield note([f"{word} is a sweep; showing element {index}, which has been silent for the longest time"])
+    if stacks:
+        check_running(item)
+    if item.status.state == RUNNING and (explanation := _running(item, context, stacks=stacks)) is not None:
+        yield _shown(explanation)
+        return
     explanation = explain_run(item, rules)
     asked, answered = found.element, explanation.item.element
     if asked != answered:
@@ -94,6 +119,20 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...]) -> Outcomes:
     yield _shown(explanation)
     if result.away:
         yield note([f"hpcrun: {result.away.message}; shown is what the run's folder records"])
+
+
+def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation | None:
+    """Explain a job that runs; None if its script has not started."""
+    from hpcrun.actions.explain.running import explain_running, look
+    from hpcrun.actions.runs.metrics import metric_patterns
+
+    patterns, _ = metric_patterns(item.run.profile, tuple(context.profile_layers.values()), context.config.metrics)
+    running = look(item, context.now_s(), patterns)
+    if running is None or not stacks:
+        return explain_running(running) if running else None
+    from hpcrun.actions.explain.stacks import take_stacks
+
+    return explain_running(running, [take_stacks(running, context.env)])
 
 
 def _job(word: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:

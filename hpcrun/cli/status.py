@@ -143,6 +143,7 @@ def _show(
     from hpcrun.actions.background import answers_of
     from hpcrun.actions.runs.find import find_element
     from hpcrun.actions.status.first_line import with_first_lines
+    from hpcrun.actions.status.silence import with_silence
     from hpcrun.actions.status.status import chosen_ids, get_status, last_known
     from hpcrun.views.status import only_elements
 
@@ -157,7 +158,8 @@ def _show(
         return _shown(context, only_elements(result, named), wanted, now_s, named, layout=layout, known_only=known_only)
 
     def ask() -> StatusResult:
-        return with_first_lines(get_status(ids, ports), context.store, lambda: _rules(context))
+        result = with_silence(get_status(ids, ports), context.now_s())
+        return with_first_lines(result, context.store, lambda: _rules(context))
 
     is_for_program = layout.json or layout.csv or not sys.stdout.isatty()
     was_late, away = False, None
@@ -185,6 +187,7 @@ def _shown(
     known_only: bool,
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
+    from hpcrun.actions.status.silence import first_silent
     from hpcrun.views.status import closer_rows, status_json
     from hpcrun.views.text import one_line
 
@@ -203,6 +206,10 @@ def _shown(
         lambda: status_json(result, insight),
     )
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
+    if (silent := first_silent(result.runs)) is not None and not (layout.json or layout.csv):
+        yield note(
+            [f"hint: hpcrun explain {silent.run.job_id or silent.run.run_id} --stacks shows where its ranks are"]
+        )
 
 
 def _text(

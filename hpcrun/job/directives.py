@@ -39,7 +39,7 @@ OWNED: dict[str, str] = {
     "overcommit": "use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task",
     "parsable": "use --json",
     "quiet": "use --json",
-    "requeue": "use --requeue N: N further attempts",
+    "requeue": "use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile",
     "signal": "use --warn",
     "tres-per-task": "use --gpus and --cpus; per-task binding hides the GPUs of other ranks",
     "test-only": "use --dry-run",

@@ -166,7 +166,7 @@ def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     """
     asked = {"max-restarts": "0", **dict(options)}
     own: dict[str, str | None]
-    if asked["max-restarts"] != "0" and nodes > 1 or any(name.startswith("rdzv-") for name in asked):
+    if (asked["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in asked):
         own = {"rdzv-backend": "c10d"}
     else:
         own = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}

@@ -120,6 +120,14 @@ def format_age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s ago"
 
 
+def format_span(seconds: float) -> str:
+    """Return a length of time in the largest unit of which there are at least two: ``95 s``, ``12 min``."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
 def parse_count(text: str) -> int:
     """Return a number of samples or parameters, ``1.2M`` or ``25000000``.
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "unread"]
+Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "deprecated", "unread"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # A variable with another beginning belongs to a program, and may have any name.
 PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST_", "GLOO_", "FI_", "RDMAV_", "PYTORCH_", "OMP_", "CUDA_")
@@ -55,7 +55,11 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Harmful:
-    """The values that are harmful on some GPUs, and why."""
+    """The values that are harmful on some GPUs, or doubtful on every GPU, and why.
+
+    Attributes:
+        on: types of GPUs; empty for every GPU.
+    """
 
     on: tuple[str, ...]
     values: str
@@ -70,6 +74,8 @@ class Variable:
         trap: when not to set it.
         instead: what works.
         hpcrun: the value that every job's script sets, in words.
+        renamed_to: the name that replaces it.
+        since: the version from which a variable is deprecated.
         off: values with the same effect as an unset variable.
     """
 
@@ -83,6 +89,7 @@ class Variable:
     instead: str | None = None
     hpcrun: str | None = None
     renamed_to: str | None = None
+    since: str | None = None
     values: Values = Values()
     off: tuple[str, ...] = ()
     harmful: tuple[Harmful, ...] = ()
@@ -148,9 +155,15 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
         problem = "this value cannot be" + (f"; it takes {allowed}" if allowed else "")
         return Finding(name, value, problem, variable.instead, impossible=True)
     for harmful in variable.harmful:
-        if re.fullmatch(harmful.values, value) and not _words(gpu).isdisjoint(harmful.on):
-            return Finding(name, value, f"harmful on this GPU: {harmful.why}", variable.instead)
-    if variable.kind == "debugging" and value not in variable.off:
+        if re.fullmatch(harmful.values, value) and not (harmful.on and _words(gpu).isdisjoint(harmful.on)):
+            why = f"harmful on this GPU: {harmful.why}" if harmful.on else harmful.why
+            return Finding(name, value, why, variable.instead)
+    if value.upper() in variable.off:
+        return None
+    if variable.kind == "deprecated":
+        by = f" in favour of {variable.renamed_to}" if variable.renamed_to else ""
+        return Finding(name, value, f"deprecated since {variable.since}{by}", variable.instead)
+    if variable.kind == "debugging":
         symptom = f" ({variable.set_when})" if variable.set_when else ""
         return Finding(name, value, f"for debugging{symptom}, and slows down training when left on", variable.instead)
     return None

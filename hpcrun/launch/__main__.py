@@ -1,4 +1,4 @@
-"""``python -I -S -B .../launch/__main__.py job|node|rank|check|code|container|guard ...``: see the module of each.
+"""``python -I -S -B .../launch/__main__.py PART ...``: see the module of each part.
 
 Every rank is one more start of Python. So the script names this file, since running a folder imports runpy, and
 ``rank`` imports only modules that load fast. Otherwise it would take four times as long as the start of an empty
@@ -21,7 +21,7 @@ if __package__ is None or __package__ == "":
     # the job compiles for all of its ranks, but only in the run's own folder
     sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or os.environ.get("HPCRUN_RUN_DIR") != sys.path[0]
 
-PARTS = ("job", "node", "rank", "check", "code", "container", "guard")
+PARTS = ("job", "node", "rank", "check", "code", "container", "guard", "stacks")
 
 
 def main() -> int:

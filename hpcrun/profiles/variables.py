@@ -16,7 +16,7 @@ from hpcrun.profiles.yaml_file import parse_yaml
 # A key at the left margin begins a piece, which ends at the next key.
 _PIECE = re.compile(r"^(\w+):\n((?:[ \t#].*\n|\n)*)", re.MULTILINE)
 _OTHERS = "others"
-_TEXTS = ("meaning", "source", "default", "set_when", "trap", "instead", "hpcrun", "renamed_to")
+_TEXTS = ("meaning", "source", "default", "set_when", "trap", "instead", "hpcrun", "renamed_to", "since")
 _KEYS = frozenset({*_TEXTS, "kind", "values", "off", "harmful"})
 
 
@@ -75,7 +75,7 @@ def _variable(name: str, said: Any, path: Path) -> Variable:
             kind=_kind(said["kind"]),
             values=_values(said.get("values", {})),
             off=tuple(said.get("off", ())),
-            harmful=tuple(Harmful(tuple(one["on"]), one["values"], one["why"]) for one in said.get("harmful", ())),
+            harmful=tuple(map(_harmful, said.get("harmful", ()))),
             **cast("dict[str, Any]", texts),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -86,6 +86,10 @@ def _kind(said: str) -> Kind:
     if said not in get_args(Kind):
         raise ValueError(f"there is no kind {said!r}")
     return cast("Kind", said)
+
+
+def _harmful(said: Any) -> Harmful:
+    return Harmful(tuple(said.get("on", ())), said["values"], said["why"])
 
 
 def _values(said: Any) -> Values:

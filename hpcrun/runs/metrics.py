@@ -46,10 +46,10 @@ def metric_ranks(folder: AttemptFolder) -> list[int]:
     return parse_ranks(names_in(folder.path), "metrics")
 
 
-def noted(attempt: Attempt, rank: int, bad: Unreadable) -> Iterator[MetricsRow]:
-    """Yield the metrics that a rank recorded in one attempt, in order."""
+def noted(attempt: Attempt, rank: int, bad: Unreadable, lines: int | None = None) -> Iterator[MetricsRow]:
+    """Yield the metrics that a rank recorded in one attempt, in order: the last lines of them, all for None."""
     try:
-        for line in log_lines(attempt.folder.rank_metrics(rank)):
+        for line in log_lines(attempt.folder.rank_metrics(rank), lines):
             row = _row(line, attempt.number, rank)
             if row is not None:
                 yield row

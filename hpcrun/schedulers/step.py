@@ -26,12 +26,12 @@ class Allocation:
     cpus_per_node: int | None
     env: Mapping[str, str]
 
-    def on_every_node(self, command: Sequence[str]) -> Completed:
-        """Run a command once on each node, with a timeout of 20 seconds."""
+    def on_every_node(self, command: Sequence[str], within_s: int = ANSWER_WITHIN_S) -> Completed:
+        """Run a command once on each node, and end it after some seconds."""
         step = step_command(self.job_id, nodes=self.nodes, cpus=None)
         # timeout sends SIGTERM, so that srun ends the step; after SIGKILL the step would stay
-        argv = ["timeout", "--kill-after=2", str(ANSWER_WITHIN_S), *step, *command]
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S + 5, env=self._env())
+        argv = ["timeout", "--kill-after=2", str(within_s), *step, *command]
+        return run_command(argv, timeout_s=within_s + 5, env=self._env())
 
     def shell(self, *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
         """Open a shell on a node, by default the first; return its exit status.

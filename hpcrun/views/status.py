@@ -13,7 +13,7 @@ from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
-from hpcrun.job.units import format_age
+from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
 from hpcrun.views.table import GAP, fitting, text_table
@@ -193,6 +193,8 @@ def _why(item: RunStatus, now_s: float) -> str:
         parts.append(f"exit status {status.exit_status}")
     if status.cause:
         parts.append(status.cause)
+    if item.silent_s is not None:
+        parts.append(f"silent {format_span(item.silent_s)}")
     place, waits = place_text(item.run), wait_text(item)
     parts += [text for text in (None if status.final and not waits else place, waits) if text]
     if waits and status.reason in (None, "Dependency", NEVER):
@@ -244,6 +246,7 @@ def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
         "folder": str(item.folder),
         "stale": item.stale,
         "lost": item.lost,
+        "silent_s": None if item.silent_s is None else int(item.silent_s),
         **status_record(item.status),
         **lineage_json(item),
         **more,

@@ -20,6 +20,7 @@ _HEADINGS: dict[Kind, str] = {
     "process": "CUDA and threads",
     "efa": "EFA (AWS)",
     "renamed": "Renamed",
+    "deprecated": "Deprecated, still read",
     "unread": "Not read by any program",
 }
 
@@ -32,9 +33,15 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
         lines += ["", _HEADINGS[kind]] if lines else [_HEADINGS[kind]]
         for variable in variables:
             if variable.kind == kind:
-                now = f"renamed to {variable.renamed_to}; " if variable.renamed_to else ""
+                now = f"{_now(variable)}; " if variable.renamed_to or variable.since else ""
                 lines += _row(variable.name, now + variable.meaning, column, width)
     return [*lines, "", "hpcrun profile env NAME explains a variable or a profile"]
+
+
+def _now(variable: Variable) -> str:
+    if variable.since is None:
+        return f"renamed to {variable.renamed_to}"
+    return f"since {variable.since}" + (f", replaced by {variable.renamed_to}" if variable.renamed_to else "")
 
 
 def variable_lines(variable: Variable, width: int) -> list[str]:
@@ -44,10 +51,13 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
         "default": variable.default,
         "values": variable.values.in_words() or None,
         "set by hpcrun": variable.hpcrun,
-        "renamed to": variable.renamed_to,
+        "renamed to": None if variable.since else variable.renamed_to,
+        "deprecated": f"since {variable.since}" if variable.since else None,
+        "replaced by": variable.renamed_to if variable.since else None,
         "use": variable.set_when,
         "warning": variable.trap,
-        "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful),
+        "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful if one.on),
+        "remark": "; ".join(one.why for one in variable.harmful if not one.on),
         "instead": variable.instead,
         "source": variable.source,
     }

@@ -17,7 +17,7 @@ from tests.harness import NO_GPUS, REPO, Hpcrun, torch_is_for_gpus
 
 GUIDES = REPO / "docs/guides"
 PAGES = {path.name: path.read_text() for path in sorted(GUIDES.glob("*.md"))}
-LOOKS = re.compile(r"hpcrun (status|logs|metrics|gpu) ?(?!.*-f)")
+LOOKS = re.compile(r"hpcrun (status|logs|metrics|gpu|explain) ?(?!.*-f)")
 PATIENCE_S = 60
 """A command that only looks is typed again until it shows what the page shows: its job may not be as far."""
 ABORTED = "terminate called without an active exception"

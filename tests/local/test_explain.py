@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,28 @@ def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: 
 def test_a_log_of_one_crash_line_does_not_hang(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "f").write_text("hello\nFatal Python error: Traceback (most recent call last)\nbye\n")
     assert "Fatal Python error" in hpcrun("explain", "--log", "f", check=True, timeout=20).stdout
+
+
+STEPS = """
+import os, time
+rank = int(os.environ["HPCRUN_RANK"])
+while True:
+    begun = time.perf_counter()
+    time.sleep(0.2 if rank == 1 else 0.05)
+    print(f"loss 0.5, step_time {time.perf_counter() - begun:.4f} s", flush=True)
+"""
+
+
+def test_of_a_job_that_came_to_its_time_limit_the_slow_rank_is_named(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(STEPS)
+    job = ("-P", "local", "--gpus", "0", "--nodes", "2", "--launcher", "python", "--time", "8s")
+    assert hpcrun("submit", *job, "--wait", "train.py").returncode == 7
+    found = explained(hpcrun, "train")
+    assert (found["state"], found["rule"]) == ("TIMEOUT", "time-limit")
+    (slow,) = (evidence for evidence in found["evidence"] if evidence["who"] == "steps")
+    said = re.fullmatch(
+        r"rank 1 on local-1 takes ([\d.]+) m?s a step, the others ([\d.]+) m?s: (\d+) % more", slow["lines"][0]
+    )
+    assert said is not None
+    assert int(said[3]) > 100
+    assert slow["lines"][0] in " ".join(hpcrun("explain", "train", check=True).stdout.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import json
 import os
@@ -262,3 +263,19 @@ def test_the_package_has_the_same_names() -> None:
         if not name.startswith("_") and getattr(value, "__module__", None) == hpcrun_runtime.__name__
     }
     assert public == set(runtime.__all__)
+
+
+def test_a_rank_that_registers_names_the_process_and_the_signal_for_its_stacks(own: ModuleType, node_dir: Path) -> None:
+    own.register_stacks()
+    (file,) = node_dir.glob("stacks-*")
+    pid, number = file.name.removeprefix("stacks-").split(".")
+    assert int(pid) == os.getpid()
+    os.kill(os.getpid(), int(number))
+    assert "in test_a_rank_that_registers" in file.read_text()
+    faulthandler.unregister(int(number))
+    own._open_files.pop().close()
+
+
+def test_outside_of_a_job_nothing_is_registered(own: ModuleType, outside: Path) -> None:
+    own.register_stacks()
+    assert own._open_files == []

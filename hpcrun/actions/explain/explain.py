@@ -28,6 +28,8 @@ from hpcrun.runs.logs import rank_log
 _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
 """Of how many ranks a quick explanation reads the logs; so many more where the first only speak of other ranks."""
 _MOST_ATTEMPTS = 5
+_STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
+"""States of a job that had not come to its end: perhaps because it was slow."""
 _LONGEST_STOP = 4096
 """Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
@@ -93,6 +95,8 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
                            next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
     attempt = last_attempt(item.folder, item.element or 0)
     facts, unread = _gather(item, attempt, rules, quick=quick)
+    if attempt is not None and item.status.state in _STOPPED and not quick:
+        before = (*_stragglers(item, attempt), *before)
     return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
 
 
@@ -108,7 +112,7 @@ def explained(
     """Explain a job that failed, from what was gathered.
 
     Args:
-        before: what is known of earlier attempts.
+        before: what is known of the pace of the ranks, and of earlier attempts.
         unread: what could not be read.
     """
     found = diagnose(facts, rules)
@@ -136,6 +140,17 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
     lines = [f"attempt {one.number + 1}: {_what_made_the_next(one)}" for one in reversed(begun)]
     where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
     return (Evidence("attempts", where, tuple(lines)),) if lines else ()
+
+
+def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
+    """Return which ranks were slower than the others."""
+    from hpcrun.actions.explain.step_times import stragglers_of  # most failures are of another kind
+    from hpcrun.diagnosis.stragglers import straggler_sentence
+
+    if (slow := stragglers_of(attempt)) is None:
+        return ()
+    where = str(attempt.folder.path.relative_to(item.folder))
+    return (Evidence("steps", where, (straggler_sentence(*slow),)),)
 
 
 def _what_made_the_next(attempt: Attempt) -> str:

@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -20,7 +20,8 @@ from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
 from hpcrun.errors import NotFoundError
-from hpcrun.job.state import FAILED, PENDING, is_terminal
+from hpcrun.job.state import FAILED, PENDING, RUNNING, is_terminal
+from hpcrun.job.units import format_span
 from hpcrun.reading import open_regular
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.any_job import AnyJob
@@ -67,7 +68,9 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     look = _look(map(str, job.outputs)) or f"scontrol show job {job.job_id}"
     if (well := nothing_failed(item)) is not None:
         waits = job.state == PENDING  # there is no output yet
-        return Explanation(item, well, next=f"squeue --start --job {job.job_id}" if waits else look)
+        return Explanation(
+            item, well + _last_written(job, now_s), next=f"squeue --start --job {job.job_id}" if waits else look
+        )
     scanner, logs = Scanner.of(rules), list[Log]()
     unread = [] if job.outputs else ["Slurm does not say where its output is; hpcrun explain --log FILE reads a file"]
     for path in _with_siblings(job.outputs):
@@ -78,6 +81,15 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
             unread.append(f"{path}: {error.strerror}")
     said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
     return replace(said, next=look)
+
+
+def _last_written(job: AnyJob, now_s: float) -> str:
+    """Return since when a job that runs has written nothing."""
+    times = []
+    for path in _with_siblings(job.outputs) if job.state == RUNNING else ():
+        with suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return f"; it last wrote {format_span(max(0.0, now_s - max(times)))} ago" if times else ""
 
 
 def _item(name: str, status: LastStatus, job: AnyJob | None = None) -> RunStatus:

@@ -42,6 +42,7 @@ class RunStatus:
         lost: nobody knows its end, and it has given no sign of life for a day.
         live: the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id
             known to be this run's: ids are used again.
+        silent_s: it runs, and no rank has written for so many seconds, which is long for it; else None.
     """
 
     run: Run
@@ -55,6 +56,7 @@ class RunStatus:
     elsewhere: bool = False
     lost: bool = False
     live: bool = False
+    silent_s: float | None = None
 
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:

@@ -7,7 +7,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=16
 #SBATCH --gres=gpu:a100:1
-#SBATCH --mem=125G
+#SBATCH --mem=120G
 #SBATCH --time=01:00:00
 #SBATCH --no-requeue
 #SBATCH --open-mode=append

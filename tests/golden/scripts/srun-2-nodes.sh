@@ -7,7 +7,7 @@
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=16
 #SBATCH --gres=gpu:a100:4
-#SBATCH --mem=500G
+#SBATCH --mem=480G
 #SBATCH --time=01:00:00
 #SBATCH --no-requeue
 #SBATCH --open-mode=append

@@ -7,7 +7,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=64
 #SBATCH --gres=gpu:a100:4
-#SBATCH --mem=500G
+#SBATCH --mem=480G
 #SBATCH --time=01:00:00
 #SBATCH --requeue
 #SBATCH --open-mode=append

@@ -7,7 +7,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=32
 #SBATCH --gres=gpu:a100:2
-#SBATCH --mem=250G
+#SBATCH --mem=240G
 #SBATCH --time=1-12:00:00
 #SBATCH --no-requeue
 #SBATCH --open-mode=append

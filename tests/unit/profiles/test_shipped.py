@@ -21,6 +21,8 @@ from tests.unit.given import write
 SHIPPED = shipped_folder("cluster_profiles")
 CATALOGUE = load_catalogue()
 CARDS = ["a100", "a100-40gb", "a40", "h100", "h200", "l40s", "v100"]
+OTHERS = ["b200", "b300", "gb200", "gb300", "gh200", "mi300x", "mi325x", "mi355x"]
+"""Cards with a part and no profile."""
 FABRICS = ["efa", "ethernet", "infiniband-hdr", "infiniband-ndr", "roce"]
 FILES = [path for path in sorted(SHIPPED.rglob("*.yaml")) if path != CATALOGUE.path]
 # gb, gb/s, fp32, tf32, bf16, fp16, fp8, NVLink gb/s, PCIe, compute capability, W; dense rates
@@ -32,6 +34,14 @@ DATASHEETS = {
     "v100": (16, 900, 15.7, None, None, 125, None, 300, 3, "7.0", 300),
     "l40s": (48, 864, 91.6, 183, 362, 362, 733, 0, 4, "8.9", 350),
     "a40": (48, 696, 37.4, 74.8, 149.7, 149.7, None, 112.5, 4, "8.6", 300),
+    "b200": (180, 8000, 80, 1125, 2250, 2250, 4500, 1800, 5, "10.0", 1000),
+    "b300": (288, 8000, 80, 1125, 2250, 2250, 4500, 1800, 5, "10.3", 1000),
+    "gb200": (186, 8000, 80, 1250, 2500, 2500, 5000, 1800, None, "10.0", 1200),
+    "gb300": (None, None, 80, 1250, 2500, 2500, 5000, 1800, None, "10.3", 1400),
+    "gh200": (96, 4000, 67, 494.5, 989, 989, 1979, 900, None, "9.0", None),
+    "mi300x": (192, 5300, 163.4, 653.7, 1300, 1300, 2610, 896, 5, None, 750),
+    "mi325x": (256, 6000, 163.4, 653.7, 1300, 1300, 2610, 896, 5, None, 1000),
+    "mi355x": (288, 8000, 157.3, None, 2500, 2500, 5000, 1071, 5, None, 1400),
 }
 
 
@@ -41,13 +51,13 @@ def load(name: str) -> Profile:
 
 def test_the_profiles_are_the_files_at_the_top() -> None:
     assert sorted(profile_names([SHIPPED])) == sorted([*CARDS, "cpu", "local"])
-    assert sorted(path.stem for path in (SHIPPED / "gpu").iterdir()) == CARDS
+    assert sorted(path.stem for path in (SHIPPED / "gpu").iterdir()) == sorted([*CARDS, *OTHERS])
     assert sorted(path.stem for path in (SHIPPED / "fabric").iterdir()) == FABRICS
 
 
-@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("name", [*CARDS, *OTHERS])
 def test_a_card_is_what_its_maker_says(name: str) -> None:
-    profile = load(name)
+    profile = load(name) if name in CARDS else load_profile(str(SHIPPED / f"gpu/{name}.yaml"), [SHIPPED]).profile
     card, rates = profile.card, profile.card.tflops
     said = (card.memory_gb, card.memory_bandwidth_gb_s, rates.fp32, rates.tf32, rates.bf16, rates.fp16, rates.fp8)
     more = (card.nvlink_gb_s, card.pcie_generation, card.compute_capability, card.power_w)
@@ -56,6 +66,25 @@ def test_a_card_is_what_its_maker_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CARDS)
+def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
+    """A node with MemSpecLimit has less for jobs than its RealMemory, and refuses a job that wants all of it."""
+    profile = load(name)
+    request = read_request({"script": "train.py", "gpus": str(profile.gpu.per_node)})
+    plan = build_plan(request, profile, python=PythonEnvironment("python3", "x"), machine=Machine(1))
+    assert plan.memory_mb is not None and profile.memory.per_node is not None
+    assert 0.95 * profile.memory.per_node < plan.memory_mb < 0.97 * profile.memory.per_node
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_card_without_a_profile_has_its_numbers_on_the_common_page(name: str) -> None:
+    rows = (REPO / "docs/gpus/others.md").read_text().splitlines()
+    (row,) = (line for line in rows if line.startswith(f"| `gpu/{name}` |"))
+    memory, bandwidth, *rates = DATASHEETS[name][:5]
+    numbers = (memory, bandwidth, *rates, DATASHEETS[name][6], DATASHEETS[name][7], DATASHEETS[name][9])
+    assert all(number is None or f"{number}" in row for number in numbers)
+
+
+@pytest.mark.parametrize("name", [*CARDS, *OTHERS])
 def test_a_card_says_nothing_of_the_network(name: str) -> None:
     assert set(read_yaml(SHIPPED / "gpu" / f"{name}.yaml").data) == {"gpu", "card"}
 

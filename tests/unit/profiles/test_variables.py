@@ -30,6 +30,9 @@ NCCL_DEBUGGING = {
     "NCCL_PROTO",
     "NCCL_NVLS_ENABLE",
     "NCCL_IB_PCI_RELAXED_ORDERING",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_CHECK_MODE",
 }
 
 
@@ -47,14 +50,16 @@ def test_a_variable_is_complete(name: str) -> None:
     variable = CATALOGUE[name]
     assert name.startswith((*PREFIXES, "MASTER_"))
     assert variable.source
-    assert (variable.kind == "renamed") == (variable.renamed_to is not None)
+    assert variable.renamed_to is not None or variable.kind != "renamed"
+    assert variable.renamed_to is None or variable.kind in {"renamed", "deprecated"}
+    assert (variable.kind == "deprecated") == (variable.since is not None)
     assert variable.renamed_to is None or variable.renamed_to in CATALOGUE
     if variable.kind in {"system", "torch", "process", "efa"}:
         assert variable.default
         assert variable.set_when or variable.hpcrun or variable.trap
     if variable.kind == "debugging":
         assert variable.set_when, "the symptom that it is for"
-    if variable.kind in {"debugging", "unread"}:
+    if variable.kind in {"debugging", "deprecated", "unread"}:
         assert variable.instead
     for off in variable.off:
         assert variable.values.allow(off)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hpcrun.actions.status.status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status import status_table
+from hpcrun.views.status import status_json, status_table
 from tests.unit.given import run
 
 MEMORY = (
@@ -51,3 +51,13 @@ def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
     assert "your running jobs have reached the QOS limit" in " ".join(" ".join(waiting).split())
     assert "QOS" not in "".join(table(100, "CANCELLED", final=True, reason="QOSMaxGRESPerUser"))
     assert "NodeDown" in "".join(table(100, "NODE_FAIL", final=True, reason="NodeDown"))
+
+
+def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:
+    status = LastStatus("RUNNING", 1000.0, elapsed_s=7200, hosts="a100-[1-2]")
+    result = StatusResult((RunStatus(run(), Path("/runs/it"), status, silent_s=725.0),))
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(status_table(result, 1000.0, 100))
+    assert capture.get().splitlines()[1].rstrip().endswith("silent 12 min, a100-[1-2]")
+    assert status_json(result)["runs"][0]["silent_s"] == 725

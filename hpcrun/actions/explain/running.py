@@ -1,0 +1,275 @@
+"""explain of a running job: what each rank last did, and what this means, as a list of remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from hpcrun.actions.explain.explain import Evidence, Explanation
+from hpcrun.actions.explain.silence import silence_limit_s, silence_sentence
+from hpcrun.actions.explain.step_times import stragglers_of
+from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.diagnosis.stragglers import straggler_sentence
+from hpcrun.job import state
+from hpcrun.job.metrics import STEP
+from hpcrun.job.patterns import compile_pattern
+from hpcrun.job.units import format_span
+from hpcrun.reading import parse_object
+from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
+from hpcrun.runs.logs import fold, rank_log, tail
+from hpcrun.runs.metrics import LogMetrics, Value
+from hpcrun.runs.silence import STREAMS, Writes, last_writes, usual_pause_s
+
+_MOST_ROWS = 8
+"""Of so many ranks the last lines are read and shown."""
+_LAST_LINES = 20
+"""In so many last lines of a log the metrics are looked for."""
+_LONGEST = 120
+_ENDED_S = 5.0
+"""A rank that ended so long before the others ended early: at the end of a job all ranks end at once."""
+_LATE_S = 60.0
+"""A node whose heartbeat is so much older than the newest one is late: it has one every 10 s."""
+STACKS, NODES, ENDED, SLOW, SILENCE, LAST = 40, 30, 20, 15, 10, 0
+"""The weights of remarks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is known of an attempt that runs.
+
+    Attributes:
+        node_of: rank → its node.
+        ends: rank → how it ended, of ranks that have ended.
+        usual_s: the usual pause between two lines of the rank that wrote last; None if unknown.
+        patterns: metric → regular expression that finds it in a log.
+    """
+
+    item: RunStatus
+    attempt: Attempt
+    now_s: float
+    writes: Writes
+    node_of: Mapping[int, str]
+    ends: Mapping[int, RankExit]
+    usual_s: float | None
+    patterns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def silent_s(self) -> dict[int, float | None]:
+        """The ranks that run → seconds since they last wrote; None if they have written nothing."""
+        last = self.writes.ranks
+        return {
+            rank: None if (at_s := last.get(rank)) is None else max(0.0, self.now_s - at_s)
+            for rank in sorted({*last, *self.node_of})
+            if rank not in self.ends
+        }
+
+    def name(self, rank: int) -> str:
+        """Return ``rank 11 on node-3``."""
+        node = self.node_of.get(rank)
+        return f"rank {rank} on {node}" if node else f"rank {rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One thing that is known of a running job.
+
+    Attributes:
+        sentence: a part of the verdict; empty if there is only evidence.
+        weight: remarks are shown by weight, the largest first.
+        stuck: something does not look right.
+        rank: the rank that it names.
+        fix: what to do.
+        next: the command that shows more.
+    """
+
+    sentence: str
+    weight: int
+    evidence: tuple[Evidence, ...] = ()
+    stuck: bool = True
+    rank: int | None = None
+    fix: str = ""
+    next: str = ""
+
+
+def look(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
+    """Return what the files of a running job say; None if no attempt has started yet."""
+    attempt = last_attempt(item.folder, item.element or 0)
+    if attempt is None:
+        return None
+    writes = last_writes(attempt.folder)
+    node_of = {rank: node for node, ranks in node_ranks(attempt.folder).items() for rank in ranks}
+    ends = {end.rank: end for end in rank_exits(attempt.folder)}
+    latest = max((rank for rank, at_s in writes.ranks.items() if at_s), key=lambda rank: writes.ranks[rank] or 0,
+                 default=None)  # fmt: skip
+    usual_s = usual_pause_s(attempt, latest) if latest is not None else None
+    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns)
+
+
+def most_silent(item: RunStatus, now_s: float) -> int | None:
+    """Return the running element of a sweep that has been silent for the longest time; None if none runs."""
+    silent = {}
+    for element in item.elements:
+        attempt = last_attempt(item.folder, element.index) if element.status.state == state.RUNNING else None
+        if attempt is not None:
+            last = last_writes(attempt.folder).ranks.values()
+            silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
+    return max(silent, key=lambda index: silent[index], default=None)
+
+
+def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanation:
+    """Explain a job that runs.
+
+    Args:
+        more: remarks from elsewhere, such as the stacks of the ranks.
+    """
+    remarks = [*more, *(remark for make in REMARKS if (remark := make(running)) is not None)]
+    remarks.sort(key=lambda remark: -remark.weight)
+    word = running.item.run.job_id or running.item.run.run_id
+    stuck = any(remark.stuck for remark in remarks)
+    look_on = f"hpcrun explain {word} --stacks" if stuck and not more else f"hpcrun logs -f {word}"
+    rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
+    return Explanation(
+        running.item,
+        "; ".join(_sentences(remarks, stuck=stuck)),
+        fix=next((remark.fix for remark in remarks if remark.fix), ""),
+        rank=rank,
+        node=running.node_of.get(rank) if rank is not None else None,
+        evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
+        next=next((remark.next for remark in remarks if remark.next), look_on),
+    )
+
+
+def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
+    """Return the parts of the verdict; the stacks have how long no rank has written."""
+    has_stacks = any(remark.weight == STACKS for remark in remarks)
+    said = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
+    if not stuck:
+        said.sort(key=lambda remark: remark.weight != SILENCE)  # "nothing looks stuck" comes first
+    return [remark.sentence for remark in said if not (stuck and has_stacks and remark.weight == SILENCE)]
+
+
+def _ended(running: Running) -> Remark | None:
+    """Return which ranks have ended while others run."""
+    silent = running.silent_s
+    ended = [end for end in running.ends.values() if running.now_s - end.ended_s >= _ENDED_S]
+    if not ended or not silent:
+        return None
+    first = min(ended, key=lambda end: (end.ended_s, end.rank))
+    more = f" (and {len(ended) - 1} more later)" if len(ended) > 1 else ""
+    others = "1 other rank runs" if len(silent) == 1 else f"{len(silent)} other ranks run"
+    age = format_span(running.now_s - first.ended_s)
+    sentence = (
+        f"rank {first.rank} on {first.node} ended {age} ago with exit status {first.status}{more}, while {others}"
+    )
+    where = str(running.attempt.folder.rank_exit(first.rank).relative_to(running.item.folder))
+    line = f"exit status {first.status}, {age} ago"
+    return Remark(sentence, ENDED, (Evidence(f"rank {first.rank} on {first.node}", where, (line,)),), rank=first.rank)
+
+
+def _heartbeats(running: Running) -> Remark:
+    """Return the age of the heartbeats, and which of them are late although others are not."""
+    attempt, now_s = running.attempt, running.now_s
+    job_s = max(0.0, now_s - attempt.alive_s)
+    # without --requeue and --warn a node has no heartbeat: its record is as old as the node
+    beats = running.writes.nodes if running.item.run.plan.get("requeue") else {}
+    ages = {node: max(0.0, now_s - at_s) for node, at_s in beats.items()}
+    lines = [f"job on {attempt.host}: {format_span(job_s)} ago"]
+    if ages:
+        least, most = format_span(min(ages.values())), format_span(max(ages.values()))
+        lines.append(f"nodes ({len(ages)}): {least if least == most else f'{least} to {most}'} ago")
+    evidence = (Evidence("heartbeat", None, tuple(lines)),)
+    late = [node for node, age_s in ages.items() if age_s - min(ages.values()) > _LATE_S]
+    if late:
+        late.sort(key=lambda node: -ages[node])
+        named = ", ".join(late[:3]) + (" ..." if len(late) > 3 else "")
+        return Remark(f"no heartbeat from {named} for {format_span(ages[late[0]])}", NODES, evidence)
+    if job_s > ALIVE_WITHIN_S:
+        sentence = f"no heartbeat from the job's script on {attempt.host} for {format_span(job_s)}"
+        return Remark(sentence, NODES, evidence)
+    return Remark("", LAST, evidence, stuck=False)
+
+
+def _silence(running: Running) -> Remark:
+    """Return how long since the ranks last wrote, and what."""
+    silent = running.silent_s
+    running_s = max(0.0, running.now_s - running.attempt.started_s)
+    sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
+    newest_s = min((age for age in silent.values() if age is not None), default=running_s)
+    chosen = shown_ranks(silent)
+    lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
+    note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
+    where = str(running.attempt.folder.path.relative_to(running.item.folder))
+    evidence = (Evidence("ranks", where, lines, note),) if lines else ()
+    return Remark(sentence, SILENCE, evidence, stuck=newest_s > silence_limit_s(running.usual_s))
+
+
+def _slow(running: Running) -> Remark | None:
+    """Return which ranks are slower than the others."""
+    found = stragglers_of(running.attempt)
+    return Remark(straggler_sentence(*found), SLOW, rank=found[0].ranks[0], stuck=False) if found else None
+
+
+REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _slow, _silence)
+"""What is said of every running job, each from what ``Running`` knows."""
+
+
+def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
+    """Return the ranks to show: all of few; else rank 0, those that stopped first, and those that wrote last."""
+    if len(silent_s) <= _MOST_ROWS:
+        return sorted(silent_s)
+    oldest_first = sorted(silent_s, key=lambda rank: (-(silent_s[rank] or 0.0), rank))
+    wrote = [rank for rank in oldest_first if silent_s[rank] is not None]
+    return sorted({min(silent_s), *wrote[:4], *wrote[-2:]})
+
+
+def _row(running: Running, rank: int, silent_s: float | None) -> str:
+    """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last line``."""
+    wrote = "nothing yet" if silent_s is None else f"{format_span(silent_s)} ago"
+    said = _last_metrics(running, rank)
+    numbers = ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in said
+    )
+    line = _last_line(running.attempt, rank)
+    parts = [f"{running.name(rank)}: {wrote}", *([numbers] if numbers else [])]
+    return ", ".join(parts) + (f": {line[:_LONGEST]}" if line else "")
+
+
+def _last_line(attempt: Attempt, rank: int) -> str:
+    """Return the last line that a rank wrote, of the stream that it wrote to last."""
+    paths = [rank_log(attempt.folder, rank, stream).path for stream in STREAMS]
+    times = {}
+    for path in paths:
+        with suppress(OSError):
+            times[path] = path.lstat().st_mtime
+    for path in sorted(times, key=lambda path: -times[path]):
+        with suppress(OSError):
+            lines = [line for line in tail(path, 5).splitlines() if line.strip()]
+            if lines:
+                return fold(lines[-1]).strip()
+    return ""
+
+
+def _last_metrics(running: Running, rank: int) -> list[tuple[str, Value]]:
+    """Return the last step and metrics of a rank: those that it noted, else those in the last lines of its log."""
+    folder = running.attempt.folder
+    with suppress(OSError):
+        for line in reversed(tail(folder.rank_metrics(rank), 2).splitlines()):
+            with suppress(ValueError):
+                said = parse_object(line, finite=False)
+                said.pop("time", None)
+                return [(name, value) for name, value in said.items() if isinstance(value, float | int | str)]
+    finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
+    for stream in STREAMS if running.patterns else ():
+        with suppress(OSError):
+            for line in reversed(tail(rank_log(folder, rank, stream).path, _LAST_LINES).splitlines()):
+                step, values = finder.read(fold(line))
+                if values:
+                    return [*([(STEP, step)] if _have_steps(running.patterns) else []), *values.items()]
+    return []
+
+
+def _have_steps(patterns: Mapping[str, str]) -> bool:
+    """Whether patterns find the step in a line: else steps are counted, from the first line on."""
+    return STEP in patterns or any(f"(?P<{STEP}>" in text for text in patterns.values())

@@ -1,0 +1,95 @@
+"""What the silence of the ranks of a running job says: who stopped first, or that no rank looks stuck. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hpcrun.job.units import format_span
+
+FRESH_S = 20.0
+"""A rank that wrote in this time is not silent, whatever its pace."""
+MUCH_LONGER = 3.0
+"""So many times its usual pause is a silence that means something."""
+SAME_MOMENT_S = 5.0
+"""Ranks that stopped within this time stopped together: file servers write with delays of seconds."""
+_BEGINNING_S = 120.0
+"""Ranks whose last line is from this beginning of the job print nothing while they train."""
+
+
+def silence_limit_s(usual_s: float | None) -> float:
+    """Return after how many seconds a job is silent.
+
+    Args:
+        usual_s: its usual pause between two lines, None if unknown.
+    """
+    return max(FRESH_S, MUCH_LONGER * (usual_s or 0.0))
+
+
+def silence_sentence(
+    silent_s: Mapping[int, float | None], where: Callable[[int], str], *, running_s: float, usual_s: float | None
+) -> str:
+    """Return who stopped first, or that no rank looks stuck.
+
+    Args:
+        silent_s: rank → seconds since it last wrote; None if it has written nothing.
+        where: returns the name of a rank: ``rank 11 on node-3``.
+        running_s: seconds since the start of the job.
+        usual_s: the usual pause between two lines.
+    """
+    ages = {rank: age for rank, age in silent_s.items() if age is not None}
+    if not ages:
+        return f"the job is running; no rank has written anything since it started {format_span(running_s)} ago"
+    newest_s, limit_s = min(ages.values()), silence_limit_s(usual_s)
+    if newest_s <= limit_s:
+        return f"{_calm(ages, len(silent_s), limit_s)}: nothing looks stuck"
+    ranks = sorted(_talkers(ages, running_s), key=lambda rank: -ages[rank])
+    first = [rank for rank in ranks if ages[ranks[0]] - ages[rank] <= SAME_MOMENT_S]
+    rest = [rank for rank in ranks if rank not in first]
+    usually = f", which usually takes {format_span(usual_s)} from line to line" if usual_s and usual_s >= 1 else ""
+    if rest and len(first) <= len(rest):
+        text = f"{_named(first, where)} last wrote {format_span(ages[first[0]])} ago; {_others(rest, ages)}"
+        return f"{text} {format_span(ages[rest[0]])} ago"
+    if len(silent_s) == 1:
+        return f"the job has written nothing for {format_span(newest_s)}{usually}"
+    quiet = len(silent_s) - len(ranks)
+    text = f"no rank has written for {format_span(newest_s)}{usually}"
+    if not quiet:
+        return text
+    return f"{text} ({_count(quiet)} wrote only at the start, or nothing)"
+
+
+def _calm(ages: Mapping[int, float], ranks: int, limit_s: float) -> str:
+    """Return which ranks wrote lately."""
+    newest = min(ages, key=lambda rank: ages[rank])
+    oldest_s = max(ages.values())
+    if ranks == 1:
+        return f"the job wrote {format_span(ages[newest])} ago"
+    if len(ages) == ranks and oldest_s <= limit_s:
+        return f"all {ranks} ranks wrote in the last {format_span(max(FRESH_S, oldest_s))}"
+    return f"rank {newest} wrote {format_span(ages[newest])} ago"
+
+
+def _talkers(ages: Mapping[int, float], running_s: float) -> list[int]:
+    """Return the ranks that wrote after the beginning of the job; all if none did."""
+    newest_s = min(ages.values())
+    early = {rank for rank, age in ages.items() if running_s - age <= _BEGINNING_S and age - newest_s > _BEGINNING_S}
+    return [rank for rank in ages if rank not in early]
+
+
+def _named(ranks: Sequence[int], where: Callable[[int], str]) -> str:
+    names = [where(rank) for rank in ranks[:3]]
+    more = len(ranks) - len(names)
+    if more:
+        return f"{', '.join(names)} and {more} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _others(ranks: Sequence[int], ages: Mapping[int, float]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} wrote"
+    all_others = len(ranks) == len(ages) - 1
+    return f"the other {len(ranks)} wrote" if all_others else f"{len(ranks)} others wrote"
+
+
+def _count(number: int) -> str:
+    return "1 other rank" if number == 1 else f"{number} other ranks"

@@ -1,0 +1,285 @@
+"""explain --stacks: what each rank of a running job is doing, asked on its nodes inside the allocation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import shutil
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.explain.explain import Evidence
+from hpcrun.actions.explain.running import STACKS, Remark, Running
+from hpcrun.actions.explain.silence import silence_limit_s
+from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
+from hpcrun.diagnosis.ras import parse_ras, ras_remarks
+from hpcrun.diagnosis.stacks import (
+    RankStack,
+    file_line,
+    grouped,
+    odd_ranks,
+    own_work,
+    parse_faulthandler,
+    parse_py_spy,
+    position_of,
+    verdict,
+    waits_for_worker,
+)
+from hpcrun.diagnosis.traceback import Frame
+from hpcrun.errors import PlanError
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.parameters import index_ranges
+from hpcrun.reading import open_regular, parse_object
+from hpcrun.schedulers.process import Completed, run_command
+
+WITHIN_S = 8
+"""The nodes must answer in this time: the command as a whole may take 15 s."""
+_MARK = "hpcrun-stacks "
+_NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read this process"
+"""What launch/stacks.py says of a rank without a stack."""
+_MOST_GROUPS, _MOST_FRAMES = 6, 6
+_MOST_NCCL = 6
+_MOST_SOURCE = 4 << 20
+_LONGEST_CODE = 80
+# the first Python that starts there: that of the job, that of hpcrun, any
+_COMMAND = (
+    'main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" >/dev/null || continue; '
+    '"$python" -ISB "$main" stacks "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on $HOSTNAME" >&2'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the nodes said.
+
+    Attributes:
+        nodes: the nodes that answered; empty for a job of this machine.
+        words: what the command said where something went wrong.
+        ras: the reports of NCCL's RAS.
+        rank_of: process id → rank, of ids that only one rank has.
+    """
+
+    ranks: tuple[RankStack, ...]
+    nodes: frozenset[str]
+    words: str = ""
+    ras: tuple[str, ...] = ()
+    rank_of: Mapping[int, int] = field(default_factory=dict)
+
+
+def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
+    """Ask every node of a running job what its ranks are doing; no rank is stopped or signalled, unless it asked to be.
+
+    Raises:
+        PlanError: the job does not run, or its folder has no program for this.
+    """
+    item = running.item
+    check_running(item)
+    program = RunFolder(item.folder).launch / "__main__.py"
+    if not program.with_name("stacks.py").exists():
+        raise PlanError(
+            f"{item.run.run_id} was submitted by an hpcrun without --stacks",
+            hint=f"hpcrun explain {item.run.job_id} shows its logs",
+        )
+    command = [
+        "bash",
+        "-c",
+        _COMMAND,
+        str(program),
+        str(running.attempt.folder.path),
+        _own_py_spy(env),
+        *_pythons(item.run.plan),
+    ]
+    if item.run.scheduler == "local":
+        answer = run_command(command, timeout_s=WITHIN_S, env=env)
+    else:
+        answer = allocation_of(item, env).on_every_node(command, WITHIN_S)
+    return stacks_remark(running, read_answers(answer), nodes_of(item))
+
+
+def _own_py_spy(env: Mapping[str, str]) -> str:
+    beside = Path(sys.executable).parent
+    return shutil.which("py-spy", path=f"{beside}:{env.get('PATH', '')}") or ""
+
+
+def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the Pythons that may be on the nodes: in a container's plan ``python`` is that of its image."""
+    container, python = plan.get("container") or {}, plan.get("python") or {}
+    named = container.get("host_python") if container else python.get("executable")
+    yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
+
+
+def read_answers(answer: Completed) -> Answers:
+    """Read what the programs on the nodes printed: ``launch/stacks.py`` describes it."""
+    parts: dict[tuple[str, str], dict[int, str]] = {}
+    wanted: dict[tuple[str, str], int] = {}
+    for line in answer.stdout.splitlines():
+        words = line.partition(_MARK)[2].split()
+        place, _, number = words[2].partition("/") if len(words) == 4 else ("", "", "")
+        if place.isdigit() and number.isdigit():
+            key = (words[0], words[1])
+            parts.setdefault(key, {})[int(place)] = words[3]
+            wanted[key] = int(number)
+    ranks, nodes, ras, pids = [], set(), [], []
+    for key, found in parts.items():
+        if len(found) == wanted[key]:
+            with suppress(ValueError, binascii.Error, zlib.error):
+                text = "".join(found[place] for place in sorted(found))
+                said = parse_object(zlib.decompress(base64.b64decode(text, validate=True)), finite=False)
+                if "rank" in said:
+                    ranks.append(rank_stack(said))
+                    pids.append((said.get("pid"), ranks[-1].rank))
+                    continue
+                reports = said.get("ras")
+                ras += [str(each) for each in reports] if isinstance(reports, list) else []
+                if said.get("node"):
+                    nodes.add(str(said["node"]))
+    words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
+    often = Counter(pid for pid, _ in pids)
+    rank_of = {pid: rank for pid, rank in pids if isinstance(pid, int) and often[pid] == 1}
+    return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_, tuple(ras), rank_of)
+
+
+def rank_stack(said: Mapping[str, Any]) -> RankStack:
+    """Return what a node said of a rank.
+
+    Raises:
+        ValueError: it is no such record.
+    """
+    how, text, lacks = str(said.get("how", "")), str(said.get("stack", "")), str(said.get("lacks", ""))
+    frames: tuple[Frame, ...] = ()
+    try:
+        frames = parse_py_spy(text) if how == "py-spy" else parse_faulthandler(text)
+    except ValueError as error:
+        lacks = str(error)
+    worker: tuple[Frame, ...] = ()
+    if waits_for_worker(frames):
+        for each in said.get("workers", ()):
+            with suppress(ValueError):
+                worker = worker or own_work(parse_py_spy(str(each)))
+    busy = said.get("busy")
+    return RankStack(
+        int(said["rank"]),
+        str(said.get("node", "")),
+        frames,
+        state=str(said.get("state", "")),
+        waits_in=str(said.get("wchan", "")),
+        busy=float(busy) if isinstance(busy, int | float) else None,
+        gpu=said.get("gpu") is True,
+        worker=worker,
+        how=how if frames else "",
+        lacks=lacks,
+    )
+
+
+def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> Remark:
+    """Return the verdict from the stacks, with the groups of ranks as evidence.
+
+    Args:
+        nodes: the nodes of the job, in Slurm's order.
+    """
+    is_local = running.item.run.scheduler == "local"
+    silent = [] if is_local else [node for node in nodes if node not in answers.nodes]
+    ages = [age for age in running.silent_s.values() if age is not None]
+    silent_s = min(ages, default=None)
+    is_quiet = silent_s is not None and silent_s > silence_limit_s(running.usual_s)
+    code = source_lines(answers.ranks, running.attempt.started_s)
+    world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
+    sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
+    sentence = "; ".join(filter(None, (sentence, _away(silent), _missing(running, answers, silent))))
+    sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may just start or end'}"
+    odd, nccl = odd_ranks(answers.ranks), ras_remarks([parse_ras(text) for text in answers.ras], answers.rank_of)
+    if nccl and is_quiet and not odd:
+        sentence = f"{sentence}; {nccl[0]}"
+    named_rank = odd[0].rank if odd else None
+    word = running.item.run.job_id or running.item.run.run_id
+    return Remark(
+        sentence,
+        STACKS,
+        (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
+        rank=named_rank,
+        stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
+        fix=_fix(answers.ranks),
+        next=f"hpcrun logs {word} --rank {named_rank}" if named_rank in running.writes.ranks else "",
+    )
+
+
+def _fix(ranks: Sequence[RankStack]) -> str:
+    """Return how to get the stacks that are missing."""
+    lacks = {each.lacks for each in ranks if not each.frames}
+    if _NO_SPY in lacks:
+        return "for Python stacks install py-spy where the job's Python is, or where hpcrun is: pip install py-spy"
+    if _FORBIDDEN in lacks:
+        return "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here"
+    return ""
+
+
+def _away(nodes: Sequence[str]) -> str:
+    """Return which nodes did not answer."""
+    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+    return f"no answer from {', '.join(nodes[:5])}{more} within {WITHIN_S} s" if nodes else ""
+
+
+def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
+    """Return which ranks have no process on nodes that answered: a rank that has just begun or ended, or was killed."""
+    found = {each.rank for each in answers.ranks}
+    lost = [rank for rank in running.silent_s if rank not in found and running.node_of.get(rank) not in away]
+    if not found or not lost:
+        return ""
+    return f"no process of rank{'s' if len(lost) > 1 else ''} {index_ranges(lost)} was found"
+
+
+def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
+    """Yield the stack of each group of ranks: the frames of the user's code and the innermost one."""
+    for group in grouped(ranks)[:_MOST_GROUPS]:
+        first = group.ranks[0]
+        numbers = [each.rank for each in group.ranks]
+        who = f"rank {first.rank} on {first.node}" if len(numbers) == 1 else f"ranks {index_ranges(numbers)}"
+        busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
+        note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
+        lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
+        lines += [f"DataLoader worker: {_frame_text(frame, code)}" for frame in _shown(first.worker)[-2:]]
+        yield Evidence(who, None, tuple(lines or [first.lacks or "no stack"]), note)
+
+
+def _shown(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the user's frames and the innermost one, the outermost first."""
+    chosen = [frame for frame in frames if frame.own][-(_MOST_FRAMES - 1) :]
+    return [*chosen, *(frame for frame in frames[-1:] if frame not in chosen)]
+
+
+def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
+    line = f": {code[frame]}" if frame in code else ""
+    return f"{frame.file if frame.own else file_line(frame).rpartition(':')[0]}:{frame.line} in {frame.function}{line}"
+
+
+def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:
+    """Return the lines of code of the user's frames, from files that did not change since the start of the job."""
+    wanted: dict[str, set[Frame]] = {}
+    for stack in ranks:
+        shown = {*_shown(stack.frames), *_shown(stack.worker)}
+        if (user := position_of(stack).user) is not None:
+            shown.add(user)
+        for frame in shown:
+            if frame.own:
+                wanted.setdefault(frame.file, set()).add(frame)
+    return {frame: line for file, frames in wanted.items() for frame, line in _lines_of(Path(file), frames, before_s)}
+
+
+def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[tuple[Frame, str]]:
+    try:
+        found = path.stat()
+        if found.st_mtime > before_s or found.st_size > _MOST_SOURCE:
+            return
+        with open_regular(path) as file:
+            lines = file.read(_MOST_SOURCE).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return
+    for frame in frames:
+        if 0 < frame.line <= len(lines) and (line := lines[frame.line - 1].strip()):
+            yield frame, line if len(line) <= _LONGEST_CODE else f"{line[: _LONGEST_CODE - 1]}…"

@@ -1,0 +1,211 @@
+"""Finds ranks or nodes whose steps take longer than those of the others, from what their programs print. Pure.
+
+Where the ranks wait for each other in every step, a step takes the same time on all: then nothing is found, unless the
+program measures the time before the ranks wait.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+STEP_TIME = "s a step"
+"""The kind of pace that is the time of a step in seconds; every other kind is a number of something a second."""
+Paces = dict[str, list[float]]
+"""Kind of pace → its values, in the order in which one rank reported them."""
+
+_SLOWER = 1.2
+"""A rank is slow if its usual step takes so many times that of the others: less is common among healthy nodes."""
+_LEAST, _LAST = 5, 50
+"""A rank with fewer values is left out; of more values, the last ones count."""
+_NAMED = 3
+
+_N = r"\d[\d,]{0,15}(?:\.\d{0,15})?(?:e[-+]?\d{1,3})?"
+_STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
+_UNIT = r"(?:m(?:illi)?)?s(?:ec(?:ond)?s?)?"
+_OF_TIME = re.compile(
+    rf"(?:(?P<a>{_N}) ?(?P<a_unit>{_UNIT}) ?(?:/|per) ?{_STEP}\b"  # tqdm's 1.10s/it, 123ms/step
+    rf"|\b{_STEP}[ _-]?(?:time|avg|duration)[\"']?(?:[ _]\(?(?P<b_unit>{_UNIT})\)?)?[\"']?\s?[:=]?\s{{0,4}}"
+    rf"(?P<b>{_N}) ?(?P<b_after>{_UNIT}\b)?"  # step_time=1.2, iter time: 123.45 ms, "step_time_s": 1.2
+    rf"|\btime per {_STEP} ?(?:\((?P<c_unit>{_UNIT})\))?:?\s{{0,4}}(?P<c>{_N})"  # Megatron-LM
+    rf"|\btime:?\s{{1,4}}(?P<d>{_N})(?:,?\s{{1,4}}(?:last_time|data_time|data):"  # mmengine, detectron2, torchvision
+    rf"|s, {{1,3}}[\d.]{{1,9}}/s|\s{{1,3}}\()"  # timm; PyTorch's imagenet example
+    rf"|(?P<e>{_N}) ?{_STEP} ?/ ?s(?:ec(?:ond)?)?\b)",  # tqdm's 3.42it/s
+    re.IGNORECASE | re.ASCII,
+)
+_COUNTED = r"(samples|examples|sequences|images|imgs|tokens)"
+_OF_RATE = re.compile(
+    rf"({_N}) ?{_COUNTED} ?(?:/|per) ?s(?:ec(?:ond)?)?\b"  # 340.1 samples/s
+    rf"|{_COUNTED}[_ ]?(?:/|per)[_ ]?s(?:ec(?:ond)?s?)?[\"']?\s?[:=]\s{{0,4}}({_N})",  # DeepSpeed's SamplesPerSec=9.4
+    re.IGNORECASE | re.ASCII,
+)
+_TIME_NAME = re.compile(
+    rf"(?:.*[_/])?(?:{_STEP}_?time|(?:time|{_UNIT})_per_{_STEP})(?:_(?P<unit>{_UNIT}))?", re.IGNORECASE | re.ASCII
+)
+_RATE_NAME = re.compile(rf"(?:.*[_/])?(?:{_COUNTED}|({_STEP}))_per_s(?:ec(?:ond)?)?", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Stragglers:
+    """Ranks that are slower than the others.
+
+    Attributes:
+        ranks: the slow ranks.
+        nodes: the nodes of which every rank is slow, if these are all slow ranks; else empty.
+        kind: what was compared.
+        theirs: their usual value: seconds, or a rate.
+        others: the usual value of the other ranks.
+    """
+
+    ranks: tuple[int, ...]
+    nodes: tuple[str, ...]
+    kind: str
+    theirs: float
+    others: float
+
+
+def read_paces(lines: Iterable[str]) -> Paces:
+    """Return what the lines of a rank's log say of its pace, at most one value of a kind for each line."""
+    found: Paces = {}
+    for line in lines:
+        if (time := _OF_TIME.search(line)) is not None and (seconds := _seconds(time.groupdict())):
+            found.setdefault(STEP_TIME, []).append(seconds)
+        if (rate := _OF_RATE.search(line)) is not None and (value := _number(rate[1] or rate[4])):
+            found.setdefault(f"{(rate[2] or rate[3]).lower()}/s", []).append(value)
+    return found
+
+
+def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, object]]]) -> Paces:
+    """Return what the metrics of a rank say of its pace.
+
+    Of several metrics of a kind the first counts. Without any, the time of a step is that between two rows.
+
+    Args:
+        rows: time in seconds, step and values of each row, in order.
+    """
+    found: Paces = {}
+    chosen: dict[str, str] = {}
+    for _, _, values in rows:
+        for name, value in values.items():
+            if isinstance(value, float | int) and math.isfinite(value) and value > 0:
+                kind, number = _kind_of(name, float(value))
+                if kind and chosen.setdefault(kind, name) == name:
+                    found.setdefault(kind, []).append(number)
+    if found:
+        return found
+    times = [(at_s, step) for at_s, step, _ in rows if at_s is not None and step is not None]
+    between = [(after - at_s) / (next_ - step) for (at_s, step), (after, next_) in pairwise(times) if next_ > step]
+    return {STEP_TIME: between} if between else {}
+
+
+def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> Stragglers | None:
+    """Return the ranks that are slower than the others; None if there are none, or it is unknown.
+
+    Args:
+        paces: rank → what it reported.
+        node_of: rank → its node, as far as known.
+    """
+    kinds = dict.fromkeys(kind for found in paces.values() for kind in found)
+    for kind in sorted(kinds, key=lambda kind: kind != STEP_TIME):
+        times = {rank: _times(kind, found.get(kind, ())) for rank, found in paces.items()}
+        found = _slow_ranks({rank: values for rank, values in times.items() if len(values) >= _LEAST})
+        if found is not None:
+            slow, theirs, others = found
+            shown = (theirs, others) if kind == STEP_TIME else (1 / theirs, 1 / others)
+            return Stragglers(slow, _whole_nodes(slow, times, node_of), kind, *shown)
+    return None
+
+
+def straggler_sentence(found: Stragglers, node_of: Mapping[int, str]) -> str:
+    """Return what was found: ``rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 % more``."""
+    one = len(found.nodes or found.ranks) == 1
+    others = "the other nodes" if found.nodes else "the others"
+    if found.kind == STEP_TIME:
+        more = round(100 * (found.theirs / found.others - 1))
+        takes = "takes" if one else "take"
+        theirs = f"{takes} {_span(found.theirs)} a step"
+        return f"{_named(found, node_of)} {theirs}, {others} {_span(found.others)}: {more} % more"
+    less = round(100 * (1 - found.theirs / found.others))
+    reaches = "reaches" if one else "reach"
+    theirs = f"{reaches} {found.theirs:.4g} {found.kind}"
+    return f"{_named(found, node_of)} {theirs}, {others} {found.others:.4g}: {less} % less"
+
+
+def _named(found: Stragglers, node_of: Mapping[int, str]) -> str:
+    """Return the names of the nodes, or of the ranks with their nodes; of many the first few."""
+    if found.nodes:
+        names = list(found.nodes)
+    else:
+        names = [f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}" for rank in found.ranks]
+    if len(names) > _NAMED:
+        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def _slow_ranks(times: Mapping[int, Sequence[float]]) -> tuple[tuple[int, ...], float, float] | None:
+    """Return the slow ranks, their usual time and that of the others; None if no rank is slow.
+
+    A rank is slow only if most of its steps are: three quarters take longer than the usual step of the others.
+    """
+    if len(times) < 2:
+        return None
+    usual = {rank: _quantile(values, 1 / 2) for rank, values in times.items()}
+    limit = _SLOWER * _quantile(usual.values(), 1 / 2)  # of two ranks, the faster one
+    others = _quantile([time for time in usual.values() if time < limit], 1 / 2)
+    slow = sorted(rank for rank, time in usual.items() if time >= limit and _quantile(times[rank], 1 / 4) > others)
+    return (tuple(slow), _quantile([usual[rank] for rank in slow], 1 / 2), others) if slow else None
+
+
+def _whole_nodes(slow: Sequence[int], ranks: Iterable[int], node_of: Mapping[int, str]) -> tuple[str, ...]:
+    """Return the nodes of the slow ranks, if all their ranks are slow, and each has several; else none."""
+    members: dict[str, set[int]] = {}
+    for rank in ranks:
+        if rank in node_of:
+            members.setdefault(node_of[rank], set()).add(rank)
+    whole = [node for node, mine in members.items() if len(mine) > 1 and mine <= set(slow)]
+    covered = {rank for node in whole for rank in members[node]}
+    return tuple(whole) if covered == set(slow) else ()
+
+
+def _quantile(values: Collection[float], part: float) -> float:
+    """Return the value that so great a part of the values does not exceed."""  # statistics takes long to import
+    return sorted(values)[math.ceil(part * len(values)) - 1]
+
+
+def _times(kind: str, values: Sequence[float]) -> list[float]:
+    """Return the last values as times: of a rate, the time of one of what it counts."""
+    last = [value for value in values if math.isfinite(value) and value > 0][-_LAST:]
+    return last if kind == STEP_TIME else [1 / value for value in last]
+
+
+def _kind_of(name: str, value: float) -> tuple[str, float]:
+    """Return the kind of pace that a metric is, and its value in the unit of this kind; an empty kind if it is none."""
+    if (time := _TIME_NAME.fullmatch(name)) is not None:
+        return STEP_TIME, value / 1000 if (time["unit"] or "").lower().startswith("m") else value
+    if (rate := _RATE_NAME.fullmatch(name)) is not None:
+        return (STEP_TIME, 1 / value) if rate[2] else (f"{rate[1].lower()}/s", value)
+    return "", value
+
+
+def _seconds(groups: Mapping[str, str | None]) -> float:
+    """Return the time of a step in the match of a line, in seconds; 0 if there is none."""
+    if (rate := _number(groups["e"])) > 0:
+        return 1 / rate
+    number = next((value for name in "abcd" if (value := _number(groups[name])) > 0), 0.0)
+    unit = groups["a_unit"] or groups["b_unit"] or groups["b_after"] or groups["c_unit"] or ""
+    return number / 1000 if unit.lower().startswith("m") else number
+
+
+def _number(text: str | None) -> float:
+    try:
+        number = float((text or "0").replace(",", ""))
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"

@@ -1,0 +1,336 @@
+"""``launch stacks FOLDER [PY_SPY]``: prints what each rank of this node is doing, for ``hpcrun explain --stacks``.
+
+FOLDER is the attempt's. A rank's processes are found by their environment. The Python stack of a rank comes from
+py-spy, which reads the memory of the process and does not pause it (``--nonblocking``); else from faulthandler, if the
+program has called ``hpcrun_runtime.register_stacks()``: its file in the node's folder names the process and the signal.
+Without both, /proc tells the state. No other signal is sent, and no rank is stopped.
+
+Each answer is a JSON object, compressed and printed in lines of ``hpcrun-stacks NODE NUMBER PART/PARTS TEXT``: srun
+passes on longer lines in pieces, and lines of a site's own may stand between them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from contextlib import suppress
+from functools import partial
+
+from .node_folder import FOLDER
+from .processes import catches
+from .ras import address_of, is_theirs
+from .ras import reports as reports_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+WITHIN_S = 5.0
+"""After this time the program prints what it knows and ends, even if /proc or py-spy does not respond."""
+SCAN_S = 1.5
+"""The time to find the processes: /proc may not respond for one that hangs in the kernel."""
+SAMPLE_S = 0.5
+"""The time over which it is measured how busy a rank is."""
+SPY_S, SPY_TRIES = 3.0, 3
+"""The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
+FORBIDDEN = "py-spy may not read this process"
+NONE = "no py-spy in the job's environment"
+DUMP_S = 1.0
+RAS_S = 4.0
+THREADS = 4
+MOST_WORKERS = 8
+PART = 700
+"""The characters of a part: slurmstepd sends at most 1,024 bytes of a line at once."""
+_RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
+_LOADER, _WORKER = "torch/utils/data/", "_worker_loop"
+
+
+def main(arguments: list[str]) -> int:
+    """Print what the ranks of this node are doing; return 0."""
+    folder, py_spy = arguments[0], (arguments[1:] or [""])[0]
+    until = time.monotonic() + WITHIN_S
+    node = os.environ.get("SLURMD_NODENAME", "")
+    processes = find_processes(folder, node, time.monotonic() + SCAN_S)
+    answers: list[dict[str, Any]] = [{"node": node}]
+    ranks = [
+        RankReading(number, mine, py_spy)
+        for rank, all_of_it in sorted(processes.items())
+        for number, mine in ranks_within(rank, all_of_it).items()
+    ]
+    before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
+    reports: list[str] = []
+    in_threads([lambda: reports.extend(ras_reports(processes, until)), *(rank.look for rank in ranks)], until)
+    answers[0]["ras"] = list(reports)
+    time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
+    elapsed = max(0.05, time.monotonic() - begun)
+    for rank, busy_s in zip(ranks, before):
+        rank.answer["busy"] = min(1.0, round((rank.busy_s() - busy_s) / elapsed, 2))
+        answers.append(dict(rank.answer))
+    for number, answer in enumerate(answers):
+        print_answer(node or "-", number, answer)
+    return 0
+
+
+def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
+    """Return what NCCL's RAS says of the job, on the node of rank 0: its report is of all processes."""
+    address = address_of(program_of(processes[0]).env) if 0 in processes else None
+    if address is None or not is_theirs(address[1], [one.pid for mine in processes.values() for one in mine]):
+        return []
+    return reports_of(address, min(RAS_S, until - time.monotonic()))
+
+
+def print_answer(node: str, number: int, answer: dict[str, Any]) -> None:
+    """Print an answer in short lines."""
+    text = base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
+    parts = [text[start : start + PART] for start in range(0, len(text), PART)]
+    for place, part in enumerate(parts):
+        sys.stdout.write(f"hpcrun-stacks {node} {number} {place}/{len(parts)} {part}\n")
+    sys.stdout.flush()
+
+
+def in_threads(calls: list[Callable[[], None]], until: float) -> None:
+    """Make some calls in a few daemon threads, and wait for them until a time: a call that hangs is left behind."""
+    todo: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    for call in calls:
+        todo.put(call)
+
+    def work() -> None:
+        while True:
+            try:
+                call = todo.get_nowait()
+            except queue.Empty:
+                return
+            with suppress(OSError, ValueError, IndexError):  # the process has just ended
+                call()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(calls)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+def find_processes(folder: str, node: str, until: float) -> dict[int, list[Process]]:
+    """Return rank → its processes on a node, by their environment.
+
+    Args:
+        folder: the attempt's.
+        node: its name; empty for a job of this machine, whose nodes are all here.
+    """
+    mine = os.path.normpath(folder)
+    # with the id of a run, its last names are enough: a home may have other names on other nodes
+    parts = mine.split(os.sep)[-5:]
+    end = os.fsencode(os.sep.join(parts)) if _RUN_ID.fullmatch(parts[0]) else os.fsencode(mine)
+    found: dict[int, list[Process]] = {}
+    lock, me = threading.Lock(), os.getuid()
+
+    def look_at(pid: int) -> None:
+        if os.stat(f"/proc/{pid}").st_uid != me:
+            return
+        process = Process(pid)
+        env = process.env
+        is_here = not node or env.get(b"HPCRUN_NODE") == os.fsencode(node)
+        if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and env.get(b"HPCRUN_RANK", b"").isdigit():
+            with lock:
+                found.setdefault(int(env[b"HPCRUN_RANK"]), []).append(process)
+
+    in_threads([partial(look_at, int(name)) for name in os.listdir("/proc") if name.isdigit()], until)
+    with lock:
+        return {rank: list(processes) for rank, processes in found.items()}
+
+
+class Process:
+    """A process as /proc describes it.
+
+    Raises:
+        OSError: it does not exist any more.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        text = _read(pid, "stat")
+        fields = text[text.rindex(b")") + 2 :].split()
+        self.state, self.parent, self.started = fields[0].decode(), int(fields[1]), int(fields[19])
+        entries = (entry.partition(b"=") for entry in _read(pid, "environ").split(b"\0"))
+        self.env = {name: value for name, _, value in entries if name}
+        self.command = [os.fsdecode(word) for word in _read(pid, "cmdline").split(b"\0")]
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it runs Python."""
+        return any(os.path.basename(name).startswith(("python", "pypy")) for name in (self.command[0], self._exe()))
+
+    def _exe(self) -> str:
+        try:
+            return os.readlink(f"/proc/{self.pid}/exe")
+        except OSError:
+            return ""
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read(1 << 22)
+
+
+def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]]:
+    """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with ranks of its own."""
+    inner: dict[int, list[Process]] = {}
+    for process in processes:
+        number = process.env.get(b"RANK", b"")
+        if number.isdigit() and process.is_python:
+            inner.setdefault(int(number), []).append(process)
+    is_rank = program_of(processes).env.get(b"RANK", b"").isdigit()
+    return {rank: processes} if is_rank or not inner else inner
+
+
+def program_of(processes: list[Process]) -> Process:
+    """Return the process that trains: the first Python among those of a rank, from the oldest down, else the oldest."""
+    mine = {process.pid for process in processes}
+    level = sorted((one for one in processes if one.parent not in mine), key=lambda one: (one.started, one.pid))
+    first = level[0] if level else processes[0]
+    level = [first]
+    while level:
+        for process in level:
+            if process.is_python:
+                return process
+        above = {process.pid for process in level}
+        level = sorted((one for one in processes if one.parent in above), key=lambda one: (one.started, one.pid))
+    return first
+
+
+class RankReading:
+    """One rank on this node.
+
+    Attributes:
+        answer: what is known of it so far.
+    """
+
+    def __init__(self, number: int, processes: list[Process], py_spy: str) -> None:
+        self._processes, self._given = processes, py_spy
+        self._program = program_of(processes)
+        node = os.fsdecode(self._program.env.get(b"HPCRUN_NODE", b""))
+        self.answer: dict[str, Any] = {"rank": number, "node": node, "pid": self._program.pid}
+        self.answer["state"] = self._program.state
+
+    def busy_s(self) -> float:
+        """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a full node too."""
+        pid = self._program.pid
+        try:
+            ran_ns, waited_ns = _read(pid, f"task/{pid}/schedstat").split()[:2]
+            return (int(ran_ns) + int(waited_ns)) / 1e9
+        except (OSError, ValueError):
+            return 0.0
+
+    def look(self) -> None:
+        """Read its state and its stack."""
+        pid = self._program.pid
+        try:
+            self.answer["wchan"] = _read(pid, "wchan").decode("ascii", "replace")
+        except OSError:
+            self.answer["wchan"] = ""
+        self.answer["gpu"] = has_gpu(pid)
+        if not self._program.is_python:
+            self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
+            return
+        py_spy = self._find_py_spy()
+        text, lacks = self._spy(py_spy, pid) if py_spy else ("", NONE)
+        if text:
+            self.answer.update({"how": "py-spy", "stack": text})
+            self.answer["workers"] = self._workers(py_spy, text)
+            return
+        text = self._dump()
+        self.answer.update({"how": "faulthandler", "stack": text} if text else {"lacks": lacks})
+
+    def _find_py_spy(self) -> str:
+        """Return the py-spy beside the rank's Python, on its PATH, or the one that hpcrun has."""
+        path = os.fsdecode(self._program.env.get(b"PATH", b""))
+        beside = os.path.dirname(self._program.command[0])
+        found = shutil.which("py-spy", path=f"{beside}{os.pathsep}{path}" if beside else path)
+        return found or (self._given if os.access(self._given, os.X_OK) else "") or shutil.which("py-spy") or ""
+
+    @staticmethod
+    def _spy(py_spy: str, pid: int) -> tuple[str, str]:
+        """Return py-spy's JSON, or nothing and what it said."""
+        said = ""
+        for _ in range(SPY_TRIES):
+            command = [py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+            try:
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SPY_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return "", f"py-spy did not respond for {SPY_S:g} s"
+            except OSError as error:
+                return "", f"{py_spy}: {error.strerror}"
+            if done.returncode == 0:
+                return done.stdout.decode("utf-8", "replace"), ""
+            lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+            said = "py-spy: " + (lines[0].replace("Error: ", "") if lines else f"exit status {done.returncode}")
+            if "Permission Denied" in said:
+                return "", FORBIDDEN
+        return "", said
+
+    def _workers(self, py_spy: str, text: str) -> list[str]:
+        """Return the stacks of the workers that a rank waits for: only if it is inside of its DataLoader."""
+        if _LOADER not in text:
+            return []
+        children = [one for one in self._processes if one.parent == self._program.pid and one.is_python]
+        stacks = [self._spy(py_spy, one.pid)[0] for one in children[:MOST_WORKERS]]
+        return [stack for stack in stacks if _WORKER in stack]
+
+    def _dump(self) -> str:
+        """Let the program write its stacks, if it has asked for this, and return them; else the empty string."""
+        program = self._program
+        place = os.fsdecode(program.env.get(FOLDER.encode(), b""))
+        number, path = registered(place, program.pid)
+        # a stopped process would get the signal when it continues; without the handler the signal would end it
+        if not number or program.state in "Tt" or not catches(program.pid, number):
+            return ""
+        try:
+            start = os.path.getsize(path)
+            os.kill(program.pid, number)
+        except OSError:
+            return ""
+        until, size = time.monotonic() + DUMP_S, -1
+        while time.monotonic() < until:
+            time.sleep(0.05)
+            before, size = size, os.path.getsize(path)
+            if before == size > start:  # nothing more has come
+                break
+        with open(path, "rb") as file:
+            file.seek(start)
+            return file.read(1 << 20).decode("utf-8", "replace")
+
+
+def has_gpu(pid: int) -> bool:
+    """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as computing."""
+    try:
+        return any(name in _read(pid, "maps") for name in (b"/libcuda.so", b"/libamdhip64.so"))
+    except OSError:
+        return False
+
+
+def registered(folder: str, pid: int) -> tuple[int, str]:
+    """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has named it so."""
+    try:
+        own = [line.split()[-1] for line in _read(pid, "status").decode().splitlines() if line.startswith("NSpid:")]
+        names = os.listdir(folder) if folder else []
+    except OSError:
+        return 0, ""
+    beginning = f"stacks-{own[0] if own else pid}."  # in a container a process has another id
+    for name in names:
+        if name.startswith(beginning) and name[len(beginning) :].isdigit():
+            number, path = int(name[len(beginning) :]), os.path.join(folder, name)
+            if number in signal.valid_signals() and os.lstat(path).st_uid == os.getuid():
+                return number, path
+    return 0, ""

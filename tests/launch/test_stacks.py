@@ -1,0 +1,194 @@
+"""What a node says of its ranks for explain --stacks, and that no rank is disturbed: real processes, real py-spy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.explain.stacks import Answers, read_answers
+from hpcrun.schedulers.process import Completed
+from tests.harness import REPO
+from tests.launch.given import LAUNCH, ONCE, Running, job, python, wait_until
+
+SPY = Path(sys.executable).with_name("py-spy")
+WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
+SPINS = "def spin():\n    while True: number = 1\nprint('go')\nspin()\n"
+REGISTERED = (
+    f"import sys\nsys.path.append({str(REPO / 'hpcrun')!r})\nimport hpcrun_runtime\nhpcrun_runtime.register_stacks()\n"
+)
+HAS_HANDLER = (
+    "import signal\n"
+    "for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):\n"
+    "    signal.signal(number, lambda *_: print('signalled'))\n"
+)
+WITHOUT_SPY = "/usr/bin/python3"
+
+
+def asked(running: Running, *, py_spy: str = "") -> Answers:
+    """What the program says, in an environment in which it finds no py-spy but this one."""
+    command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), py_spy]
+    done = subprocess.run(
+        command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=15, check=True
+    )
+    return read_answers(Completed("stacks", 0, done.stdout, done.stderr))
+
+
+def without_spy(folder: Path, text: str) -> list[str]:
+    """A program in whose environment there is no py-spy."""
+    return [WITHOUT_SPY, *python(folder, text)[1:]]
+
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+def test_py_spy_shows_the_line_of_each_rank(tmp_path: Path) -> None:
+    with job(tmp_path, without_spy(tmp_path, WAITS), nodes=2, env=ENV) as running:
+        running.until("go")
+        running.until("go", rank=1)
+        first, second = asked(running, py_spy=str(SPY)).ranks
+    assert [(each.rank, each.node, each.how) for each in (first, second)] == [
+        (0, "local-0", "py-spy"),
+        (1, "local-1", "py-spy"),
+    ]
+    assert [(frame.function, frame.line) for frame in first.frames] == [("<module>", 5), ("wait_for_data", 3)]
+    assert first.state == "S"
+    assert first.busy is not None
+    assert first.busy < 0.2
+
+
+def test_py_spy_of_the_job_s_own_environment_is_found(tmp_path: Path) -> None:
+    with job(tmp_path, python(tmp_path, SPINS), env=ENV) as running:
+        running.until("go")
+        (rank,) = asked(running).ranks
+    assert (rank.how, rank.frames[-1].function) == ("py-spy", "spin")
+    assert rank.busy is not None
+    assert rank.busy > 0.8
+
+
+def test_a_shell_around_the_program_is_not_the_program(tmp_path: Path) -> None:
+    program = python(tmp_path, WAITS)
+    with job(tmp_path, ["sh", "-c", f"{' '.join(program)}; true"], env=ENV) as running:
+        running.until("go")
+        (rank,) = asked(running).ranks
+    assert rank.frames[-1].function == "wait_for_data"
+
+
+LAUNCHER = """
+import os, subprocess, sys
+ranks = [subprocess.Popen([sys.executable, "-uc", PROGRAM], env={**os.environ, "RANK": str(rank)}) for rank in (2, 3)]
+for rank in ranks:
+    rank.wait()
+"""
+
+
+def test_a_launcher_is_no_rank_but_what_it_starts_is(tmp_path: Path) -> None:
+    program = python(tmp_path, LAUNCHER.replace("PROGRAM", repr(WAITS)))
+    with job(tmp_path, program, env={**ENV, "RANK": ""}) as running:
+        wait_until(lambda: running.out() == "go\ngo\n", "both ranks")
+        found = asked(running).ranks
+    assert [(each.rank, each.frames[-1].function) for each in found] == [(2, "wait_for_data"), (3, "wait_for_data")]
+
+
+def test_without_py_spy_a_program_that_has_registered_writes_its_stacks_and_goes_on(tmp_path: Path) -> None:
+    ends = REGISTERED + WAITS.replace("60", "4") + "print('end')\n"
+    with job(tmp_path, without_spy(tmp_path, ends), env=ENV) as running:
+        running.until("go")
+        for _ in range(2):
+            (rank,) = asked(running).ranks
+            assert (rank.how, rank.lacks) == ("faulthandler", "")
+            assert [(frame.function, frame.line) for frame in rank.frames][-1] == ("wait_for_data", 7)
+        assert running.end() == 0
+    assert running.out().split() == ["go", "end"]
+    assert running.err() == ""
+
+
+@pytest.mark.parametrize("beginning", ["", HAS_HANDLER])
+def test_a_program_that_has_not_registered_gets_no_signal(tmp_path: Path, beginning: str) -> None:
+    with job(tmp_path, without_spy(tmp_path, beginning + WAITS), env=ENV) as running:
+        running.until("go")
+        (rank,) = asked(running).ranks
+        time.sleep(0.2)
+        assert running.out() == "go\n"
+    assert (rank.frames, rank.how, rank.state) == ((), "", "S")
+    assert rank.lacks == "no py-spy in the job's environment"
+    assert rank.waits_in
+
+
+def test_a_program_that_another_one_replaced_gets_no_signal(tmp_path: Path) -> None:
+    replaced = f"{REGISTERED}import os\nprint('go')\nos.execv('/usr/bin/python3', ['python3', '-uc', {WAITS!r}])\n"
+    with job(tmp_path, without_spy(tmp_path, replaced), env=ENV) as running:
+        wait_until(lambda: running.out() == "go\ngo\n", "the other program")
+        (rank,) = asked(running).ranks
+        assert (rank.frames, rank.state) == ((), "S")
+        assert running.process.poll() is None
+
+
+@pytest.mark.parametrize("py_spy", [str(SPY), ""])
+def test_a_stopped_rank_is_named_and_gets_no_signal(tmp_path: Path, py_spy: str) -> None:
+    with job(tmp_path, without_spy(tmp_path, REGISTERED + WAITS), env=ENV) as running:
+        running.until("go")
+        (pid,) = [pid for pid in running.processes() if _is_program(pid)]
+        os.kill(pid, signal.SIGSTOP)
+        (rank,) = asked(running, py_spy=py_spy).ranks
+        status = Path(f"/proc/{pid}/status").read_text()
+        os.kill(pid, signal.SIGCONT)
+    assert rank.is_stopped
+    assert bool(rank.frames) == bool(py_spy)
+    assert "ShdPnd:\t0000000000000000" in status
+
+
+def _is_program(pid: int) -> bool:
+    return b"HPCRUN_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_a_program_of_another_language_has_a_state(tmp_path: Path) -> None:
+    with job(tmp_path, ["sleep", "60"], chain=ONCE, env=ENV) as running:
+        wait_until(lambda: any(map(_is_program, running.processes())), "the program")
+        (rank,) = asked(running).ranks
+    assert (rank.state, rank.lacks) == ("S", "sleep is not Python")
+
+
+def test_a_py_spy_that_hangs_or_fails_costs_seconds(tmp_path: Path) -> None:
+    spy = tmp_path / "py-spy"
+    for text, lacks in (
+        ("sleep 60", "py-spy did not respond for 3 s"),
+        ("echo Error: no right >&2; exit 1", "py-spy: no right"),
+        ("echo 'Permission Denied: Try running again' >&2; exit 1", "py-spy may not read this process"),
+    ):
+        spy.write_text(f"#!/bin/sh\n{text}\n")
+        spy.chmod(0o755)
+        with job(tmp_path / lacks[:12], without_spy(tmp_path, WAITS), env=ENV) as running:
+            running.until("go")
+            began = time.monotonic()
+            (rank,) = asked(running, py_spy=str(spy)).ranks
+        assert time.monotonic() - began < 7
+        assert rank.lacks == lacks
+        shutil.rmtree(tmp_path / lacks[:12])
+
+
+def test_answers_of_several_nodes_may_be_mixed_with_other_lines(tmp_path: Path) -> None:
+    with job(tmp_path, without_spy(tmp_path, WAITS), env=ENV) as running:
+        running.until("go")
+        command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), str(SPY)]
+        text = subprocess.run(
+            command, env={"SLURMD_NODENAME": "local-0"}, capture_output=True, text=True, check=True
+        ).stdout
+    lines = text.splitlines()
+    assert max(map(len, lines)) < 1000
+    mixed = [
+        "Welcome to the cluster",
+        *reversed(lines),
+        "hpcrun-stacks n1 0 0/2 eJyr",
+        "hpcrun-stacks n2 0 0/1 !!",
+        "hpcrun-stacks x",
+    ]
+    found = read_answers(Completed("stacks", 0, "\n".join(mixed), ""))
+    assert found.nodes == {"local-0"}
+    assert [each.rank for each in found.ranks] == [0]

@@ -1,0 +1,233 @@
+"""Jobs of two nodes that hang, each in its own way: explain finds the rank in seconds, and does not disturb the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+from tests.slurm.lab import Lab, Scenarios, attempt, processes, run_all
+
+pytestmark = pytest.mark.slurm
+
+EXPLAINED_WITHIN_S = 15
+STEPS = 40
+TRAIN = f"""
+import os, sys, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+from hpcrun_runtime import log_metrics
+
+hangs, go = sys.argv[1], Path(sys.argv[2])
+rank = int(os.environ["RANK"])
+
+class Files(Dataset):
+    def __len__(self):
+        return {STEPS}
+
+    def __getitem__(self, number):
+        if hangs == "loader" and rank == 1 and number >= 8:
+            read_slowly()
+        return torch.full((4,), float(number))
+
+def read_slowly():
+    while not go.exists():
+        time.sleep(0.1)
+
+def count_up():
+    count = 0
+    while count % 10_000 or not go.exists():
+        count += 1
+
+def train():
+    weight = torch.zeros(4)
+    for step, batch in enumerate(DataLoader(Files(), batch_size=1, num_workers=int(hangs == "loader"))):
+        if hangs == "loop" and rank == 1 and step == 8:
+            count_up()
+        gradient = (batch[0] - weight) * (1 + rank)
+        dist.all_reduce(gradient)
+        weight += 0.01 * gradient
+        log_metrics(step=step, loss=float(gradient.square().sum()))
+        time.sleep(0.1)
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    train()
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+LEAVES = f"""
+import os, sys, time
+from pathlib import Path
+from hpcrun_runtime import log_metrics
+
+go, rank = Path(sys.argv[2]), int(os.environ["RANK"])
+
+def wait_for_the_other():
+    while not go.exists():
+        time.sleep(0.1)
+
+for step in range({STEPS}):
+    if step == 8 and rank == 1:
+        sys.exit()
+    if step == 9:
+        wait_for_the_other()
+    log_metrics(step=step, loss=1 / (step + 1))
+"""
+SCRIPTS = {"train.py": TRAIN, "leaves.py": LEAVES}
+TWO_NODES = ("-P", "a100", "-N", "2", "--gpus", "0", "--cpus", "1", "--mem", "1G", "-t", "10m", "--launcher", "srun")
+
+
+@dataclass(frozen=True)
+class Hang:
+    """What explain said of a job that hung, how long that took, and the job's losses when it had gone on to its end."""
+
+    plain: str
+    text: str
+    said: dict[str, Any]
+    took_s: float
+    losses: list[float]
+    state: str
+    nodes: list[str]
+
+
+def losses(folder: Path) -> list[float]:
+    lines = (attempt(folder, 0) / "rank-0.metrics").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+def submitted(lab: Lab, name: str, script: str, hangs: str, go: Path) -> Path:
+    return lab.submit(name, *TWO_NODES, script, hangs, str(go), requeue=0)
+
+
+def explained(lab: Lab, folder: Path, go_on: Callable[[], None]) -> Hang:
+    """Wait until a job hangs, explain it a few times, and let it go on to its end."""
+
+    def hangs() -> bool:
+        files = [attempt(folder, 0) / f"rank-{rank}.metrics" for rank in (0, 1)]
+        return all(file.exists() for file in files) and time.time() - max(file.stat().st_mtime for file in files) > 21
+
+    wait_for(hangs, 180, f"{folder.name} to hang")
+    plain = lab.person("explain", folder.name, check=True).stdout
+    began = time.monotonic()
+    text = lab.person("explain", folder.name, "--stacks", check=True).stdout
+    took_s = time.monotonic() - began
+    said = json.loads(lab.person("explain", folder.name, "--stacks", "--json", check=True).stdout)
+    go_on()
+    state = lab.ended(folder).state
+    nodes = (attempt(folder, 0) / "hosts").read_text().split()
+    return Hang(plain, text, said, took_s, losses(folder), state, nodes)
+
+
+def stopped(lab: Lab) -> Hang:
+    folder = submitted(lab, "stopped", "train.py", "no", lab.person.folder / "go-stopped")
+    metrics = attempt(folder, 0) / "rank-1.metrics"
+    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 4, 120, "a few steps")
+    (pid,) = [pid for pid, name in processes(folder, of="HPCRUN_RANK=1").items() if name.startswith("python")]
+    os.kill(pid, signal.SIGSTOP)
+    return explained(lab, folder, lambda: os.kill(pid, signal.SIGCONT))
+
+
+def hanging(hangs: str, script: str = "train.py") -> Callable[[Lab], Hang]:
+    def scenario(lab: Lab) -> Hang:
+        go = lab.person.folder / f"go-{hangs}"
+        return explained(lab, submitted(lab, hangs, script, hangs, go), go.touch)
+
+    return scenario
+
+
+def left_alone(lab: Lab) -> list[float]:
+    """The losses of the same job that does not hang, and is not explained."""
+    folder = submitted(lab, "alone", "train.py", "no", lab.person.folder)
+    assert lab.ended(folder, 180).state == "COMPLETED"
+    return losses(folder)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "alone": left_alone,
+    "stopped": stopped,
+    "loop": hanging("loop"),
+    "loader": hanging("loader"),
+    "leaves": hanging("leaves", "leaves.py"),
+}
+
+
+@pytest.fixture(scope="module")
+def hangs(
+    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Iterator[Scenarios]:
+    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders) as results:
+        yield results
+
+
+def line_of(code: str, script: str = TRAIN) -> int:
+    return next(number for number, line in enumerate(script.splitlines(), 1) if line.strip().startswith(code))
+
+
+WAITS = f"rank 0 on {{0}} waits in all_reduce (train.py:{line_of('dist.all_reduce')}); rank 1 on {{1}} "
+FOR = line_of("for step, batch")
+READS = line_of("time.sleep(0.1)")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("stopped", f"{WAITS}is stopped by a signal (state T) in `"),
+        ("loop", f"{WAITS}computes in count_up (train.py:2"),
+        ("loader", f"{WAITS}is in `for step, batch in enumerate(DataLoader(Files(), "),
+        ("loader", f" (train.py:{FOR}), whose DataLoader worker is in read_slowly (train.py:{READS}), "),
+        ("leaves", f"rank 0 on {{0}} is in `time.sleep(0.1)` (leaves.py:{line_of('time.sleep', LEAVES)}), "),
+        ("leaves", "rank 1 on {1} ended "),
+    ],
+)
+def test_the_rank_that_hangs_is_named_in_time(hangs: Scenarios, name: str, sentence: str) -> None:
+    hang: Hang = hangs[name].result()
+    assert sentence.format(*hang.nodes) in hang.said["summary"], hang.text
+    assert (hang.said["rank"], hang.said["node"]) == (1, hang.nodes[1])
+    assert hang.took_s < EXPLAINED_WITHIN_S
+
+
+@pytest.mark.parametrize("name", ["stopped", "loop", "loader"])
+def test_the_job_is_not_disturbed(hangs: Scenarios, name: str) -> None:
+    hang: Hang = hangs[name].result()
+    assert hang.state == "COMPLETED"
+    assert hang.losses == hangs["alone"].result()
+
+
+def test_without_stacks_it_says_since_when_no_rank_writes(hangs: Scenarios) -> None:
+    loop, leaves = hangs["loop"].result(), hangs["leaves"].result()
+    assert loop.plain.startswith("no rank has written for ")
+    assert f"rank 1 on {loop.nodes[1]}: " in loop.plain
+    assert " s ago, step 7, loss " in loop.plain
+    assert loop.plain.splitlines()[-1].endswith("--stacks")
+    assert leaves.plain.startswith(f"rank 1 on {leaves.nodes[1]} ended ")
+    assert "with exit status 0, while 1 other rank runs" in leaves.plain.splitlines()[0]
+    assert leaves.state == "COMPLETED"
+
+
+def test_a_node_that_does_not_answer_is_named_and_the_others_are_explained(
+    as_researcher: Hpcrun, cluster: Cluster
+) -> None:
+    person = as_researcher
+    (person.folder / "leaves.py").write_text("import time\ntime.sleep(600)\n")
+    done = person("submit", "--json", "-J", "away", *TWO_NODES, "leaves.py", check=True)
+    folder = Path(json.loads(done.stdout)["folder"])
+    logs = attempt(folder, 0)
+    wait_for(lambda: all((logs / f"rank-{rank}.err").exists() for rank in (0, 1)), 60, "both ranks")
+    first, second = (logs / "hosts").read_text().split()
+    cluster.unplug(second)
+    began = time.monotonic()
+    said = json.loads(person("explain", "--stacks", "--json", folder.name, check=True).stdout)
+    assert time.monotonic() - began < EXPLAINED_WITHIN_S
+    assert f"no answer from {second} within" in said["summary"]
+    assert f"rank 0 on {first} is in `time.sleep(600)` (leaves.py:2)" in said["summary"]

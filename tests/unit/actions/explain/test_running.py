@@ -1,0 +1,141 @@
+"""What explain says of a job that runs, from the files of its attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.explain.explain import Explanation
+from hpcrun.actions.explain.running import STACKS, Remark, explain_running, look, most_silent, shown_ranks
+from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.silence import last_writes
+from tests.unit.given import run, write
+
+NOW_S = 1_800_000_000.0
+
+
+def attempt(path: Path, *, started_s: float = NOW_S - 7200) -> AttemptFolder:
+    folder = RunFolder(path).element(0).attempt(0)
+    folder.path.mkdir(parents=True)
+    write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": started_s}))
+    write(folder.heartbeat, f"{int(NOW_S) - 5}\n")
+    return folder
+
+
+def node(folder: AttemptFolder, name: str, first: int, ranks: int, beat_s: float = 5.0) -> None:
+    path = write(folder.node_start(name), json.dumps({"node": name, "first_rank": first, "ranks": ranks}))
+    os.utime(path, (NOW_S - beat_s,) * 2)
+
+
+def wrote(folder: AttemptFolder, rank: int, text: str, ago_s: float, stream: str = "out") -> None:
+    path = write(folder.rank_log(rank, stream), text)
+    os.utime(path, (NOW_S - ago_s,) * 2)
+
+
+def explained(path: Path, *more: Remark, **record: Any) -> Explanation:
+    item = RunStatus(run(**record), path, LastStatus("RUNNING", NOW_S), live=True)
+    running = look(item, NOW_S, {"loss": r"loss (?P<value>[\d.]+)", "step": r"step (\d+)"})
+    assert running is not None
+    return explain_running(running, more)
+
+
+def test_nothing_has_started(tmp_path: Path) -> None:
+    assert look(RunStatus(run(), tmp_path, LastStatus("RUNNING", NOW_S)), NOW_S, {}) is None
+
+
+def test_a_job_that_writes_is_not_stuck(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 2)
+    wrote(folder, 0, "step 3 loss 0.5\nstep 4 loss 0.25\n", 2)
+    wrote(folder, 1, "", 7000)
+    wrote(folder, 1, "a warning\n", 4, "err")
+    found = explained(tmp_path)
+    assert found.summary == "all 2 ranks wrote in the last 20 s: nothing looks stuck"
+    assert found.next == "hpcrun logs -f 4711"
+    heartbeat, ranks = sorted(found.evidence, key=lambda each: each.who)
+    assert heartbeat.lines == ("job on n0: 5 s ago",)
+    assert ranks.lines == (
+        "rank 0 on n0: 2 s ago, step 4, loss 0.25: step 4 loss 0.25",
+        "rank 1 on n0: 4 s ago: a warning",
+    )
+
+
+def test_the_rank_that_stopped_first_and_the_metrics_that_it_noted(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 8)
+    node(folder, "n1", 8, 8)
+    for rank in range(16):
+        ago_s = 720 if rank == 11 else 660
+        wrote(folder, rank, f"2027-01-15 07:{48 if rank == 11 else 49}:00 step\n" * 2, ago_s)
+    noted = write(folder.rank_metrics(11), '{"time": 1, "step": 7, "loss": 0.5}\n{"time": 2, "st')
+    os.utime(noted, (NOW_S - 720,) * 2)
+    found = explained(tmp_path)
+    assert found.summary == "rank 11 on n1 last wrote 12 min ago; the other 15 wrote 11 min ago"
+    assert found.next == "hpcrun explain 4711 --stacks"
+    ranks = next(each for each in found.evidence if each.who == "ranks")
+    assert ranks.note == "6 of 16"
+    assert [line for line in ranks.lines if line.startswith("rank 11 on n1: 12 min ago, step 7, loss 0.5: 2027-")]
+
+
+def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    node(folder, "n0", 0, 1)
+    node(folder, "n1", 1, 1, beat_s=300)
+    wrote(folder, 0, "step 1\n", 200)
+    wrote(folder, 1, "step 1\n", 210)
+    end = {"rank": 1, "node": "n1", "status": 0, "ended": NOW_S - 200, "told": ""}
+    write(folder.rank_exit(1), json.dumps(end))
+    found = explained(tmp_path, plan={"requeue": {"times": 1}})
+    first, second, _ = found.summary.split("; ")
+    assert first == "no heartbeat from n1 for 5 min"
+    assert second == "rank 1 on n1 ended 3 min ago with exit status 0, while 1 other rank runs"
+    assert (found.rank, found.node) == (1, "n1")
+
+
+def test_remarks_from_elsewhere_are_joined_by_weight(tmp_path: Path) -> None:
+    wrote(attempt(tmp_path), 0, "step 1\n", 700)
+    found = explained(tmp_path, Remark("rank 3 is slow", 25, rank=3, next="hpcrun logs 4711 --rank 3"))
+    assert found.summary == "rank 3 is slow; the job has written nothing for 11 min"
+    assert (found.rank, found.next) == (3, "hpcrun logs 4711 --rank 3")
+
+
+def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "step 1\n", 700)
+    assert explained(tmp_path, Remark("rank 3 is stopped, 11 min", STACKS)).summary == "rank 3 is stopped, 11 min"
+    wrote(folder, 0, "step 1\n", 3)
+    found = explained(tmp_path, Remark("the rank is in f (t.py:1)", STACKS, stuck=False))
+    assert found.summary == "the job wrote 3 s ago: nothing looks stuck; the rank is in f (t.py:1)"
+
+
+def test_of_many_ranks_few_logs_are_read() -> None:
+    silent: dict[int, float | None] = {rank: 600.0 - rank for rank in range(512)}
+    silent[300], silent[400] = 720.0, None
+    assert shown_ranks(silent) == [0, 1, 2, 300, 510, 511]
+
+
+def test_an_empty_log_and_a_link_are_no_sign_of_a_rank(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "", 5)
+    folder.rank_log(1, "out").symlink_to("/etc/passwd")
+    assert last_writes(folder).ranks == {0: None, 1: None}
+
+
+def test_of_a_sweep_the_element_that_has_been_silent_for_the_longest_time(tmp_path: Path) -> None:
+    states = ("RUNNING", "RUNNING", "COMPLETED", "PENDING")
+    elements = tuple(
+        ElementStatus(index, f"4711_{index}", (), LastStatus(state, NOW_S), live=True, stale=False)
+        for index, state in enumerate(states)
+    )
+    item = RunStatus(run(), tmp_path, LastStatus("RUNNING", NOW_S), elements=elements)
+    assert most_silent(item, NOW_S) is None
+    for index, ago_s in enumerate((60, 700, 7000)):
+        folder = RunFolder(tmp_path).element(index).attempt(0)
+        write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": NOW_S - 7200}))
+        wrote(folder, 0, "step\n", ago_s)
+    assert most_silent(item, NOW_S) == 1

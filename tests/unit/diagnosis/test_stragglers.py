@@ -1,0 +1,168 @@
+"""Which rank or node is slower than the others, from what the ranks print and note of their steps."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hpcrun.diagnosis.stragglers import STEP_TIME, find_stragglers, noted_paces, read_paces, straggler_sentence
+
+NODES = {rank: f"node-{rank // 4 + 1}" for rank in range(16)}
+
+
+def said(times: dict[int, list[float]], kind: str = STEP_TIME, nodes: dict[int, str] | None = None) -> str:
+    """Return the sentence about the times of each rank, empty if nothing is found."""
+    node_of = NODES if nodes is None else nodes
+    found = find_stragglers({rank: {kind: values} for rank, values in times.items()}, node_of)
+    return straggler_sentence(found, node_of) if found else ""
+
+
+def steps(usual: float, number: int = 20) -> list[float]:
+    """Return times of steps that vary by a few percent."""
+    return [usual * (1 + 0.04 * (step % 3 - 1)) for step in range(number)]
+
+
+def test_a_slow_rank_is_named_with_its_node_and_the_numbers() -> None:
+    times = {rank: steps(1.9 if rank == 5 else 1.2) for rank in range(8)}
+    assert said(times) == "rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 % more"
+    assert said({0: steps(0.03), 1: steps(0.06)}, nodes={}) == "rank 1 takes 60 ms a step, the others 30 ms: 100 % more"
+
+
+def test_a_node_is_named_if_all_its_ranks_are_slow() -> None:
+    slow = {rank: steps(1.5 if 4 <= rank < 8 else 1.0) for rank in range(16)}
+    assert said(slow) == "node-2 takes 1.5 s a step, the other nodes 1 s: 50 % more"
+    slow = {rank: steps(1.5 if rank >= 8 else 1.0) for rank in range(16)}
+    assert said(slow) == "node-3 and node-4 take 1.5 s a step, the other nodes 1 s: 50 % more"
+    # three of its four ranks are not the node
+    slow = {rank: steps(1.5 if 4 <= rank < 7 else 1.0) for rank in range(16)}
+    assert said(slow).startswith(
+        "rank 4 on node-2, rank 5 on node-2 and rank 6 on node-2 take 1.5 s a step, the others"
+    )
+    # one rank on a node is named, since the rank is what can be looked at
+    assert said({0: steps(1), 1: steps(2)}, nodes={0: "a", 1: "b"}).startswith("rank 1 on b takes 2 s a step")
+    many = {rank: steps(2.0 if rank % 2 else 1.0) for rank in range(16)}
+    assert " and 5 more take" in said(many)
+
+
+def test_one_slow_step_or_the_first_ones_say_nothing() -> None:
+    times = {rank: steps(1.0) for rank in range(8)}
+    times[3][7] = 600.0
+    assert said(times) == ""
+    times[3][:4] = [30.0] * 4
+    assert said(times) == ""
+    # half of them slow: it is not the usual step that is slow
+    times[3] = [1.0, 2.0] * 10
+    assert said(times) == ""
+
+
+def test_ranks_that_wait_for_each_other_say_nothing() -> None:
+    assert said({rank: steps(1.9) for rank in range(16)}) == ""
+    assert said({rank: steps(1.0 + 0.01 * rank) for rank in range(16)}) == ""
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {},
+        {0: steps(1.0)},
+        {0: steps(1.0), 1: steps(9.0, 4)},
+        {0: steps(1.0), 1: [float("nan")] * 20},
+        {0: steps(1.0), 1: [0.0, -1.0, float("inf")] * 20},
+    ],
+)
+def test_too_few_numbers_say_nothing(times: dict[int, list[float]]) -> None:
+    assert said(times) == ""
+
+
+def test_rates_are_compared_as_rates() -> None:
+    rates = {rank: steps(340.0 if rank == 5 else 540.0) for rank in range(8)}
+    assert said(rates, "samples/s") == "rank 5 on node-2 reaches 340 samples/s, the others 540: 37 % less"
+
+
+def test_the_time_of_a_step_comes_before_a_rate_and_kinds_are_not_mixed() -> None:
+    paces = {0: {"samples/s": steps(900), STEP_TIME: steps(1)}, 1: {"samples/s": steps(90), STEP_TIME: steps(2)}}
+    found = find_stragglers(paces, {})
+    assert found is not None
+    assert found.kind == STEP_TIME
+    assert find_stragglers({0: {"tokens/s": steps(900)}, 1: {"samples/s": steps(9)}}, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("step 12 loss 2.1 step_time=1.25", 1.25),
+        ("step 12 | step time: 1.25 s | loss 2.1", 1.25),
+        ("{'loss': 2.1, 'step_time_s': 1.25}", 1.25),
+        ('{"step": 3, "step_time_ms": 1250.0}', 1.25),
+        ("iter 500 step 500: loss 4.1, iter time: 1250.00 ms", 1.25),
+        ("step:1000/1395 train_loss:3.1 step_avg:125.0ms", 0.125),
+        (" 45%|####5     | 45/100 [00:50<01:00,  1.25s/it, loss=2.3]", 1.25),
+        (" 45%|####5     | 45/100 [00:50<01:00,  4.00it/s]", 0.25),
+        ("Epoch 3:  50%|#| 10/20 [00:05<00:05, v_num=1, 2.00it/s]", 0.5),
+        ("469/469 - 5s - 11ms/step - loss: 0.2", 0.011),
+        (" iteration  30/ 500 | elapsed time per iteration (ms): 1250.3 | learning rate: 1e-4", 1.2503),
+        ("eta: 2:32:32  iter: 199  total_loss: 2.7  time: 0.4500  last_time: 0.4412  data_time: 0.0074", 0.45),
+        ("Epoch: [0]  [ 100/1252]  eta: 0:10:12  lr: 0.1  loss: 6.9  time: 0.5312  data: 0.0003", 0.5312),
+        ("Epoch: [0][ 10/5005]\tTime  0.345 ( 0.602)\tData  0.000 ( 0.200)\tLoss 6.9e+00", 0.345),
+        ("Train: 0 [ 50/1251]  Loss: 6.95  Time: 0.345s,  371.01/s  (0.4s, 320/s)", 0.345),
+        ("throughput 5.0 steps/s", 0.2),
+    ],
+)
+def test_the_times_that_programs_print_are_read(line: str, seconds: float) -> None:
+    assert read_paces([line])[STEP_TIME] == [pytest.approx(seconds)]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "rate"),
+    [
+        ("step 3: 1,234.5 samples/s", "samples/s", 1234.5),
+        ("train: 340 images/sec", "images/s", 340),
+        ("RunningAvgSamplesPerSec=9.5, CurrSamplesPerSec=9.4, MemAllocated=1GB", "samples/s", 9.5),
+        ("tokens_per_second: 51200", "tokens/s", 51200),
+        ("tokens/sec: 51200", "tokens/s", 51200),
+    ],
+)
+def test_the_rates_that_programs_print_are_read(line: str, kind: str, rate: float) -> None:
+    assert read_paces([line]) == {kind: [rate]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch 3: loss 0.31",
+        "time: 12:03:27",
+        "finished in 12 s",
+        "step 12/100",
+        "rank 3 reads at 340 MB/s",
+        "timeout 1800 s for each step",
+        "the step time is unknown",
+        "samples/s",
+        "",
+    ],
+)
+def test_what_is_no_time_of_a_step_is_left_alone(line: str) -> None:
+    assert read_paces([line]) == {}
+
+
+def test_metrics_say_it_by_their_names() -> None:
+    values = {"loss": 1.0, "perf/step_time_ms": 250.0, "it_per_s": 2, "run": "a"}
+    assert noted_paces([(None, step, values) for step in (1.0, 2.0)]) == {STEP_TIME: [0.25, 0.25]}
+    assert noted_paces([(None, None, {"it_per_s": 2})]) == {STEP_TIME: [0.5]}
+    assert noted_paces([(None, 1.0, {"samples_per_s": 9.5, "tokens_per_second": 100.0})]) == {
+        "samples/s": [9.5],
+        "tokens/s": [100.0],
+    }
+    assert noted_paces([(None, 1.0, {"step_time": float("nan"), "epoch_time": 3.0})]) == {}
+
+
+def test_without_such_a_metric_the_time_between_two_rows_counts() -> None:
+    rows = [(100.0, 0.0, {"loss": 1.0}), (110.0, 10.0, {}), (112.0, 10.0, {}), (None, 11.0, {}), (122.0, 20.0, {})]
+    assert noted_paces(rows) == {STEP_TIME: [1.0, 1.0]}
+
+
+def test_a_hostile_line_takes_no_time() -> None:
+    lines = ["1" * 60_000, "1," * 30_000, "step time" * 7_000, "step " * 12_000, "time: " * 10_000, "1.0 " * 15_000]
+    begun = time.process_time()
+    read_paces(lines)
+    assert time.process_time() - begun < 2.0
