@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of, uncaught
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
 from hpcrun.diagnosis.launcher import first_task
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines, line_number
+from hpcrun.diagnosis.speech import uncaught
 from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.runs.attempt import Attempt
 
@@ -53,6 +54,11 @@ def _how(found: Diagnosis, facts: Facts) -> str:
     """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
     assert found.first is not None
     cause, raised = found.cause, _raised(found.first, facts)
+    if cause is not None and found.caught:
+        survived = "" if cause.rule.level == "caught" else ", which the program caught"
+        return f": {cause.text}{survived}; other ranks then waited for it until their timeout"
+    if cause is not None and found.missing:
+        return f" did not join the other ranks: {cause.text}"
     if cause is not None:
         whole = cause.rule.level != "cause"
         return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
