@@ -117,7 +117,7 @@ def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | Non
         return None
     (one,) = rest
     silent = _speech(one, speech) is Speech.NOTHING and one.status in (TERMINATED, _KILLED)
-    return one.rank if silent or _speech(one, speech) is Speech.GONE else None
+    return one.rank if silent or (one.by_itself and _speech(one, speech) is Speech.GONE) else None
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:

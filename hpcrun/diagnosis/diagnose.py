@@ -21,7 +21,15 @@ from hpcrun.diagnosis.order import came_of_a_timeout, caught_before_waits, ended
 from hpcrun.diagnosis.ranks import missing_rank, rank_of_exception, rank_of_hit
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
-from hpcrun.diagnosis.speech import is_in_chain, raised_in, speech_of, was_survived
+from hpcrun.diagnosis.speech import (
+    failed_in,
+    hangs_since,
+    is_in_chain,
+    raised_in,
+    speech_of,
+    was_interrupted,
+    was_survived,
+)
 from hpcrun.diagnosis.traceback import is_exception_line
 
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
@@ -121,6 +129,8 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     late = [item for item in found if item.log and item.hit and came_of_a_timeout(item.log, item.hit, facts.logs)]
     consequences = [item for item in found if item.rule.level == "consequence" or item in late]
     symptoms = [item for item in found if item.rule.level != "consequence" and _is_evidence(item, culprit, speech)]
+    if _ended_before(facts):
+        found = [item for item in found if facts.state not in item.rule.states]
     candidates = [item for item in found if item not in consequences and item not in symptoms]
     places = {rule.name: place for place, rule in enumerate(rules)}
     ranked = [(_key(item, facts, order, places), item) for item in candidates]
@@ -248,8 +258,8 @@ def _without_lines(
     ranked: list[tuple[tuple[int, ...], Cause]] = [
         ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
     ]
-    if not facts.ends and facts.state in _WAITED_FOR and any(raised_in(log) for log in facts.logs):
-        ranked = []  # a rank failed, and the others waited for it until then
+    if _ended_before(facts):
+        ranked = []
     own = culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others
     if own and facts.state not in _OF_THE_JOB:
         ranked = []  # the rank ended before the job was signalled
@@ -262,6 +272,15 @@ def _without_lines(
             elif not end.by_itself and not order and culprit is None:
                 ranked.append(((_TOLD,), Cause(rule)))
     return ranked
+
+
+def _ended_before(facts: Facts) -> bool:
+    """Whether a job failed before it was cancelled or reached its time limit: others waited, or it tried again."""
+    if facts.state not in _WAITED_FOR:
+        return False
+    if any(was_interrupted(log) for log in facts.logs):
+        return True
+    return not facts.ends and any(failed_in(log) or hangs_since(log) for log in facts.logs)
 
 
 def _telling(log: Log, facts: Facts) -> list[Hit]:

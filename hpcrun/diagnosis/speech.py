@@ -14,8 +14,11 @@ from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
 UNCAUGHT = 1
 """Python's exit status after an uncaught exception."""
-_EXCEPTION_STATUSES = (UNCAUGHT, 134, TERMINATED)
-"""An exception that nobody catches ends Python with 1, or with an abort in a C++ thread, or while it is terminated."""
+_EXCEPTION_STATUSES = (UNCAUGHT, 130, 134, TERMINATED)
+"""An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
+_INTERRUPT = "KeyboardInterrupt"
+_LAST_LINES = 12
+"""Lines that may follow a failure after which a program hangs: those of the other ranks, and Slurm's."""
 _CONNECTION = re.compile(
     r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
     r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
@@ -98,3 +101,27 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if last is None or place > last.last:
         return len(log.scan.tail) - place > AFTER_MOST
     return place < last.begins or last.followed_by > AFTER_MOST
+
+
+def failed_in(log: Log) -> bool:
+    """Whether a log has an uncaught exception that is not the cancellation of its program."""
+    raised = raised_in(log)
+    return raised is not None and not raised.exception.startswith(_INTERRUPT)
+
+
+def was_interrupted(log: Log) -> bool:
+    """Whether a program was ended by ^C or a cancellation while it handled another exception, mostly to try again."""
+    raised = log.traceback
+    return raised is not None and raised.aftermath is not None and raised.aftermath.exception.startswith(_INTERRUPT)
+
+
+def hangs_since(log: Log) -> bool:
+    """Whether the last lines of a log have a failure of which the program said nothing more until the job was ended."""
+    place = max(
+        (place for hit in log.scan.hits if _may_hang(hit) if (place := _place(hit, log)) is not None), default=None
+    )
+    return place is not None and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
+
+
+def _may_hang(hit: Hit) -> bool:
+    return hit.rule.level in ("symptom", "wait") and not hit.rule.states

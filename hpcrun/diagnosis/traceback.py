@@ -243,10 +243,28 @@ def _read_syntax(lines: Sequence[str], header: int) -> Traceback | None:
     return None
 
 
+_MOST_ESCAPED = 20_000
+"""Characters of one line that are read as a traceback."""
+
+
+def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
+    """Read a traceback that is a text in one line, with ``\\n`` between its lines: of a repr or in JSON."""
+    if f"{_HEADER}:\\n" not in lines[header]:
+        return None
+    within = lines[header][:_MOST_ESCAPED].replace('\\"', '"').replace("\\'", "'").split("\\n")
+    within[0] = f"{_HEADER}:" if within[0].endswith(f"{_HEADER}:") else ""
+    found = [one for position in range(len(within)) if (one := _read_python(within, position))]
+    if not found:
+        return None
+    said = re.split(r"""["'],?[)}\]]*,?$""", found[-1].exception)[0]
+    return Traceback(header, header, found[-1].frames, said, header)
+
+
 _NOTATIONS: tuple[Callable[[Sequence[str], int], Traceback | None], ...] = (
     _read_python,
     _read_rich,
     _read_ipython,
     _read_fatal,
     _read_syntax,
+    _read_escaped,
 )

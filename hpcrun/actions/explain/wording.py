@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from hpcrun.actions.status.status import RunStatus
@@ -18,6 +18,7 @@ from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
+_MOST_MESSAGE_LINES = 5
 _MOST_CONSEQUENCES = 3
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
@@ -140,9 +141,9 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     if found.leaver is not None:
         yield _leaver_record(found.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
-        line, raised = _short(cause.hit.line.strip()), cause.log.traceback
+        line, raised = _around(cause.hit.line.strip(), cause.rule.contains), cause.log.traceback
         if raised and cause.hit.line.strip() == raised.exception:
-            lines = (*_frame_lines(cause.log), line)
+            lines = (*_frame_lines(cause.log), line, *_message_lines(cause.log))
         else:
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
         yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
@@ -240,7 +241,25 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     if raised.stated:
         return (_short(log.scan.tail[raised.ends].strip()), *(_frame_lines(log) if raised.frames[1:] else ()))
     others = [other for other in (raised.origin, raised.aftermath) if other is not None]
-    return (*_frame_lines(log), _short(raised.exception), *(_short(other.exception) for other in others))
+    heralds = (_short(log.scan.tail[place].strip()) for place in log.heralds)
+    said = (_short(raised.exception), *_message_lines(log), *(_short(other.exception) for other in others))
+    return (*heralds, *_frame_lines(log), *said)
+
+
+def _message_lines(log: Log) -> tuple[str, ...]:
+    """Return further lines of an exception's message: those after one that ends with a colon, and NCCL's last error."""
+    assert log.traceback is not None
+    raised, tail = log.traceback, log.scan.tail
+    following = tail[raised.ends + 1 : raised.ends + 1 + _MOST_MESSAGE_LINES]
+    last_error = next((place for place, line in enumerate(following) if line.strip() == "Last error:"), -1)
+    lines: list[str] = []
+    before = tail[raised.ends] if raised.ends < len(tail) else ""
+    for place, line in enumerate(following):
+        if not line.strip() or not (before.rstrip().endswith(":") or place <= last_error):
+            break
+        before = line
+        lines.append(_short(line.strip()))
+    return tuple(line for line in lines if line not in raised.exception)
 
 
 def _frame_lines(log: Log) -> tuple[str, ...]:
@@ -263,6 +282,14 @@ def _name(log: Log, facts: Facts) -> str:
 
 def _at(log: Log, number: int | None) -> str:
     return log.name if number is None else f"{log.name}:{number}"
+
+
+def _around(text: str, words: Sequence[bytes]) -> str:
+    """Return a line in short; one whose words stand far to the right with its end, or the part around them."""
+    places = [place for word in words if (place := text.find(word.decode("utf-8", "replace"))) >= 0]
+    if len(text) <= _LONGEST or not places or min(places) < _LONGEST // 2:
+        return _short(text)
+    return f"… {_short(text[max(0, min(places) - _LONGEST // 3) :].partition(' ')[2])}"
 
 
 def _short(text: str) -> str:

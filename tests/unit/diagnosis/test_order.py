@@ -168,3 +168,34 @@ def test_a_crash_of_one_rank_is_the_cause_of_the_connections_that_others_lost(
     for order in (symptom + CRASHES[launcher], CRASHES[launcher] + symptom):
         said = said_of(order, tmp_path)
         assert (said.rule, said.rank) == ("crash-said", 5), said.summary
+
+
+HUNG = "".join(
+    f"w1:51{rank}:56{rank} [{rank}] include/socket.h:344 WARN Socket creation failed : Address family not supported\n"
+    for rank in range(4)
+)
+STEPS = "".join(f"step {step} loss 2.3\n" for step in range(30))
+RETRIED = (
+    f"{TRACE}OSError: [Errno 37] No locks available\n\n"
+    f"During handling of the above exception, another exception occurred:\n\n{TRACE}KeyboardInterrupt\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "log", "rule"),
+    [
+        ("TIMEOUT", HUNG, "nccl-socket"),
+        ("TIMEOUT", HUNG + STEPS, "time-limit"),
+        ("CANCELLED", RETRIED, "io-error"),
+        ("CANCELLED", f"{TRACE}KeyboardInterrupt\n", "cancelled"),
+    ],
+)
+def test_a_job_that_hung_or_tried_again_until_it_was_ended_failed_before(
+    tmp_path: Path, state: str, log: str, rule: str
+) -> None:
+    limit = "slurmstepd: error: *** JOB 40 ON w1 CANCELLED AT 2019-04-20T14:10:22 DUE TO TIME LIMIT ***\n"
+    batch = log + (limit if state == "TIMEOUT" else "")
+    write_run(Written(None, others="", failed=None, state=state, batch=batch), tmp_path / "run")
+    for path in (tmp_path / "run" / ATTEMPT).glob("rank-*"):
+        path.unlink()
+    assert explained(tmp_path / "run").rule == rule
