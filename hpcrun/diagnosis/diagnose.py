@@ -25,6 +25,7 @@ from hpcrun.diagnosis.speech import (
     failed_in,
     hangs_since,
     is_in_chain,
+    is_said_caught,
     raised_in,
     speech_of,
     was_interrupted,
@@ -149,6 +150,8 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         first = cause.rank
     if first is None and not facts.ends:
         first = _named_rank(facts, cause)
+    if first is None and not facts.ends and all(_speech(rank, facts).of_others for rank in order):
+        first = _launchers_rank(facts)  # it may be one that said nothing
     if first is None and facts.state in _OF_THE_JOB:
         first = next(iter(order), None)
     if first is None and not facts.ends:
@@ -188,16 +191,17 @@ def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech],
     caught = [(log, hit) for log, hit in lines if hit.rule.level == "caught" or _was_caught(hit, log, facts)]
     of_others = ("wait", "consequence") if culprit is not None and culprit.left else ("wait",)
     waits = [(log, hit) for log, hit in lines if hit.rule.level in of_others]
-    which = caught_before_waits([told(log, hit) for log, hit in caught], waits)
+    places = [told(log, hit) for log, hit in caught]
+    which = caught_before_waits(places, waits)
     if which is None:
         return None
     log, hit = caught[which]
-    return Cause(hit.rule, log.rank, log, hit)
+    return Cause(hit.rule, places[which].rank, log, hit)
 
 
 def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
     end = facts.ends.get(log.rank) if log.rank is not None else None
-    return hit.rule.level == "cause" and was_survived(hit, log, end)
+    return hit.rule.level == "cause" and was_survived(hit, log, end) and not is_said_caught(hit, log)
 
 
 def _launchers_rank(facts: Facts) -> int | None:

@@ -23,6 +23,7 @@ _STAMPS = (
 )
 _LOOKED_AT = 160
 """Characters of a line that may have its time."""
+_NAMED = re.compile(r"\b[Rr]ank[ _:=-]{0,2}(?P<rank>\d{1,7})\b")
 _YEAR_S = 366 * 86400.0
 _NEIGHBOURS = 200
 """Lines above and below a line without a time, among which one with a time counts for it."""
@@ -59,11 +60,12 @@ def seconds_between(one_s: float, other_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A line of a log, by its number in the file."""
+    """A line of a log, by its number in the file, and the rank that says it or is named in it."""
 
     log: Log
     number: int | None
     line: str
+    rank: int | None = None
 
     @property
     def place(self) -> int | None:
@@ -101,7 +103,8 @@ class Told:
 
 def told(log: Log, hit: Hit) -> Told:
     """Return the line of a match."""
-    return Told(log, hit.number, hit.line)
+    named = _NAMED.search(hit.line[:_LOOKED_AT]) if log.rank is None else None
+    return Told(log, hit.number, hit.line, int(named["rank"]) if named else log.rank)
 
 
 def _waits_in(log: Log) -> list[Hit]:
@@ -152,7 +155,7 @@ def caught_before_waits(caught: Sequence[Told], waits: Sequence[tuple[Log, Hit]]
     Where all ranks caught it, none of them had to wait for another. What was caught long before the others began to
     wait, they had not waited for.
     """
-    ranks = {line.log.rank for line in caught}
+    ranks = {line.rank for line in caught}
     others = [(log, hit) for log, hit in waits if log.rank is not None and log.rank not in ranks]
     if len(ranks) != 1 or None in ranks or not others:
         return None
@@ -164,8 +167,10 @@ def _led_to(line: Told, log: Log, wait: Hit) -> bool:
     own_s, timeout_s = time_of(line.line), time_of(wait.line)
     caught_s = line.near(-1) if own_s is None else own_s
     if caught_s is None or timeout_s is None:
-        place = line.place
-        few = place is not None and sum(map(bool, map(str.strip, line.log.scan.tail[place + 1 :]))) <= _LAST_LINES
-        return few and (line.log.name != log.name or told(log, wait).comes_after(line))
+        place, other = line.place, told(log, wait)
+        same = log.name == line.log.name
+        behind = () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]
+        few = place is not None and sum(bool(text.strip()) for text in behind) <= _LAST_LINES
+        return few and (not same or other.comes_after(line))
     waited_s = float(wait.values.get("ms") or wait.values.get("gloo") or 0) / 1000
     return -SAME_MOMENT_S <= seconds_between(caught_s, timeout_s) <= waited_s + _SHORTLY_S

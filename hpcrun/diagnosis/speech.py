@@ -91,6 +91,8 @@ def _place(hit: Hit, log: Log) -> int | None:
 
 def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     """Whether the program went on after a line: an exception that it caught, and said so."""
+    if is_said_caught(hit, log):
+        return True
     if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False
     if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
@@ -101,6 +103,12 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if last is None or place > last.last:
         return len(log.scan.tail) - place > AFTER_MOST
     return place < last.begins or last.followed_by > AFTER_MOST
+
+
+def is_said_caught(hit: Hit, log: Log) -> bool:
+    """Whether a line itself says that the program caught what it is about."""
+    same = (other.rule.level for other in log.scan.hits if other.number == hit.number and hit.number is not None)
+    return hit.rule.level != "caught" and "caught" in same
 
 
 def failed_in(log: Log) -> bool:

@@ -91,9 +91,10 @@ def _left(found: Diagnosis, facts: Facts) -> str:
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
-    """Return the exception that ended a rank; where all ranks share a log, that of the log."""
+    """Return the exception that ended a rank; where ranks share a log, that of the lines without a rank."""
     mine = [log for log in facts.logs if log.rank == rank]
-    return uncaught(mine or ([] if facts.ends else facts.logs), facts.ends.get(rank))
+    nobodys = [] if facts.ends else [log for log in facts.logs if log.rank is None]
+    return uncaught(mine or nobodys, facts.ends.get(rank))
 
 
 def _exception_at(raised: Traceback, *, whole: bool) -> str:

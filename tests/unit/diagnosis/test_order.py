@@ -11,6 +11,7 @@ from hpcrun.actions.explain.explain import Explanation
 from hpcrun.actions.explain.outside import explain_logs
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.diagnosis.order import seconds_between, time_of
+from tests.harness import REPO
 from tests.unit.diagnosis.test_corpus import explained
 from tests.unit.diagnosis.written import OOM, TERMINATE, TRACE, Written, write_run
 
@@ -199,3 +200,17 @@ def test_a_job_that_hung_or_tried_again_until_it_was_ended_failed_before(
     for path in (tmp_path / "run" / ATTEMPT).glob("rank-*"):
         path.unlink()
     assert explained(tmp_path / "run").rule == rule
+
+
+@pytest.mark.parametrize("prefixed", ["", "-tee"])
+@pytest.mark.parametrize(
+    ("job", "rule", "rank"),
+    [("skip", "memory-skipped", 1), ("cleanup", "collective-timeout", 1), ("crash", "crash-said", 1)],
+)
+def test_real_logs_of_three_ranks_of_which_one_made_the_others_fail(
+    job: str, rule: str, rank: int, prefixed: str
+) -> None:
+    said = explain_logs([str(REPO / f"tests/data/explain/order/{job}{prefixed}.log")], RULES)
+    assert (said.rule, said.rank) == (rule, rank), said.summary
+    assert "Connection reset" not in said.summary
+    assert "could not allocate" not in said.summary
