@@ -24,6 +24,7 @@ from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.speech import (
     failed_in,
     hangs_since,
+    is_beside,
     is_in_chain,
     is_said_caught,
     raised_in,
@@ -292,7 +293,7 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
     end = facts.ends.get(log.rank) if log.rank is not None else None
     if end is not None and end.status == 0:
         return []
-    return [hit for hit in log.scan.hits if not was_survived(hit, log, end)]
+    return [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
 
 
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:

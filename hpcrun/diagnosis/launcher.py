@@ -18,6 +18,7 @@ _LOCAL = re.compile(
     r"(?:CalledProcessError: Command|\bERROR\b.*\blaunch\.py:) .*'--local[_-]rank=(?P<only>0)'"
     r"|Rank (?P<composer>\d{1,6}) crashed with exit code"
     r"|process rank (?P<mpirun>\d{1,7}) with PID \d+ .*(?:exited on signal (?:[1-9]|1[0-46-9]) |exiting improperly)"
+    r"|MPI_ABORT was invoked on rank (?P<abort>\d{1,7}) in communicator"
     r"|^ *Process name: \[\[\d+,\d+\],(?P<openmpi>\d{1,7})\]"
     r"|^= +RANK (?P<intel>\d{1,7}) PID \d+ RUNNING AT "
     r"|\bprocess (?P<spawned>\d{1,4}) terminated with (?:signal|exit code) "

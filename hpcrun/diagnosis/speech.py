@@ -25,6 +25,10 @@ _CONNECTION = re.compile(
     r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
 )
 """Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+_OF_MACHINES = re.compile(
+    r"CUDA|cuda|cuDNN|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
+)
+"""Exceptions that pass on a failure of a GPU, of the network or of another process."""
 _COLLECTIVES = "/torch/distributed/"
 
 
@@ -103,6 +107,21 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if last is None or place > last.last:
         return len(log.scan.tail) - place > AFTER_MOST
     return place < last.begins or last.followed_by > AFTER_MOST
+
+
+def is_beside(hit: Hit, log: Log) -> bool:
+    """Whether a line is about something else than the exception that ended its program.
+
+    An exception of the program's own code or data is the answer, whatever was complained of before it. One of CUDA,
+    NCCL or a connection may have its cause in any line, and a rule may go before that of the exception.
+    """
+    raised = log.traceback
+    if raised is None or raised.stated or raised.followed_by > AFTER_MOST or _OF_MACHINES.search(raised.exception):
+        return False
+    if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
+        return False
+    of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
+    return not is_in_chain(hit, log) and not of_it & hit.rule.before
 
 
 def is_said_caught(hit: Hit, log: Log) -> bool:
