@@ -17,7 +17,7 @@ from hpcrun.diagnosis.culprit import (
 )
 from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
 from hpcrun.diagnosis.log import Log
-from hpcrun.diagnosis.order import came_of_a_timeout, caught_before_waits, ended_by_a_timeout, told
+from hpcrun.diagnosis.order import Told, came_of_a_timeout, caught_before_waits, ended_by_a_timeout, first_waits, told
 from hpcrun.diagnosis.ranks import missing_rank, rank_of_exception, rank_of_hit
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
@@ -123,43 +123,28 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     If a rank failed because of itself, the messages of other ranks and launchers are evidence. A cause in a rank has
     priority over the state of the job, and the state over a symptom.
     """
-    speech = {rank: _speech(rank, facts) for rank, end in facts.ends.items() if _may_speak(end, facts)}
+    waits = first_waits(facts.logs)
+    speech = _speeches(facts, waits)
     culprit = _culprit(facts, speech)
     order = _failure_order(facts, speech)
-    found = [Cause(hit.rule, log.rank, log, hit) for log in facts.logs for hit in _telling(log, facts)]
-    found = [item for item in found if item.rule.level != "caught"]
-    late = [item for item in found if item.log and item.hit and came_of_a_timeout(item.log, item.hit, facts.logs)]
-    consequences = [item for item in found if item.rule.level == "consequence" or item in late]
-    symptoms = [item for item in found if item.rule.level != "consequence" and _is_evidence(item, culprit, speech)]
-    if _ended_before(facts):
-        found = [item for item in found if facts.state not in item.rule.states]
-    candidates = [item for item in found if item not in consequences and item not in symptoms]
+    found = _found(facts, waits)
+    candidates = [item for item, late in found if not (late or _is_evidence(item, culprit, speech))]
     places = {rule.name: place for place, rule in enumerate(rules)}
-    ranked = [(_key(item, facts, order, places), item) for item in candidates]
-    ranked += _without_lines(facts, rules, order, {item.rank for item in consequences}, culprit, speech)
+    ranked = [(_key(item, facts, order, places), item) for item in candidates if not _is_only_the_end(item, facts)]
+    blaming = {item.rank for item, late in found if late}
+    ranked += _without_lines(facts, rules, order, blaming, culprit, speech)
     ranked.sort(key=lambda item: item[0])
     cause = _behind([item for _, item in ranked])
     caught = _caught(facts, culprit, speech, cause)
-    if caught is not None:
-        symptoms += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
     cause = caught or cause
-    first = culprit.rank if culprit else None
-    missing = culprit is not None and culprit.missing
-    if not facts.ends and cause and cause.rule.level == "wait" and (absent := missing_rank(facts.logs)) is not None:
-        first, missing = absent, True
-    elif cause and cause.rank is not None and (caught or culprit is None or culprit.own_words):
-        first = cause.rank
-    if first is None and not facts.ends:
-        first = _named_rank(facts, cause)
-    if first is None and not facts.ends and all(_speech(rank, facts).of_others for rank in order):
-        first = _launchers_rank(facts)  # it may be one that said nothing
-    if first is None and facts.state in _OF_THE_JOB:
-        first = next(iter(order), None)
-    if first is None and not facts.ends:
-        first = _launchers_rank(facts)
-    leaver = first_leaver(_counted(facts)) if culprit and not culprit.left else None
-    others = {item.rank: item for item in (*symptoms, *consequences) if item.rank is None or item.rank != first}
+    first, missing = _first(facts, speech, order, culprit, cause, caught is not None)
+    evidence = [item for item, late in found if not late and _is_evidence(item, culprit, speech)]
+    if caught is not None:
+        evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
+    evidence += [item for item, late in found if late]
+    others = {item.rank: item for item in evidence if item.rank is None or item.rank != first}
     left = culprit is not None and culprit.left
+    leaver = first_leaver(_counted(facts)) if culprit and not left else None
     return Diagnosis(
         cause,
         first,
@@ -170,6 +155,47 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         leaver=first if left else leaver.rank if leaver else None,
         of_record=culprit is not None,
     )
+
+
+def _found(facts: Facts, waits: Sequence[Told]) -> list[tuple[Cause, bool]]:
+    """Return the matching lines that concern the end, and whether each is a consequence of another failure."""
+    return [
+        (Cause(hit.rule, log.rank, log, hit), hit.rule.level == "consequence" or came_of_a_timeout(log, hit, waits))
+        for log in facts.logs
+        for hit in _telling(log, facts)
+        if hit.rule.level != "caught"
+    ]
+
+
+def _is_only_the_end(item: Cause, facts: Facts) -> bool:
+    """Whether a line says how a job was ended that had failed before."""
+    return facts.state in item.rule.states and _ended_before(facts)
+
+
+def _first(
+    facts: Facts,
+    speech: Mapping[int, Speech],
+    order: Mapping[int, int],
+    culprit: Culprit | None,
+    cause: Cause | None,
+    caught: bool,
+) -> tuple[int | None, bool]:
+    """Return the rank that ended the run, and whether the others waited for it in vain."""
+    if culprit is not None:
+        own = caught or culprit.own_words
+        return (cause.rank if cause and cause.rank is not None and own else culprit.rank), culprit.missing
+    if not facts.ends and cause and cause.rule.level == "wait" and (absent := missing_rank(facts.logs)) is not None:
+        return absent, True
+    if cause and cause.rank is not None:
+        return cause.rank, False
+    own_failures = [rank for rank in order if not speech.get(rank, Speech.NOTHING).of_others]
+    of_order = next(iter(order), None) if facts.state in _OF_THE_JOB else None
+    if facts.ends:
+        return of_order, False
+    named, launchers = _named_rank(facts, cause), _launchers_rank(facts)
+    # one that said nothing may have failed before all that speak of others
+    after = (of_order, launchers) if own_failures else (launchers, of_order)
+    return next((rank for rank in (named, *after) if rank is not None), None), False
 
 
 def _named_rank(facts: Facts, cause: Cause | None) -> int | None:
@@ -186,7 +212,7 @@ def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech],
         return None
     if culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others:
         return None
-    if not facts.ends and any(log.rank is not None and _speech(log.rank, facts) is Speech.OWN for log in facts.logs):
+    if not facts.ends and Speech.OWN in speech.values():
         return None
     lines = [(log, hit) for log in facts.logs for hit in log.scan.hits]
     caught = [(log, hit) for log, hit in lines if hit.rule.level == "caught" or _was_caught(hit, log, facts)]
@@ -332,7 +358,6 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     """
     if facts.ends:
         return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
-    speech = {log.rank: _speech(log.rank, facts) for log in facts.logs if log.rank is not None}
     silent = sorted(
         (speech[log.rank].of_others, log.written_s, log.rank)
         for log in facts.logs
@@ -341,11 +366,19 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
 
 
-def _speech(rank: int, facts: Facts) -> Speech:
-    logs = [log for log in facts.logs if log.rank == rank]
-    said = speech_of(logs, facts.ends.get(rank))
+def _speeches(facts: Facts, waits: Sequence[Told]) -> dict[int, Speech]:
+    """Return rank → the subject of its log; without records, of the ranks whose logs there are."""
+    logs: dict[int, list[Log]] = {rank: [] for rank, end in facts.ends.items() if _may_speak(end, facts)}
+    for log in facts.logs:
+        if log.rank is not None and (log.rank in logs or not facts.ends):
+            logs.setdefault(log.rank, []).append(log)
+    return {rank: _speech(mine, facts.ends.get(rank), waits) for rank, mine in logs.items()}
+
+
+def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[Told]) -> Speech:
+    said = speech_of(logs, end)
     raised = [log for log in logs if log.traceback is not None]
-    if said is Speech.OWN and raised and all(ended_by_a_timeout(log, facts.logs) for log in raised):
+    if said is Speech.OWN and raised and all(ended_by_a_timeout(log, waits) for log in raised):
         return Speech.GONE
     return said
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S
 from hpcrun.diagnosis.log import Log
@@ -120,33 +121,35 @@ def _is_of_cleanup(line: Told) -> bool:
     )
 
 
-def came_of_a_timeout(log: Log, hit: Hit, logs: Sequence[Log] = ()) -> bool:
+def first_waits(logs: Iterable[Log]) -> tuple[Told, ...]:
+    """Return the lines by which the first few ranks say that they waited for others in vain."""
+    return tuple(islice((told(log, hit) for log in logs for hit in _waits_in(log)), _MOST_WAITS))
+
+
+def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[Told] = ()) -> bool:
     """Whether an exception was raised only after a rank had waited for others until its timeout.
 
     A failure that others wait for is older than their timeout. What Slurm and the kernel say comes later than what it
     is about, and does not count.
 
     Args:
-        logs: those of other ranks.
+        waits: those of other ranks.
     """
     if not is_exception_line(hit.line) or hit.rule.level == "wait":
         return False
-    return _after_a_timeout(told(log, hit), logs)
+    return _after_a_timeout(told(log, hit), waits)
 
 
-def ended_by_a_timeout(log: Log, logs: Sequence[Log] = ()) -> bool:
+def ended_by_a_timeout(log: Log, waits: Sequence[Told] = ()) -> bool:
     """Whether the exception of a log was raised only after a rank had waited for others until its timeout."""
     raised = log.traceback
     if raised is None:
         return False
-    return _after_a_timeout(Told(log, line_number(log.scan, raised.begins), log.scan.tail[raised.begins]), logs)
+    return _after_a_timeout(Told(log, line_number(log.scan, raised.begins), log.scan.tail[raised.begins]), waits)
 
 
-def _after_a_timeout(line: Told, logs: Sequence[Log]) -> bool:
-    if _is_of_cleanup(line):
-        return True
-    others = [told(log, hit) for log in logs if log is not line.log for hit in _waits_in(log)]
-    return any(line.comes_after(wait) for wait in others[:_MOST_WAITS])
+def _after_a_timeout(line: Told, waits: Sequence[Told]) -> bool:
+    return _is_of_cleanup(line) or any(wait.log is not line.log and line.comes_after(wait) for wait in waits)
 
 
 def caught_before_waits(caught: Sequence[Told], waits: Sequence[tuple[Log, Hit]]) -> int | None:
