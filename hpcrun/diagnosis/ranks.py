@@ -54,7 +54,7 @@ def rank_of_hit(log: Log, hit: Hit) -> int | None:
 def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     """Return the rank that raised an exception, where its message or the lines around it tell; else None."""
     tail = log.scan.tail
-    if (rank := _of_itself(raised.exception)) is not None:
+    if (rank := raised.rank if raised.rank is not None else _of_itself(raised.exception)) is not None:
         return rank
     for line in reversed(tail[raised.begins : raised.ends]):
         if match := _SPAWNED.match(line):

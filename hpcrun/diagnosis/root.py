@@ -25,7 +25,7 @@ _REPORTERS = re.compile(
     r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause|inner exception)"
     r"|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
     r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training failed|joblib\.externals"
-    r"|(?:\w+\.)*_?RemoteTraceback"
+    r"|(?:\w+\.)*_?RemoteTraceback|(?:\w+\.)*CheckpointException"
 )
 """Exceptions by which a launcher says that what it started has failed."""
 _SAYS_NOTHING = re.compile(r"ChildFailedError:?(?: [=-]*)?$|SignalException")

@@ -25,6 +25,8 @@ _CONNECTION = re.compile(
     r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
 )
 """Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+_MESSAGE_LINES = 8
+"""Lines after that of an exception which may be more of its message."""
 _OF_MACHINES = re.compile(
     r"CUDA|cuda|cuDNN|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
 )
@@ -47,6 +49,8 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     levels = {hit.rule.level for hit in hits} - {"caught"}
     waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
     raised = uncaught(logs, end)
+    if raised is not None and raised.rank not in (None, logs[0].rank):
+        return Speech.GONE
     if "cause" in levels:
         return Speech.OWN
     if "wait" in levels and any(log.traceback is raised and ended_by_a_timeout(log) for log in logs):
@@ -119,6 +123,9 @@ def is_beside(hit: Hit, log: Log) -> bool:
     if raised is None or raised.stated or raised.followed_by > AFTER_MOST or _OF_MACHINES.search(raised.exception):
         return False
     if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
+        return False
+    place = _place(hit, log)
+    if place is not None and 0 < place - raised.last <= _MESSAGE_LINES:
         return False
     of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
     return not is_in_chain(hit, log) and not of_it & hit.rule.before

@@ -235,3 +235,9 @@ def test_what_was_complained_of_before_an_exception_of_the_program_is_not_its_ca
     said = said_of(f"{line}\n{STEPS}{TRACE}{raised}\n", tmp_path)
     assert said.rule == rule
     assert raised.partition(":")[0] in said.summary or rule
+
+
+@pytest.mark.parametrize("job", ["spawn", "mpspawn"])
+def test_a_script_that_starts_processes_while_it_is_imported_is_known(job: str) -> None:
+    said = explain_logs([str(REPO / f"tests/data/explain/order/no-guard-{job}.log")], RULES)
+    assert said.rule == "main-guard", said.summary

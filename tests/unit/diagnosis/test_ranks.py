@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.diagnosis.test_order import said_of, timed_out
+from tests.harness import REPO
+from tests.unit.diagnosis.test_corpus import explained
+from tests.unit.diagnosis.test_order import job, said_of, timed_out
 from tests.unit.diagnosis.written import TRACE
 
 NCCL_ERROR = (
@@ -147,3 +149,15 @@ def test_the_words_of_a_rule_are_seen_in_a_long_line(tmp_path: Path) -> None:
     assert said.rule == "killed-said"
     assert said.evidence[0].lines[0].endswith("exits with return code = -9")
     assert said.evidence[0].lines[0].startswith("… '--option")
+
+
+def test_of_a_checkpoint_that_failed_on_all_ranks_the_one_that_raised_it_is_named(tmp_path: Path) -> None:
+    log = (REPO / "tests/data/explain/order/checkpoint.log").read_text()
+    words = "KeyError: 'optimizer is not ready' at dcp.py:11"
+    assert said_of(log, tmp_path).summary == f"rank 1: {words}"
+    errs = {
+        rank: "".join(line for line in log.splitlines(keepends=True) if line.startswith(f"[rank{rank}]"))
+        for rank in range(3)
+    }
+    ends = {rank: (1, float(rank == 1)) for rank in range(3)}
+    assert explained(job(tmp_path / "run", errs, ends)).summary == f"rank 1 on node01 failed first: {words}"
