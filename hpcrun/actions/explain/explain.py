@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from hpcrun.actions.explain.wording import answer, evidence_of, next_command
+from hpcrun.actions.explain.wording import advice, answer, evidence_of, next_command
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
@@ -120,7 +120,7 @@ def explained(
         answer(item, facts, found, attempt),
         rule=cause.rule.name if cause else None,
         level=cause.rule.level if cause else None,
-        fix=cause.fix if cause else "",
+        fix=advice(item, found),
         source=cause.rule.source if cause else "",
         rank=found.first,
         node=end.node if end else None,

@@ -21,6 +21,7 @@ _LAST_LINES = 6
 _MOST_MESSAGE_LINES = 5
 _MOST_CONSEQUENCES = 3
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
+_REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
 Parts = tuple[str, str | None, tuple[str, ...], str]
@@ -212,6 +213,13 @@ def _launchers_words(facts: Facts) -> Iterator[Parts]:
         words = [line for line in root.words if "To enable traceback see" not in line]
         lines = tuple(_short(line) for line in last_lines(words, _LAST_LINES)) or (f"exit status {root.exitcode}",)
         yield f"torchrun: {rank} on {root.host}", _at(log, line_number(log.scan, root.position)), lines, ""
+
+
+def advice(item: RunStatus, found: Diagnosis) -> str:
+    """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
+    fix = found.cause.fix if found.cause else ""
+    used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
+    return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
 
 
 def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
