@@ -16,7 +16,7 @@ _OF_ITSELF = re.compile(
     r"\[Rank (?P<torch>\d{1,7})\]"  # ProcessGroupNCCL
     r"|\(rank (?P<mpich>\d{1,7}) in comm \d"  # MPICH, Cray and Intel MPI
     r"|\bbarrier on rank:? (?P<store>\d{1,7})\b"  # torch's store based barrier
-    r"|^\S*Error: \[(?P<joining>\d{1,7})\] is setting up NCCL communicator"
+    r"|\baborted on rank (?P<aborted>\d{1,7})\b"  # NCCL's communicator, in torch's words
 )
 _NCCL = re.compile(
     r"^(?:\[[\d :.-]+\] )?(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d{1,8}):\d{1,8} \[(?P<device>\d{1,3})\] (?P<said>.*)"

@@ -49,7 +49,8 @@ _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
-    r"|\b[Ff]ailed (?:to|in|on|at|with|while|during|bind) |\bfailure to "
+    r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
+    r"|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
     r"|\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """What a line says that complains: how programs of all kinds begin their last words."""

@@ -194,10 +194,11 @@ def _last_words(log: Log, facts: Facts) -> Iterator[Parts]:
         yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
-    complaint = log.complaint
+    complaint, note = log.complaint, "its last lines"
     if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
-        yield _name(log, facts), _at(log, line_number(log.scan, complaint)), (line,), "its first complaint"
-    yield _name(log, facts), _at(log, line_number(log.scan, len(log.scan.tail) - 1)), lines, "its last lines"
+        lines, note = (line, *lines), "its first complaint and its last lines"
+    place = complaint if complaint is not None else len(log.scan.tail) - 1
+    yield _name(log, facts), _at(log, line_number(log.scan, place)), lines, note
 
 
 def _launchers_words(facts: Facts) -> Iterator[Parts]:
