@@ -269,6 +269,8 @@ def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Spee
     Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
     (torchrun's agents, set-up commands) and of other ranks do not.
     """
+    if culprit is None and item.rule.level == "wait":  # without records: a rank has failed by itself
+        return Speech.OWN in speech.values() and (item.rank is None or speech.get(item.rank) is not Speech.OWN)
     if culprit is None or item.rank == culprit.rank or culprit.missing:
         return False
     if item.rank is not None or culprit.left:

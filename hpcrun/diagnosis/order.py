@@ -77,14 +77,12 @@ class Told:
     def comes_after(self, other: Told) -> bool:
         """Whether it was surely written after another line: False where that cannot be known.
 
-        Lines of different files are compared by their times, or by those of the lines around them; clocks of two nodes
-        differ by some seconds.
+        Lines of different files or ranks are compared by their times, or by those of the lines around them: clocks of
+        two nodes differ by some seconds, and torchrun --tee copies what one rank says seconds after another's.
         """
+        if self.log.name == other.log.name and self.log.rank == other.log.rank:
+            return self.number is not None and other.number is not None and self.number > other.number
         mine, theirs = time_of(self.line), time_of(other.line)
-        if self.log.name == other.log.name and self.number is not None and other.number is not None:
-            if mine is not None and theirs is not None and self.log.rank != other.log.rank:
-                return seconds_between(theirs, mine) > 0
-            return self.number > other.number
         not_before = mine if mine is not None else self.near(-1)
         not_after = theirs if theirs is not None else other.near(1)
         if not_before is None or not_after is None:
@@ -172,8 +170,9 @@ def _led_to(line: Told, log: Log, wait: Hit) -> bool:
     if caught_s is None or timeout_s is None:
         place, other = line.place, told(log, wait)
         same = log.name == line.log.name
+        above = line.number is not None and other.number is not None and line.number < other.number
         behind = () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]
         few = place is not None and sum(bool(text.strip()) for text in behind) <= _LAST_LINES
-        return few and (not same or other.comes_after(line))
+        return few and (above or not same)  # a timeout takes longer than the copying of a line
     waited_s = float(wait.values.get("ms") or wait.values.get("gloo") or 0) / 1000
     return -SAME_MOMENT_S <= seconds_between(caught_s, timeout_s) <= waited_s + _SHORTLY_S

@@ -6,7 +6,7 @@ By what a rank says of itself, by the processes that NCCL names, and by what lau
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.scan import Hit
@@ -48,7 +48,7 @@ def rank_of_hit(log: Log, hit: Hit) -> int | None:
     raised = log.traceback
     if raised is not None and raised.begins <= place <= raised.last:
         return rank_of_exception(log, raised)
-    return _of_itself(hit.line) if _NCCL.match(hit.line) is None else _of_process(log.scan.tail, hit.line)
+    return _of_itself(hit.line) if _NCCL.match(hit.line) is None else _of_process(log, hit.line)
 
 
 def rank_of_exception(log: Log, raised: Traceback) -> int | None:
@@ -69,7 +69,7 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
         return None
     above = tail[max(0, raised.begins - _WARNING_ABOVE) : raised.begins]
     warned = next((line for line in reversed(above) if " WARN " in line and _NCCL.match(line)), None)
-    return _of_process(tail, warned) if warned is not None else None
+    return _of_process(log, warned) if warned is not None else None
 
 
 def missing_rank(logs: Iterable[Log]) -> int | None:
@@ -91,18 +91,18 @@ def _of_itself(line: str) -> int | None:
     return None if match is None else int(next(filter(None, match.groups())))
 
 
-def _of_process(lines: Sequence[str], line: str) -> int | None:
+def _of_process(log: Log, line: str) -> int | None:
     """Return the rank of the process that wrote one of NCCL's lines, ``host:pid:thread [device]``.
 
     Its communicator's line tells, or the list that nccl-tests prints. Without them the device is the rank if the log
-    speaks of one host alone, and of several devices on it.
+    speaks of one host alone, of several devices on it, and of no rank above them.
     """
     mine = _NCCL.match(line[:_LONGEST])
     if mine is None:
         return None
     ranks: dict[tuple[str, str], int] = {}
     devices: dict[str, set[str]] = {}
-    for other in lines:
+    for other in log.scan.tail:
         if match := _TESTED.match(other[:_LONGEST]):
             ranks[match["host"], f"[{match['device']}]"] = int(match["rank"])
         elif match := _NCCL.match(other[:_LONGEST]):
@@ -113,4 +113,6 @@ def _of_process(lines: Sequence[str], line: str) -> int | None:
         if (rank := ranks.get((mine["host"], key))) is not None:
             return rank
     alone = len(devices) == 1 and len(devices.get(mine["host"], ())) > 1
+    ranks_known = [one.rank for one in log.scan.speakers if one is not None and one.rank is not None]
+    alone = alone and max(ranks_known, default=0) <= max(map(int, devices[mine["host"]]))
     return int(mine["device"]) if alone else None

@@ -57,7 +57,7 @@ _COMPLAINT = re.compile(
 _NO_COMPLAINT = re.compile(
     r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|\bwarning:|^W\d{4} |srun: error: \S+: tasks? |[Bb]acktrace for this error"
     r"|slurmstepd: error: \*\*\*|Exited with exit code"
-    r"|[Kk]illing subprocess|terminated normally|exiting improperly|non-zero exit|returned non-zero"
+    r"|[Kk]illing subprocess|: ignored\.?$|terminated normally|exiting improperly|non-zero exit|returned non-zero"
     r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
 )
 """What only looks so: notices, a config's keys, and launchers that tell of others."""

@@ -161,3 +161,46 @@ def test_of_a_checkpoint_that_failed_on_all_ranks_the_one_that_raised_it_is_name
     }
     ends = {rank: (1, float(rank == 1)) for rank in range(3)}
     assert explained(job(tmp_path / "run", errs, ends)).summary == f"rank 1 on node01 failed first: {words}"
+
+
+def of_rank(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in (TRACE + text).splitlines())
+
+
+JOINING = (
+    "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
+    "key-value store by key '0', but store->get('0') got error: Connection reset by peer"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "rule", "rank"),
+    [
+        (of_rank(1, JOINING) + of_rank(0, "FileNotFoundError: no train.json"), None, 0),
+        (of_rank(1, JOINING), "nccl-id-missing", 1),
+        (timed_out(2) + of_rank(2, NCCL_ERROR.splitlines()[-1]) + of_rank(1, "ValueError: not a number"), None, 1),
+        (
+            f"{TRACE}RuntimeError: Rank 0 successfully reached monitoredBarrier, but received errors while waiting for "
+            "send/recv from rank 2. Please check rank 2 logs for faulty rank.\n",
+            "monitored-barrier",
+            2,
+        ),
+        (
+            f"{TRACE}RuntimeError: [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 1800000 ms\n",
+            "monitored-barrier",
+            3,
+        ),
+        (
+            "gpu-3:211:400 [5] NCCL INFO x\ngpu-3:212:400 [6] NCCL INFO x\n"
+            "gpu-3:211:412 [5] net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.2.3<33420> with error 12\n"
+            + of_rank(13, "torch.distributed.DistBackendError: remote process exited or there was a network error"),
+            "nccl-no-answer",
+            13,
+        ),
+    ],
+)
+def test_a_rank_that_failed_by_itself_comes_before_those_that_waited_for_it(
+    log: str, rule: str | None, rank: int, tmp_path: Path
+) -> None:
+    said = said_of(log, tmp_path)
+    assert (said.rule, said.rank) == (rule, rank), said.summary
