@@ -195,6 +195,8 @@ def _first(
     named, launchers = _named_rank(facts, cause), _launchers_rank(facts)
     # one that said nothing may have failed before all that speak of others
     after = (of_order, launchers) if own_failures else (launchers, of_order)
+    if cause is not None and cause.rule.states:  # of the job or a node, and not of the rank that speaks of it
+        after = (launchers, None)
     return next((rank for rank in (named, *after) if rank is not None), None), False
 
 

@@ -23,6 +23,8 @@ _LOCAL = re.compile(
     r"|^= +RANK (?P<intel>\d{1,7}) PID \d+ RUNNING AT "
     r"|\bprocess (?P<spawned>\d{1,4}) terminated with (?:signal|exit code) "
 )
+_LONGEST = 2000
+"""Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
 _AGENT = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
 _TOLD_TO_END = ("Terminated", "exit code 143")
@@ -85,9 +87,9 @@ def failed_task(lines: Sequence[str]) -> int | None:
     for line in lines:
         if match := _failed_task(line):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
-        if match := _LOCAL.search(line):
+        if match := _LOCAL.search(line[:_LONGEST]):
             return int(next(filter(None, match.groups())))
-    agents = {match["local"] for line in lines if (match := _AGENT.search(line))}
+    agents = {match["local"] for line in lines if (match := _AGENT.search(line[:_LONGEST]))}
     return int(agents.pop()) if len(agents) == 1 else None
 
 

@@ -50,7 +50,7 @@ _COMPLAINT = re.compile(
     r"|[Cc]annot |[Cc]ould not "
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
     r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
-    r"|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
+    r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
     r"|\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """What a line says that complains: how programs of all kinds begin their last words."""

@@ -145,7 +145,7 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     if cause is not None and cause.hit is not None and cause.log is not None:
         line, raised = _around(cause.hit.line.strip(), cause.rule.contains), cause.log.traceback
         if raised and cause.hit.line.strip() == raised.exception:
-            lines = (*_frame_lines(cause.log), line, *_message_lines(cause.log))
+            lines = (*_herald_lines(cause.log), *_frame_lines(cause.log), line, *_message_lines(cause.log))
         else:
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
         yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
@@ -251,9 +251,12 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     if raised.stated:
         return (_short(log.scan.tail[raised.ends].strip()), *(_frame_lines(log) if raised.frames[1:] else ()))
     others = [other for other in (raised.origin, raised.aftermath) if other is not None]
-    heralds = (_short(log.scan.tail[place].strip()) for place in log.heralds)
     said = (_short(raised.exception), *_message_lines(log), *(_short(other.exception) for other in others))
-    return (*heralds, *_frame_lines(log), *said)
+    return (*_herald_lines(log), *_frame_lines(log), *said)
+
+
+def _herald_lines(log: Log) -> tuple[str, ...]:
+    return tuple(_short(log.scan.tail[place].strip()) for place in log.heralds)
 
 
 def _message_lines(log: Log) -> tuple[str, ...]:

@@ -204,3 +204,23 @@ def test_a_rank_that_failed_by_itself_comes_before_those_that_waited_for_it(
 ) -> None:
     said = said_of(log, tmp_path)
     assert (said.rule, said.rank) == (rule, rank), said.summary
+
+
+def test_the_assertion_of_a_kernel_is_behind_the_error_that_cuda_reports_later(tmp_path: Path) -> None:
+    asserted = (
+        "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1146: indexSelectLargeIndex: block: [12,0,0], thread: [32,0,0] "
+        "Assertion `srcIndex < srcSelectDimSize` failed.\n"
+    )
+    said = said_of(
+        f"{asserted}{TRACE}RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling x\n", tmp_path
+    )
+    assert said.rule == "device-assert"
+    assert "(srcIndex < srcSelectDimSize)" in said.summary
+    direct = said_of(f"{asserted}{TRACE}RuntimeError: CUDA error: device-side assert triggered\n", tmp_path)
+    assert direct.rule == "device-assert"
+    assert any("srcSelectDimSize" in line for line in direct.evidence[0].lines)
+
+
+def test_a_step_that_srun_could_not_start_is_known(tmp_path: Path) -> None:
+    failed = "srun: error: Task launch for StepId=12.0 failed on node n3: Communication connection failure\n"
+    assert said_of(failed, tmp_path).summary == "srun could not start the ranks on n3: Communication connection failure"
