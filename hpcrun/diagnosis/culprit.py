@@ -15,6 +15,8 @@ threads, while the others notice the closed connection at once; the clocks of tw
 CLEARED_AWAY_AFTER_S = 5.0
 """A rank that is killed (SIGKILL) this long after another has failed was killed because of it: torchrun and srun send
 SIGTERM, and SIGKILL 30 s later (torch's PContext.close, slurm.conf's KillWait)."""
+_WAITERS = 2
+"""So many ranks must have waited for one that says nothing, for the wait to be its doing."""
 
 
 class Speech(IntEnum):
@@ -63,17 +65,24 @@ class Culprit:
 
     Attributes:
         left: it ended with exit status 0 while others continued, which then failed or timed out.
+        missing: all others waited for it until their timeout; it was terminated without a word.
     """
 
     rank: int
     left: bool = False
+    missing: bool = False
+
+    @property
+    def own_words(self) -> bool:
+        """Whether its own log, and no other rank's, may tell what happened."""
+        return not (self.left or self.missing)
 
 
 def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:
     """Return the rank that ended the run, None if no rank ended by itself.
 
     It is the first rank that failed because of itself, else one that ended with exit status 0 before the others failed,
-    else the first that failed because of others.
+    else the one for which all others waited, else the first that failed because of others.
 
     Args:
         ends: the records of the ranks, in any order.
@@ -91,9 +100,24 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     leaver = first_leaver(ends, within_s=SAME_MOMENT_S if of_others else 0.0)
     if leaver is not None:
         return Culprit(leaver.rank, left=True)
+    if (missing := _missing(ends, speech)) is not None:
+        return Culprit(missing, missing=True)
     if of_others:
         return Culprit(min(of_others, key=lambda end: (_symptom(end, speech), end.ended_s, end.rank)).rank)
     return None
+
+
+def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | None:
+    """Return the one rank that did not wait, where at least two others waited until their timeout.
+
+    Of two ranks neither is known to have waited for the other: both may wait where the network fails.
+    """
+    rest = [end for end in ends if _speech(end, speech) is not Speech.WAITED]
+    if len(rest) != 1 or len(ends) < 1 + _WAITERS:
+        return None
+    (one,) = rest
+    silent = _speech(one, speech) is Speech.NOTHING and one.status in (TERMINATED, _KILLED)
+    return one.rank if silent or (one.by_itself and _speech(one, speech) is Speech.GONE) else None
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:

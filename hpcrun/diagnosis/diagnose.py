@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,26 +17,27 @@ from hpcrun.diagnosis.culprit import (
 )
 from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
 from hpcrun.diagnosis.log import Log
-from hpcrun.diagnosis.root import AFTER_MOST
+from hpcrun.diagnosis.order import Told, came_of_a_timeout, caught_before_waits, ended_by_a_timeout, first_waits, told
+from hpcrun.diagnosis.ranks import missing_rank, rank_of_exception, rank_of_hit
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
-from hpcrun.diagnosis.traceback import Traceback, is_exception_line
+from hpcrun.diagnosis.speech import (
+    failed_in,
+    hangs_since,
+    is_beside,
+    is_in_chain,
+    is_said_caught,
+    raised_in,
+    speech_of,
+    was_interrupted,
+    was_survived,
+)
+from hpcrun.diagnosis.traceback import is_exception_line
 
-UNCAUGHT = 1
-"""Python's exit status after an uncaught exception."""
-_EXCEPTION_STATUSES = (UNCAUGHT, 134, TERMINATED)
-"""An exception that nobody catches ends Python with 1, or with an abort in a C++ thread, or while it is terminated."""
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
 _WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})
 """How a job ends of which one rank has failed, and the others wait for it."""
-_CONNECTION = re.compile(
-    r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
-    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
-    r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
-)
-"""Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
-_COLLECTIVES = "/torch/distributed/"
 
 
 # The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed because of others.
@@ -96,6 +96,8 @@ class Diagnosis:
         first: the rank that ended the run, without consequences; None if there is none or it is unknown.
         consequences: messages of other ranks and the launchers that follow from it.
         left: ``first`` ended with exit status 0 while others continued.
+        missing: the others waited for ``first`` until their timeout.
+        caught: ``first`` caught the failure and continued, and others then waited for it.
         of_record: the records of the ranks show that ``first`` ended the run.
         leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
     """
@@ -104,12 +106,15 @@ class Diagnosis:
     first: int | None
     consequences: tuple[Cause, ...] = ()
     left: bool = False
+    missing: bool = False
+    caught: bool = False
     leaver: int | None = None
     of_record: bool = False
 
     def failed_first(self, end: RankEnd | None) -> bool:
         """Whether a rank's own failure was the first, and it was not only terminated."""
-        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not self.left
+        unlike = self.left or self.missing or self.caught
+        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not unlike
 
 
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
@@ -118,36 +123,114 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     If a rank failed because of itself, the messages of other ranks and launchers are evidence. A cause in a rank has
     priority over the state of the job, and the state over a symptom.
     """
-    speech = {rank: _speech(rank, facts) for rank, end in facts.ends.items() if _may_speak(end, facts)}
+    waits = first_waits(facts.logs)
+    speech = _speeches(facts, waits)
     culprit = _culprit(facts, speech)
     order = _failure_order(facts, speech)
-    found = [Cause(hit.rule, log.rank, log, hit) for log in facts.logs for hit in _telling(log, facts)]
-    consequences = [item for item in found if item.rule.level == "consequence"]
-    symptoms = [item for item in found if item.rule.level != "consequence" and _is_evidence(item, culprit, speech)]
-    candidates = [item for item in found if item not in consequences and item not in symptoms]
+    found = _found(facts, waits)
+    candidates = [item for item, late in found if not (late or _is_evidence(item, culprit, speech))]
     places = {rule.name: place for place, rule in enumerate(rules)}
-    ranked = [(_key(item, facts, order, places), item) for item in candidates]
-    ranked += _without_lines(facts, rules, order, {item.rank for item in consequences}, culprit, speech)
+    ranked = [(_key(item, facts, order, places), item) for item in candidates if not _is_only_the_end(item, facts)]
+    blaming = {item.rank for item, late in found if late}
+    ranked += _without_lines(facts, rules, order, blaming, culprit, speech)
     ranked.sort(key=lambda item: item[0])
     cause = _behind([item for _, item in ranked])
-    first = culprit.rank if culprit else None
-    if cause and cause.rank is not None and not (culprit and culprit.left):
-        first = cause.rank
-    if first is None and facts.state in _OF_THE_JOB:
-        first = next(iter(order), None)
-    if first is None and not facts.ends:
-        first = _launchers_rank(facts)
-    leaver = first_leaver(_counted(facts)) if culprit and not culprit.left else None
-    others = {item.rank: item for item in (*symptoms, *consequences) if item.rank is None or item.rank != first}
+    caught = _caught(facts, culprit, speech, cause)
+    cause = caught or cause
+    first, missing = _first(facts, speech, order, culprit, cause, caught is not None)
+    evidence = [item for item, late in found if not late and _is_evidence(item, culprit, speech)]
+    if caught is not None:
+        evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
+    evidence += [item for item, late in found if late]
+    others = {item.rank: item for item in evidence if item.rank is None or item.rank != first}
     left = culprit is not None and culprit.left
+    leaver = first_leaver(_counted(facts)) if culprit and not left else None
     return Diagnosis(
         cause,
         first,
         tuple(others.values()),
         left=left,
+        missing=missing,
+        caught=caught is not None,
         leaver=first if left else leaver.rank if leaver else None,
         of_record=culprit is not None,
     )
+
+
+def _found(facts: Facts, waits: Sequence[Told]) -> list[tuple[Cause, bool]]:
+    """Return the matching lines that concern the end, and whether each is a consequence of another failure."""
+    return [
+        (Cause(hit.rule, log.rank, log, hit), hit.rule.level == "consequence" or came_of_a_timeout(log, hit, waits))
+        for log in facts.logs
+        for hit in _telling(log, facts)
+        if hit.rule.level != "caught"
+    ]
+
+
+def _is_only_the_end(item: Cause, facts: Facts) -> bool:
+    """Whether a line says how a job was ended that had failed before."""
+    return facts.state in item.rule.states and _ended_before(facts)
+
+
+def _first(
+    facts: Facts,
+    speech: Mapping[int, Speech],
+    order: Mapping[int, int],
+    culprit: Culprit | None,
+    cause: Cause | None,
+    caught: bool,
+) -> tuple[int | None, bool]:
+    """Return the rank that ended the run, and whether the others waited for it in vain."""
+    if culprit is not None:
+        own = caught or culprit.own_words
+        return (cause.rank if cause and cause.rank is not None and own else culprit.rank), culprit.missing
+    if not facts.ends and cause and cause.rule.level == "wait" and (absent := missing_rank(facts.logs)) is not None:
+        return absent, True
+    if cause and cause.rank is not None:
+        return cause.rank, False
+    own_failures = [rank for rank in order if not speech.get(rank, Speech.NOTHING).of_others]
+    of_order = next(iter(order), None) if facts.state in _OF_THE_JOB else None
+    if facts.ends:
+        return of_order, False
+    named, launchers = _named_rank(facts, cause), _launchers_rank(facts)
+    # one that said nothing may have failed before all that speak of others
+    after = (of_order, launchers) if own_failures else (launchers, of_order)
+    if cause is not None and cause.rule.states:  # of the job or a node, and not of the rank that speaks of it
+        after = (launchers, None)
+    return next((rank for rank in (named, *after) if rank is not None), None), False
+
+
+def _named_rank(facts: Facts, cause: Cause | None) -> int | None:
+    """Return the rank that the lines around the cause name, of a job whose ranks left no records."""
+    if cause is not None and cause.log is not None and cause.hit is not None:
+        return rank_of_hit(cause.log, cause.hit)
+    raised = next(((log, log.traceback) for log in facts.logs if log.rank is None and raised_in(log)), None)
+    return None if raised is None or raised[1] is None else rank_of_exception(raised[0], raised[1])
+
+
+def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech], cause: Cause | None) -> Cause | None:
+    """Return the failure that one rank caught and survived, and for which the others then waited; None if unknown."""
+    if cause is not None and cause.rule.level in ("cause", "symptom"):
+        return None
+    if culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others:
+        return None
+    if not facts.ends and Speech.OWN in speech.values():
+        return None
+    lines = [(log, hit) for log in facts.logs for hit in log.scan.hits]
+    caught = [(log, hit) for log, hit in lines if hit.rule.level == "caught" or _was_caught(hit, log, facts)]
+    of_others = ("wait", "consequence") if culprit is not None and culprit.left else ("wait",)
+    waits = [(log, hit) for log, hit in lines if hit.rule.level in of_others]
+    places = [told(log, hit) for log, hit in caught]
+    which = caught_before_waits(places, waits)
+    if which is None:
+        return None
+    log, hit = caught[which]
+    return Cause(hit.rule, places[which].rank, log, hit)
+
+
+def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
+    end = facts.ends.get(log.rank) if log.rank is not None else None
+    return hit.rule.level == "cause" and was_survived(hit, log, end) and not is_said_caught(hit, log)
 
 
 def _launchers_rank(facts: Facts) -> int | None:
@@ -188,7 +271,9 @@ def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Spee
     Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
     (torchrun's agents, set-up commands) and of other ranks do not.
     """
-    if culprit is None or item.rank == culprit.rank:
+    if culprit is None and item.rule.level == "wait":  # without records: a rank has failed by itself
+        return Speech.OWN in speech.values() and (item.rank is None or speech.get(item.rank) is not Speech.OWN)
+    if culprit is None or item.rank == culprit.rank or culprit.missing:
         return False
     if item.rank is not None or culprit.left:
         return culprit.left or not speech.get(culprit.rank, Speech.NOTHING).of_others
@@ -208,9 +293,9 @@ def _without_lines(
     ranked: list[tuple[tuple[int, ...], Cause]] = [
         ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
     ]
-    if not facts.ends and facts.state in _WAITED_FOR and any(raised_in(log) for log in facts.logs):
-        ranked = []  # a rank failed, and the others waited for it until then
-    own = culprit is not None and not culprit.left and not speech.get(culprit.rank, Speech.NOTHING).of_others
+    if _ended_before(facts):
+        ranked = []
+    own = culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others
     if own and facts.state not in _OF_THE_JOB:
         ranked = []  # the rank ended before the job was signalled
     for rule in rules:
@@ -218,10 +303,19 @@ def _without_lines(
             if end.status not in rule.exits or end.rank in blaming:
                 continue
             if end.by_itself and (culprit is None or culprit.rank == end.rank):
-                ranked.append(((_SYMPTOM, order.get(end.rank, len(order)), 1), Cause(rule, end.rank)))
+                ranked.append(((_SYMPTOM, 1, order.get(end.rank, len(order)), 2), Cause(rule, end.rank)))
             elif not end.by_itself and not order and culprit is None:
                 ranked.append(((_TOLD,), Cause(rule)))
     return ranked
+
+
+def _ended_before(facts: Facts) -> bool:
+    """Whether a job failed before it was cancelled or reached its time limit: others waited, or it tried again."""
+    if facts.state not in _WAITED_FOR:
+        return False
+    if any(was_interrupted(log) for log in facts.logs):
+        return True
+    return not facts.ends and any(failed_in(log) or hangs_since(log) for log in facts.logs)
 
 
 def _telling(log: Log, facts: Facts) -> list[Hit]:
@@ -229,11 +323,11 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
     end = facts.ends.get(log.rank) if log.rank is not None else None
     if end is not None and end.status == 0:
         return []
-    return [hit for hit in log.scan.hits if not _was_survived(hit, log, end)]
+    return [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
 
 
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sort key, the most likely cause first: kind, rank that failed first, last traceback, line, rule."""
+    """Return the sort key, the most likely cause first: kind, no wait, first rank, last traceback, line, rule."""
     assert item.log is not None and item.hit is not None
     by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
     if item.rule.level == "cause":
@@ -242,7 +336,14 @@ def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[st
         tier = _SYMPTOM if by_itself else _SYMPTOM_OF_OTHERS
     rank_place = len(order) if item.rank is None else order.get(item.rank, len(order) + 1)
     line = item.hit.number or 0
-    return tier, rank_place, 0, int(not _in_chain(item.hit, item.log)), line, places[item.rule.name]
+    return (
+        tier,
+        int(item.rule.level == "wait"),
+        rank_place,
+        int(not is_in_chain(item.hit, item.log)),
+        line,
+        places[item.rule.name],
+    )
 
 
 def _behind(ranked: Sequence[Cause]) -> Cause | None:
@@ -250,7 +351,8 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
     if not ranked:
         return None
     best = ranked[0]
-    return next((item for item in ranked if item.log is best.log and best.rule.name in item.rule.before), best)
+    here = (item for item in ranked if item.log is not None and (item.log is best.log or item.rank is None))
+    return next((item for item in here if best.rule.name in item.rule.before), best)
 
 
 def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
@@ -260,7 +362,6 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     """
     if facts.ends:
         return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
-    speech = {log.rank: _speech(log.rank, facts) for log in facts.logs if log.rank is not None}
     silent = sorted(
         (speech[log.rank].of_others, log.written_s, log.rank)
         for log in facts.logs
@@ -269,79 +370,24 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
 
 
-def _speech(rank: int, facts: Facts) -> Speech:
-    return speech_of([log for log in facts.logs if log.rank == rank], facts.ends.get(rank))
+def _speeches(facts: Facts, waits: Sequence[Told]) -> dict[int, Speech]:
+    """Return rank → the subject of its log; without records, of the ranks whose logs there are."""
+    logs: dict[int, list[Log]] = {rank: [] for rank, end in facts.ends.items() if _may_speak(end, facts)}
+    for log in facts.logs:
+        if log.rank is not None and (log.rank in logs or not facts.ends):
+            logs.setdefault(log.rank, []).append(log)
+    return {rank: _speech(mine, facts.ends.get(rank), waits) for rank, mine in logs.items()}
 
 
-def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
-    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules.
-
-    Args:
-        end: the rank's record; None if there is none.
-    """
-    hits = [hit for log in logs for hit in log.scan.hits if not _was_survived(hit, log, end)]
-    levels = {hit.rule.level for hit in hits}
-    waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
-    raised = uncaught(logs, end)
-    if "cause" in levels:
-        return Speech.OWN
-    if raised is not None and raised.stated and levels and levels <= {"wait", "consequence"}:
-        return waited_or_gone
-    if raised is not None:
-        of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
-        if of_line & {"wait", "consequence"}:
-            return waited_or_gone
-        if _CONNECTION.search(raised.exception):
-            deepest = raised.frames[-1].file if raised.frames else ""
-            return waited_or_gone if _COLLECTIVES in deepest else Speech.NETWORK
-        return Speech.OWN
-    if levels and levels <= {"wait", "consequence"}:
-        return waited_or_gone
-    return Speech.OWN if levels else Speech.NOTHING
-
-
-def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
-    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued.
-
-    Args:
-        end: the rank's record; None if there is none.
-    """
-    found = [log.traceback for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
-    by_exception = end is None or end.status in _EXCEPTION_STATUSES
-    return next((one for one in found if by_exception or one.stated), None)
-
-
-def raised_in(log: Log) -> Traceback | None:
-    """Return the uncaught exception of a log whose rank left no record."""
-    return None if log.traceback is None or log.traceback.stated else uncaught([log], None)
+def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[Told]) -> Speech:
+    said = speech_of(logs, end)
+    raised = [log for log in logs if log.traceback is not None]
+    if said is Speech.OWN and raised and all(ended_by_a_timeout(log, waits) for log in raised):
+        return Speech.GONE
+    return said
 
 
 def _by_itself(rank: int, facts: Facts) -> bool:
     """Whether a rank failed by itself, as far as known: a rank without a record was killed with the others."""
     end = facts.ends.get(rank)
     return end.by_itself if end is not None else not facts.ends and facts.state in ("FAILED", "UNKNOWN")
-
-
-def _in_chain(hit: Hit, log: Log) -> bool:
-    """Whether a line is in the last traceback, or in a traceback to which it is chained."""
-    place = _place(hit, log)
-    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
-
-
-def _place(hit: Hit, log: Log) -> int | None:
-    first = log.scan.first_tail_line
-    return None if first is None or hit.number is None else hit.number - first
-
-
-def _was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
-    """Whether the program went on after a line: an exception that it caught, and said so."""
-    if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
-        return False
-    if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
-        return True
-    last, place = log.traceback, _place(hit, log)
-    if place is None:
-        return False
-    if last is None or place > last.last:
-        return len(log.scan.tail) - place > AFTER_MOST
-    return place < last.begins or last.followed_by > AFTER_MOST

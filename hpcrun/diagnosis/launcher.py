@@ -12,10 +12,20 @@ _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*
 _RULER = re.compile(r"^[=-]{20,}$")
 # Slurm's src/srun/launch.c
 _TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
+# torch.distributed.launch before 1.9 and deepspeed name the process that they started last, whichever failed: local
+# rank 0 is the only one of its node
 _LOCAL = re.compile(
-    r"CalledProcessError: Command .*'--local[_-]rank=(?P<rank>\d{1,4})'"
+    r"(?:CalledProcessError: Command|\bERROR\b.*\blaunch\.py:) .*'--local[_-]rank=(?P<only>0)'"
     r"|Rank (?P<composer>\d{1,6}) crashed with exit code"
+    r"|process rank (?P<mpirun>\d{1,7}) with PID \d+ .*(?:exited on signal (?:[1-9]|1[0-46-9]) |exiting improperly)"
+    r"|MPI_ABORT was invoked on rank (?P<abort>\d{1,7}) in communicator"
+    r"|^ *Process name: \[\[\d+,\d+\],(?P<openmpi>\d{1,7})\]"
+    r"|^= +RANK (?P<intel>\d{1,7}) PID \d+ RUNNING AT "
+    r"|\bprocess (?P<spawned>\d{1,4}) terminated with (?:signal|exit code) "
 )
+_LONGEST = 2000
+"""Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
+_AGENT = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
 _TOLD_TO_END = ("Terminated", "exit code 143")
 
@@ -70,16 +80,17 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
 
 
 def failed_task(lines: Sequence[str]) -> int | None:
-    """Return the task of the step that srun saw fail first: the rank, if srun starts the ranks.
+    """Return the rank that srun or another launcher saw fail first: a task is a rank if srun starts the ranks.
 
-    None if several failed at once. torch.distributed.launch and composer name a rank of the node in their reports.
+    None if several failed at once. Other launchers name a rank of the job or of the node in their reports.
     """
     for line in lines:
         if match := _failed_task(line):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
-        if match := _LOCAL.search(line):
-            return int(match["rank"] or match["composer"])
-    return None
+        if match := _LOCAL.search(line[:_LONGEST]):
+            return int(next(filter(None, match.groups())))
+    agents = {match["local"] for line in lines if (match := _AGENT.search(line[:_LONGEST]))}
+    return int(agents.pop()) if len(agents) == 1 else None
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:

@@ -13,6 +13,10 @@ from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
 _MOST_SPEAKERS = 64
 """Processes of a shared log whose failures are compared."""
+_HERALD_LINES, _MOST_HERALDS = 6, 2
+"""Lines above an exception in which a program says in its own words what it is about to raise."""
+_WARNING_LINES = 60
+"""Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,19 @@ class Log:
     written_s: float = 0.0
     traceback: Traceback | None = None
     part: bool = False
+
+    @property
+    def heralds(self) -> tuple[int, ...]:
+        """Positions of complaints directly above its exception, and of NCCL's first warning before NCCL's error."""
+        raised = self.traceback
+        if raised is None or raised.stated:
+            return ()
+        above = [place for place in range(raised.begins) if self.scan.tail[place].strip()]
+        found = [place for place in above[-_HERALD_LINES:] if complains(self.scan.tail[place])]
+        warned = [place for place in above[-_WARNING_LINES:] if " NCCL WARN " in self.scan.tail[place]]
+        if "NCCL" in raised.exception and warned:
+            found.insert(0, warned[0])
+        return tuple(dict.fromkeys(found))[:_MOST_HERALDS]
 
     @property
     def complaint(self) -> int | None:

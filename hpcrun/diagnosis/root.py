@@ -22,9 +22,10 @@ _FURTHER = re.compile(r"^[ |]*\+-+ (?:[2-9]|\d\d+) -+$")
 _REPORTERS = re.compile(
     r"torch\.distributed\.elastic\.multiprocessing\.(?:errors\.ChildFailedError|api\.SignalException)|ChildFailedError"
     r"|torch\.multiprocessing\.spawn\.Process(?:Raised|Exited)Exception|(?:subprocess\.)?CalledProcessError"
-    r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause)|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
+    r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause|inner exception)"
+    r"|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
     r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training failed|joblib\.externals"
-    r"|(?:\w+\.)*_?RemoteTraceback"
+    r"|(?:\w+\.)*_?RemoteTraceback|(?:\w+\.)*CheckpointException"
 )
 """Exceptions by which a launcher says that what it started has failed."""
 _SAYS_NOTHING = re.compile(r"ChildFailedError:?(?: [=-]*)?$|SignalException")
@@ -34,6 +35,7 @@ _TEARDOWN = re.compile(
     r"|Exception in thread (?:QueueFeeder|Thread-\d+ \((?:_pin_memory_loop|_?report|_?monitor))"
 )
 """What Python says before the traceback of something that ended no program."""
+_VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 _REPORT = re.compile(r"[A-Za-z_.]*(?:raise|reraise|Error\()")
 
 
@@ -65,13 +67,31 @@ def _chosen(found: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
     if not found:
         return None
     if not mixed:
-        return found[-1]
+        return _first_of_its_kind(found)
     burst = [found[-1]]
     for earlier in reversed(found[:-1]):
         if burst[0].begins - earlier.last > AFTER_MOST:
             break
         burst.insert(0, earlier)
     return replace(burst[0], followed_by=burst[-1].followed_by)
+
+
+def _first_of_its_kind(found: Sequence[Traceback]) -> Traceback:
+    """Return the last exception, or the first of several programs' that say the same of other files and numbers.
+
+    A shell script goes on after a program has failed: what its next program says is the same again.
+    """
+    chosen = found[-1]
+    for earlier in reversed(found[:-1]):
+        near = chosen.begins - earlier.last <= AFTER_MOST and _program(earlier) != _program(chosen)
+        if not near or _VALUES.sub("", earlier.exception) != _VALUES.sub("", chosen.exception):
+            break
+        chosen = replace(earlier, followed_by=chosen.followed_by)
+    return replace(chosen, followed_by=found[-1].followed_by)
+
+
+def _program(found: Traceback) -> str:
+    return found.frames[0].file if found.frames else ""
 
 
 def _ends_of_reports(chains: Sequence[Traceback], end: int) -> list[int]:

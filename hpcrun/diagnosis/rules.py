@@ -9,8 +9,8 @@ from typing import Any
 
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 
-LEVELS = ("cause", "symptom", "wait", "consequence")
-"""From the answer to mere evidence; ``wait`` is a symptom about other ranks."""
+LEVELS = ("cause", "symptom", "wait", "caught", "consequence")
+"""From the answer to mere evidence; ``wait`` is a symptom about other ranks, ``caught`` counts if others waited."""
 KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "level", "cause", "fix", "next", "source")
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"\{(\w+)\}")

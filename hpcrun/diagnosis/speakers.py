@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _LEADS = re.compile(
-    r"\[(?:rank|default)(?P<torch>\d{1,7})\]: ?"  # torch's own, and torchrun --tee
+    r"\[(?:rank|default|trainer|worker)(?P<torch>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torch's own; torchrun --tee, with roles
     r"|\[(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"  # mpirun --tag-output, horovodrun
-    r"|\((?P<actor>\w[\w.:]* (?:pid|rank)=\d+[^)]{0,80})\) "  # ray
+    r"|\((?P<actor>\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\])? (?:pid|rank)=\d+[^)]{0,80})\) "  # ray
     r"| {0,5}(?P<task>\d{1,6}): "  # srun --label
     r"|(?P<host>[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"  # pdsh, as deepspeed calls it
 )
@@ -42,7 +42,7 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
         if match is None:
             break
         kind = match.lastgroup or ""
-        speaker, line = Speaker(kind, match[kind]), line[match.end() :]
+        speaker, line = Speaker(kind, match["ray"] or match[kind]), line[match.end() :]
     return line, speaker
 
 

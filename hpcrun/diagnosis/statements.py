@@ -38,6 +38,8 @@ _STATEMENTS = tuple(
         r"^(?P<message>(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR).*)",
         r"^(?P<message>(?:CommandNotFoundError|EnvironmentNameNotFound|EnvironmentLocationNotFound): .+)",
         r"^\s*(?P<message>FATAL: +.+)",  # apptainer
+        # MPICH's, Cray's and Intel's: the last line of its stack says why
+        r"^(?:MPICH ERROR .* - |.*\b)?(?P<message>Abort\(\d+\) .*\(rank \d+ in comm .*[Ff]atal error in .+)",
         r"^(?P<message>make(?:\[\d+\])?: \*\*\* .+)",
     )
 )
@@ -47,16 +49,22 @@ _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
-    r"|\b[Ff]ailed to |\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
+    r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
+    r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
+    r"|\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """What a line says that complains: how programs of all kinds begin their last words."""
 _NO_COMPLAINT = re.compile(
-    r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|^W\d{4} |srun: error: \S+: tasks? "
+    r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|\bwarning:|^W\d{4} |srun: error: \S+: tasks? |[Bb]acktrace for this error"
     r"|slurmstepd: error: \*\*\*|Exited with exit code"
-    r"|[Kk]illing subprocess|terminated normally|exiting improperly|non-zero exit|returned non-zero"
+    r"|[Kk]illing subprocess|: ignored\.?$|terminated normally|exiting improperly|non-zero exit|returned non-zero"
     r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
 )
 """What only looks so: notices, a config's keys, and launchers that tell of others."""
+_OF_OTHERS = re.compile(r"(?:srun|slurmstepd|sbatch): |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@|bash: warning: ")
+"""What begins the words of launchers and of tools beside the program: its own come first."""
+_STACK_LINE = re.compile(r"^ ?\w+\(\d+\)\.*: +(?P<said>.+)")
+_MOST_STACK = 40
 
 
 def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
@@ -71,15 +79,19 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     found = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
     if not found:
         return None
-    place, kind = found[-1]
+    own = [(place, number) for place, number in found if not _OF_OTHERS.match(lines[place])]
+    place, kind = (own or found)[-1]
     if mixed:
         place = next(place for place, number in found if number == kind)
     match = _STATEMENTS[kind].match(lines[place][:_LONGEST])
     assert match is not None
     said = match.groupdict()
-    message = _with_next(said["message"].strip(), lines, place)
     frames = (Frame(said["file"], int(said["line"]), ""),) if said.get("line") else ()
-    return Traceback(place, place, frames, message, place, stated=True)
+    message = said["message"].strip()
+    if message.startswith("Abort(") and (why := _why(lines, place)) is not None:
+        call = message[message.lower().index("fatal error in") :].partition(":")[0]
+        return Traceback(place, why[0], frames, f"{call}: {why[1]}", why[0], stated=True)
+    return Traceback(place, place, frames, _with_next(message, lines, place), place, stated=True)
 
 
 def _kind(line: str) -> int | None:
@@ -87,9 +99,13 @@ def _kind(line: str) -> int | None:
 
 
 def first_complaint(lines: Sequence[str]) -> int | None:
-    """Return the position of the first line near the end of a log that complains of anything; None where none does."""
+    """Return the position of the first line near the end of a log that complains of anything; None where none does.
+
+    A launcher or a tool beside the program counts only where the program does not complain.
+    """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    return next((place for place in places if complains(lines[place])), None)
+    found = [place for place in places if complains(lines[place])]
+    return next((place for place in found if not _OF_OTHERS.match(lines[place])), found[0] if found else None)
 
 
 def complains(line: str) -> bool:
@@ -103,3 +119,14 @@ def _with_next(message: str, lines: Sequence[str], position: int) -> str:
     if message.startswith("terminate called") and following.startswith("what():"):
         return f"{message} {following}"
     return f"{message} {following}" if message.startswith("Lmod") and message.endswith(":") else message
+
+
+def _why(lines: Sequence[str], abort: int) -> tuple[int, str] | None:
+    """Return what the innermost call of MPICH's error stack says, the last of its lines, and its position."""
+    why = None
+    for place in range(abort + 1, min(len(lines), abort + _MOST_STACK)):
+        match = _STACK_LINE.match(lines[place])
+        if match is None and not lines[place].rstrip().endswith(":"):
+            break
+        why = (place, match["said"]) if match else why
+    return why

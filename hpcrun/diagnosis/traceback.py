@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 _HEADER = "Traceback (most recent call last)"
+_HEADER_END = re.compile(r"\s*:(?: \(RANK (?P<rank>\d{1,7})\))?\s*")  # torch.distributed.checkpoint adds the rank
 _PLACE = re.compile(r'^(?:> | *)File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?$')
 _EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::|$)"
@@ -59,6 +60,7 @@ class Traceback:
         aftermath: a second exception, raised by accident in the handler of this one.
         stated: it is a message of the program or of a crash, and not an exception with a class.
         followed_by: the number of lines with text after it, up to a launcher's report of it.
+        rank: the rank that raised it, where torch.distributed.checkpoint passes it on to all; else None.
     """
 
     begins: int
@@ -70,6 +72,7 @@ class Traceback:
     aftermath: Traceback | None = None
     stated: bool = False
     followed_by: int = 0
+    rank: int | None = None
 
     @property
     def user_frame(self) -> Frame | None:
@@ -110,7 +113,8 @@ def _read_cut(lines: Sequence[str]) -> Traceback | None:
 
 def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     before, found, after = lines[header].partition(_HEADER)
-    if not found or after.strip() != ":":
+    end = _HEADER_END.fullmatch(after) if found else None
+    if end is None:
         return None
     body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
     frames, ends = _read_frames(lines, header + 1, body)
@@ -119,7 +123,7 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     said = body.of(lines[ends]).strip()
     if said.endswith(":") and ends + 1 < len(lines):  # the message begins on the next line
         said = f"{said} {body.of(lines[ends + 1]).strip()}".rstrip()
-    return Traceback(header, ends, frames, said, ends)
+    return Traceback(header, ends, frames, said, ends, rank=int(end["rank"]) if end["rank"] else None)
 
 
 def _read_frames(lines: Sequence[str], first: int, body: _Body) -> tuple[tuple[Frame, ...], int | None]:
@@ -243,10 +247,28 @@ def _read_syntax(lines: Sequence[str], header: int) -> Traceback | None:
     return None
 
 
+_MOST_ESCAPED = 20_000
+"""Characters of one line that are read as a traceback."""
+
+
+def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
+    """Read a traceback that is a text in one line, with ``\\n`` between its lines: of a repr or in JSON."""
+    if f"{_HEADER}:\\n" not in lines[header]:
+        return None
+    within = lines[header][:_MOST_ESCAPED].replace('\\"', '"').replace("\\'", "'").split("\\n")
+    within[0] = f"{_HEADER}:" if within[0].endswith(f"{_HEADER}:") else ""
+    found = [one for position in range(len(within)) if (one := _read_python(within, position))]
+    if not found:
+        return None
+    said = re.split(r"""["'],?[)}\]]*,?$""", found[-1].exception)[0]
+    return Traceback(header, header, found[-1].frames, said, header)
+
+
 _NOTATIONS: tuple[Callable[[Sequence[str], int], Traceback | None], ...] = (
     _read_python,
     _read_rich,
     _read_ipython,
     _read_fatal,
     _read_syntax,
+    _read_escaped,
 )

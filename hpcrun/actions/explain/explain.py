@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from hpcrun.actions.explain.wording import answer, evidence_of, next_command
+from hpcrun.actions.explain.wording import advice, answer, evidence_of, next_command
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
-from hpcrun.diagnosis.diagnose import Facts, diagnose, speech_of
+from hpcrun.diagnosis.diagnose import Facts, diagnose
 from hpcrun.diagnosis.log import Log, by_speaker, examine
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.diagnosis.speech import speech_of
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.reading import open_regular, read_text
@@ -123,7 +124,7 @@ def explained(
         answer(item, facts, found, attempt),
         rule=cause.rule.name if cause else None,
         level=cause.rule.level if cause else None,
-        fix=cause.fix if cause else "",
+        fix=advice(item, found),
         source=cause.rule.source if cause else "",
         rank=found.first,
         node=end.node if end else None,

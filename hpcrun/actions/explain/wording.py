@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of, uncaught
+from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
 from hpcrun.diagnosis.launcher import first_task
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines, line_number
+from hpcrun.diagnosis.speech import uncaught
 from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
+_MOST_MESSAGE_LINES = 5
 _MOST_CONSEQUENCES = 3
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
+_REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
 Parts = tuple[str, str | None, tuple[str, ...], str]
@@ -53,6 +56,11 @@ def _how(found: Diagnosis, facts: Facts) -> str:
     """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
     assert found.first is not None
     cause, raised = found.cause, _raised(found.first, facts)
+    if cause is not None and found.caught:
+        survived = "" if cause.rule.level == "caught" else ", which the program caught"
+        return f": {cause.text}{survived}; other ranks then waited for it until their timeout"
+    if cause is not None and found.missing:
+        return f" did not join the other ranks: {cause.text}"
     if cause is not None:
         whole = cause.rule.level != "cause"
         return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
@@ -84,9 +92,10 @@ def _left(found: Diagnosis, facts: Facts) -> str:
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
-    """Return the exception that ended a rank; where all ranks share a log, that of the log."""
+    """Return the exception that ended a rank; where ranks share a log, that of the lines without a rank."""
     mine = [log for log in facts.logs if log.rank == rank]
-    return uncaught(mine or ([] if facts.ends else facts.logs), facts.ends.get(rank))
+    nobodys = [] if facts.ends else [log for log in facts.logs if log.rank is None]
+    return uncaught(mine or nobodys, facts.ends.get(rank))
 
 
 def _exception_at(raised: Traceback, *, whole: bool) -> str:
@@ -134,9 +143,9 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     if found.leaver is not None:
         yield _leaver_record(found.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
-        line, raised = _short(cause.hit.line.strip()), cause.log.traceback
+        line, raised = _around(cause.hit.line.strip(), cause.rule.contains), cause.log.traceback
         if raised and cause.hit.line.strip() == raised.exception:
-            lines = (*_frame_lines(cause.log), line)
+            lines = (*_herald_lines(cause.log), *_frame_lines(cause.log), line, *_message_lines(cause.log))
         else:
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
         yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
@@ -185,10 +194,11 @@ def _last_words(log: Log, facts: Facts) -> Iterator[Parts]:
         yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
-    complaint = log.complaint
+    complaint, note = log.complaint, "its last lines"
     if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
-        yield _name(log, facts), _at(log, line_number(log.scan, complaint)), (line,), "its first complaint"
-    yield _name(log, facts), _at(log, line_number(log.scan, len(log.scan.tail) - 1)), lines, "its last lines"
+        lines, note = (line, *lines), "its first complaint and its last lines"
+    place = complaint if complaint is not None else len(log.scan.tail) - 1
+    yield _name(log, facts), _at(log, line_number(log.scan, place)), lines, note
 
 
 def _launchers_words(facts: Facts) -> Iterator[Parts]:
@@ -204,6 +214,13 @@ def _launchers_words(facts: Facts) -> Iterator[Parts]:
         words = [line for line in root.words if "To enable traceback see" not in line]
         lines = tuple(_short(line) for line in last_lines(words, _LAST_LINES)) or (f"exit status {root.exitcode}",)
         yield f"torchrun: {rank} on {root.host}", _at(log, line_number(log.scan, root.position)), lines, ""
+
+
+def advice(item: RunStatus, found: Diagnosis) -> str:
+    """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
+    fix = found.cause.fix if found.cause else ""
+    used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
+    return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
 
 
 def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
@@ -234,7 +251,28 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     if raised.stated:
         return (_short(log.scan.tail[raised.ends].strip()), *(_frame_lines(log) if raised.frames[1:] else ()))
     others = [other for other in (raised.origin, raised.aftermath) if other is not None]
-    return (*_frame_lines(log), _short(raised.exception), *(_short(other.exception) for other in others))
+    said = (_short(raised.exception), *_message_lines(log), *(_short(other.exception) for other in others))
+    return (*_herald_lines(log), *_frame_lines(log), *said)
+
+
+def _herald_lines(log: Log) -> tuple[str, ...]:
+    return tuple(_short(log.scan.tail[place].strip()) for place in log.heralds)
+
+
+def _message_lines(log: Log) -> tuple[str, ...]:
+    """Return further lines of an exception's message: those after one that ends with a colon, and NCCL's last error."""
+    assert log.traceback is not None
+    raised, tail = log.traceback, log.scan.tail
+    following = tail[raised.ends + 1 : raised.ends + 1 + _MOST_MESSAGE_LINES]
+    last_error = next((place for place, line in enumerate(following) if line.strip() == "Last error:"), -1)
+    lines: list[str] = []
+    before = tail[raised.ends] if raised.ends < len(tail) else ""
+    for place, line in enumerate(following):
+        if not line.strip() or not (before.rstrip().endswith(":") or place <= last_error):
+            break
+        before = line
+        lines.append(_short(line.strip()))
+    return tuple(line for line in lines if line not in raised.exception)
 
 
 def _frame_lines(log: Log) -> tuple[str, ...]:
@@ -257,6 +295,14 @@ def _name(log: Log, facts: Facts) -> str:
 
 def _at(log: Log, number: int | None) -> str:
     return log.name if number is None else f"{log.name}:{number}"
+
+
+def _around(text: str, words: Sequence[bytes]) -> str:
+    """Return a line in short; one whose words stand far to the right with its end, or the part around them."""
+    places = [place for word in words if (place := text.find(word.decode("utf-8", "replace"))) >= 0]
+    if len(text) <= _LONGEST or not places or min(places) < _LONGEST // 2:
+        return _short(text)
+    return f"… {_short(text[max(0, min(places) - _LONGEST // 3) :].partition(' ')[2])}"
 
 
 def _short(text: str) -> str:

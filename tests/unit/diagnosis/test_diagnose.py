@@ -53,6 +53,16 @@ def test_what_the_batch_log_says_of_an_earlier_attempt_is_left_out(tmp_path: Pat
     assert "KeyError" in said.summary
 
 
+def test_requeues_that_are_used_up_are_not_advised_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(CASES["time-limit-new"], folder)
+    assert explained(folder).fix == "use a longer --time, or --requeue with checkpoints"
+    status = json.loads((folder / "status.json").read_text())
+    reason = "time limit, not started again: --requeue 2 is used up"
+    (folder / "status.json").write_text(json.dumps({**status, "reason": reason}))
+    assert explained(folder).fix == "use a longer --time, or more than --requeue 2 with checkpoints"
+
+
 def test_the_words_of_the_script_itself_are_the_answer(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write_run(Written(None, "", "", failed=None), folder)

@@ -1,0 +1,118 @@
+"""Which rank a line is about in a log that does not say whose its lines are. Pure.
+
+By what a rank says of itself, by the processes that NCCL names, and by what launchers say of their children.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hpcrun.diagnosis.log import Log
+from hpcrun.diagnosis.scan import Hit
+from hpcrun.diagnosis.traceback import Traceback
+
+_OF_ITSELF = re.compile(
+    r"\[Rank (?P<torch>\d{1,7})\]"  # ProcessGroupNCCL
+    r"|\(rank (?P<mpich>\d{1,7}) in comm \d"  # MPICH, Cray and Intel MPI
+    r"|\bbarrier on rank:? (?P<store>\d{1,7})\b"  # torch's store based barrier
+    r"|\baborted on rank (?P<aborted>\d{1,7})\b"  # NCCL's communicator, in torch's words
+)
+_NCCL = re.compile(
+    r"^(?:\[[\d :.-]+\] )?(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d{1,8}):\d{1,8} \[(?P<device>\d{1,3})\] (?P<said>.*)"
+)
+_IN_COMM = re.compile(r"\bcomm 0x\w+ rank (?P<rank>\d{1,7}) nranks")
+# NVIDIA/nccl-tests src/common.cu
+_TESTED = re.compile(
+    r"^#\s+Rank\s+(?P<rank>\d{1,7}) (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S+) device\s+(?P<device>\d{1,3})"
+)
+_SPAWNED = re.compile(r"^-- Process (?P<rank>\d{1,4}) terminated with the following error:")
+_BIND = re.compile(r"EADDRINUSE|[Aa]ddress already in use|server socket has failed")
+_RENDEZVOUS = "/torch/distributed/rendezvous.py"
+_WARNING_ABOVE = 60
+"""Lines between NCCL's warning and the exception that comes of it, most of them torch's frames."""
+_REPORTED_WITHIN = 8
+"""Lines after an exception in which torch's watchdog says the same with its rank."""
+_LONGEST = 400
+_TIMED_OUT = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:\S+ )?Watchdog caught collective operation timeout")
+
+
+def rank_of_hit(log: Log, hit: Hit) -> int | None:
+    """Return the rank that a matching line names, or whose process wrote it; None if it is unknown."""
+    named = hit.values.get("rank")
+    if named is not None and named.isdigit():
+        return int(named)
+    place = None if log.scan.first_tail_line is None or hit.number is None else hit.number - log.scan.first_tail_line
+    if place is None or not 0 <= place < len(log.scan.tail):
+        return _of_itself(hit.line)
+    raised = log.traceback
+    if raised is not None and raised.begins <= place <= raised.last:
+        return rank_of_exception(log, raised)
+    return _of_itself(hit.line) if _NCCL.match(hit.line) is None else _of_process(log, hit.line)
+
+
+def rank_of_exception(log: Log, raised: Traceback) -> int | None:
+    """Return the rank that raised an exception, where its message or the lines around it tell; else None."""
+    tail = log.scan.tail
+    if (rank := raised.rank if raised.rank is not None else _of_itself(raised.exception)) is not None:
+        return rank
+    for line in reversed(tail[raised.begins : raised.ends]):
+        if match := _SPAWNED.match(line):
+            return int(match["rank"])
+    if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):
+        return 0  # of a process group only rank 0 listens
+    message = raised.exception.partition(": ")[2][:_LONGEST]
+    for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
+        if message and message in line and (rank := _of_itself(line)) is not None:
+            return rank
+    if "NCCL" not in raised.exception:
+        return None
+    above = tail[max(0, raised.begins - _WARNING_ABOVE) : raised.begins]
+    warned = next((line for line in reversed(above) if " WARN " in line and _NCCL.match(line)), None)
+    return _of_process(log, warned) if warned is not None else None
+
+
+def missing_rank(logs: Iterable[Log]) -> int | None:
+    """Return the one rank that did not come to a collective in which all others timed out; None if it is unknown.
+
+    That the highest rank is missing cannot be seen, since nothing tells how many there are.
+    """
+    waited: set[int] = set()
+    for log in logs:
+        if log.rank is not None and any(hit.rule.level == "wait" for hit in log.scan.hits):
+            waited.add(log.rank)
+        waited |= {int(match["rank"]) for line in log.scan.tail if (match := _TIMED_OUT.search(line[:_LONGEST]))}
+    missing = set(range(max(waited, default=0))) - waited
+    return missing.pop() if len(missing) == 1 and len(waited) > 1 else None
+
+
+def _of_itself(line: str) -> int | None:
+    match = _OF_ITSELF.search(line[:_LONGEST])
+    return None if match is None else int(next(filter(None, match.groups())))
+
+
+def _of_process(log: Log, line: str) -> int | None:
+    """Return the rank of the process that wrote one of NCCL's lines, ``host:pid:thread [device]``.
+
+    Its communicator's line tells, or the list that nccl-tests prints. Without them the device is the rank if the log
+    speaks of one host alone, of several devices on it, and of no rank above them.
+    """
+    mine = _NCCL.match(line[:_LONGEST])
+    if mine is None:
+        return None
+    ranks: dict[tuple[str, str], int] = {}
+    devices: dict[str, set[str]] = {}
+    for other in log.scan.tail:
+        if match := _TESTED.match(other[:_LONGEST]):
+            ranks[match["host"], f"[{match['device']}]"] = int(match["rank"])
+        elif match := _NCCL.match(other[:_LONGEST]):
+            devices.setdefault(match["host"], set()).add(match["device"])
+            if comm := _IN_COMM.search(match["said"]):
+                ranks.setdefault((match["host"], match["pid"]), int(comm["rank"]))
+    for key in (mine["pid"], f"[{mine['device']}]"):
+        if (rank := ranks.get((mine["host"], key))) is not None:
+            return rank
+    alone = len(devices) == 1 and len(devices.get(mine["host"], ())) > 1
+    ranks_known = [one.rank for one in log.scan.speakers if one is not None and one.rank is not None]
+    alone = alone and max(ranks_known, default=0) <= max(map(int, devices[mine["host"]]))
+    return int(mine["device"]) if alone else None

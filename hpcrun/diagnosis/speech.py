@@ -1,0 +1,161 @@
+"""What the logs of one rank say of its end, and what of it its program survived. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hpcrun.diagnosis.culprit import TERMINATED, RankEnd, Speech
+from hpcrun.diagnosis.log import Log
+from hpcrun.diagnosis.order import came_of_a_timeout, ended_by_a_timeout
+from hpcrun.diagnosis.root import AFTER_MOST
+from hpcrun.diagnosis.scan import Hit
+from hpcrun.diagnosis.traceback import Traceback, is_exception_line
+
+UNCAUGHT = 1
+"""Python's exit status after an uncaught exception."""
+_EXCEPTION_STATUSES = (UNCAUGHT, 130, 134, TERMINATED)
+"""An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
+_INTERRUPT = "KeyboardInterrupt"
+_LAST_LINES = 12
+"""Lines that may follow a failure after which a program hangs: those of the other ranks, and Slurm's."""
+_CONNECTION = re.compile(
+    r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
+    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
+    r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
+)
+"""Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+_MESSAGE_LINES = 8
+"""Lines after that of an exception which may be more of its message."""
+_OF_MACHINES = re.compile(
+    r"CUDA|cuda|cuDNN|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
+)
+"""Exceptions that pass on a failure of a GPU, of the network or of another process."""
+_COLLECTIVES = "/torch/distributed/"
+
+
+def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
+    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules.
+
+    Args:
+        end: the rank's record; None if there is none.
+    """
+    hits = [
+        hit
+        for log in logs
+        for hit in log.scan.hits
+        if not was_survived(hit, log, end) and not came_of_a_timeout(log, hit)
+    ]
+    levels = {hit.rule.level for hit in hits} - {"caught"}
+    waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
+    raised = uncaught(logs, end)
+    if raised is not None and raised.rank not in (None, logs[0].rank):
+        return Speech.GONE
+    if "cause" in levels:
+        return Speech.OWN
+    if "wait" in levels and any(log.traceback is raised and ended_by_a_timeout(log) for log in logs):
+        return Speech.WAITED
+    if raised is not None and raised.stated and levels and levels <= {"wait", "consequence"}:
+        return waited_or_gone
+    if raised is not None:
+        of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
+        if of_line & {"wait", "consequence"}:
+            return waited_or_gone
+        if _CONNECTION.search(raised.exception):
+            deepest = raised.frames[-1].file if raised.frames else ""
+            return waited_or_gone if _COLLECTIVES in deepest else Speech.NETWORK
+        return Speech.OWN
+    if levels and levels <= {"wait", "consequence"}:
+        return waited_or_gone
+    return Speech.OWN if levels else Speech.NOTHING
+
+
+def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
+    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued.
+
+    Args:
+        end: the rank's record; None if there is none.
+    """
+    found = [log.traceback for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
+    by_exception = end is None or end.status in _EXCEPTION_STATUSES
+    return next((one for one in found if by_exception or one.stated), None)
+
+
+def raised_in(log: Log) -> Traceback | None:
+    """Return the uncaught exception of a log whose rank left no record."""
+    return None if log.traceback is None or log.traceback.stated else uncaught([log], None)
+
+
+def is_in_chain(hit: Hit, log: Log) -> bool:
+    """Whether a line is in the last traceback, or in a traceback to which it is chained."""
+    place = _place(hit, log)
+    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
+
+
+def _place(hit: Hit, log: Log) -> int | None:
+    first = log.scan.first_tail_line
+    return None if first is None or hit.number is None else hit.number - first
+
+
+def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
+    """Whether the program went on after a line: an exception that it caught, and said so."""
+    if is_said_caught(hit, log):
+        return True
+    if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
+        return False
+    if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
+        return True
+    last, place = log.traceback, _place(hit, log)
+    if place is None:
+        return False
+    if last is None or place > last.last:
+        return len(log.scan.tail) - place > AFTER_MOST
+    return place < last.begins or last.followed_by > AFTER_MOST
+
+
+def is_beside(hit: Hit, log: Log) -> bool:
+    """Whether a line is about something else than the exception that ended its program.
+
+    An exception of the program's own code or data is the answer, whatever was complained of before it. One of CUDA,
+    NCCL or a connection may have its cause in any line, and a rule may go before that of the exception.
+    """
+    raised = log.traceback
+    if raised is None or raised.stated or raised.followed_by > AFTER_MOST or _OF_MACHINES.search(raised.exception):
+        return False
+    if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
+        return False
+    place = _place(hit, log)
+    if place is not None and 0 < place - raised.last <= _MESSAGE_LINES:
+        return False
+    of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
+    return not is_in_chain(hit, log) and not of_it & hit.rule.before
+
+
+def is_said_caught(hit: Hit, log: Log) -> bool:
+    """Whether a line itself says that the program caught what it is about."""
+    same = (other.rule.level for other in log.scan.hits if other.number == hit.number and hit.number is not None)
+    return hit.rule.level != "caught" and "caught" in same
+
+
+def failed_in(log: Log) -> bool:
+    """Whether a log has an uncaught exception that is not the cancellation of its program."""
+    raised = raised_in(log)
+    return raised is not None and not raised.exception.startswith(_INTERRUPT)
+
+
+def was_interrupted(log: Log) -> bool:
+    """Whether a program was ended by ^C or a cancellation while it handled another exception, mostly to try again."""
+    raised = log.traceback
+    return raised is not None and raised.aftermath is not None and raised.aftermath.exception.startswith(_INTERRUPT)
+
+
+def hangs_since(log: Log) -> bool:
+    """Whether the last lines of a log have a failure of which the program said nothing more until the job was ended."""
+    place = max(
+        (place for hit in log.scan.hits if _may_hang(hit) if (place := _place(hit, log)) is not None), default=None
+    )
+    return place is not None and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
+
+
+def _may_hang(hit: Hit) -> bool:
+    return hit.rule.level in ("symptom", "wait") and not hit.rule.states

@@ -1,0 +1,226 @@
+"""Which rank failed, in one log that does not say whose its lines are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness import REPO
+from tests.unit.diagnosis.test_corpus import explained
+from tests.unit.diagnosis.test_order import job, said_of, timed_out
+from tests.unit.diagnosis.written import TRACE
+
+NCCL_ERROR = (
+    f"{TRACE}RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1191, unhandled system error, "
+    "NCCL version 2.12.12\n"
+)
+WARNED = "{host}:4112:4190 [{device}] proxy.cc:808 NCCL WARN Proxy Call to rank 9 failed (Connect)\n"
+# ruff: noqa: E501
+LOGS: dict[str, tuple[str, int | None]] = {
+    "the only host's device": (
+        "n1:4111:4111 [0] NCCL INFO Bootstrap : Using eth0\nn1:4112:4112 [1] NCCL INFO Bootstrap : Using eth0\n"
+        + WARNED.format(host="n1", device=1)
+        + NCCL_ERROR,
+        1,
+    ),
+    "its communicator": (
+        "n2:4112:4112 [0] NCCL INFO comm 0x55d9607ee240 rank 5 nranks 8 cudaDev 0 busId 61000 - Init START\n"
+        + WARNED.format(host="n2", device=0)
+        + NCCL_ERROR,
+        5,
+    ),
+    "the list of nccl-tests": (
+        "#  Rank  0 Group  0 Pid  59339 on      node2 device  0 [0x4c] NVIDIA H800\n"
+        "#  Rank  1 Group  0 Pid  71789 on      node4 device  0 [0x4c] NVIDIA H800\n"
+        + WARNED.format(host="node4", device=0)
+        + NCCL_ERROR,
+        1,
+    ),
+    "a device of one of several hosts": (
+        "n1:4111:4111 [0] NCCL INFO x\nn2:4112:4112 [0] NCCL INFO x\nn2:4113:4113 [1] NCCL INFO x\n"
+        + WARNED.format(host="n2", device=0)
+        + NCCL_ERROR,
+        None,
+    ),
+    "mp.spawn": (
+        "Traceback (most recent call last):\n"
+        '  File "/home/me/train.py", line 5, in <module>\n    mp.spawn(main, nprocs=4)\n'
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 2 terminated with the following error:\n"
+        f"{TRACE}KeyError: 'lr'\n",
+        2,
+    ),
+    "the watchdog says the same": (
+        f"{TRACE}RuntimeError: CUDA error: unknown error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1.\n\n"
+        "[E ProcessGroupNCCL.cpp:916] [Rank 3] NCCL watchdog thread terminated with exception: CUDA error: unknown error\n",
+        3,
+    ),
+    "the store's barrier": (
+        f"{TRACE}RuntimeError: Timed out initializing process group in store based barrier on rank: 6, for key: x\n",
+        6,
+    ),
+    "the agent's child": (
+        f"{TRACE}KeyError: 'lr'\nERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 3 "
+        "(pid: 51121) of binary: /opt/venv/bin/python3\n",
+        3,
+    ),
+    "the port of the process group": (
+        "Traceback (most recent call last):\n"
+        '  File "/env/lib/python3.8/site-packages/torch/distributed/rendezvous.py", line 190, in _env_rendezvous_handler\n'
+        "    store = TCPStore(master_addr, master_port, world_size, start_daemon, timeout)\n"
+        "RuntimeError: Address already in use\n",
+        0,
+    ),
+    "launch names the last one": (
+        f"{TRACE}KeyError: 'lr'\nsubprocess.CalledProcessError: Command '['/bin/python', '-u', 'train.py', "
+        "'--local_rank=7']' returned non-zero exit status 1.\n",
+        None,
+    ),
+    "Open MPI": (
+        f"{TRACE}KeyError: 'lr'\nmpirun detected that one or more processes exited with non-zero status, thus causing\n"
+        "the job to be terminated. The first process to do so was:\n\n  Process name: [[41525,1],6]\n  Exit code:    1\n",
+        6,
+    ),
+    "ray": (
+        "".join(f"(Worker[rank=4] pid=4100) {line}\n" for line in f"{TRACE}KeyError: 'lr'".splitlines())
+        + "(Worker[rank=5] pid=4101) step 3\n",
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_rank_is_named_where_the_lines_tell_it(name: str, tmp_path: Path) -> None:
+    log, rank = LOGS[name]
+    assert said_of(log, tmp_path).rank == rank
+
+
+def test_the_rank_that_is_missing_among_those_that_timed_out_is_named(tmp_path: Path) -> None:
+    log = "".join(timed_out(rank).partition("]:")[2] for rank in (0, 3, 1))
+    said = said_of(log, tmp_path)
+    assert (said.rule, said.rank) == ("collective-timeout", 2)
+    assert "did not join" in said.summary
+    assert said_of(log + timed_out(2).partition("]:")[2], tmp_path).rank == 0
+    assert said_of(log + timed_out(5).partition("]:")[2], tmp_path).rank == 0
+
+
+def test_mpichs_innermost_message_is_the_answer(tmp_path: Path) -> None:
+    said = said_of(
+        "MPICH ERROR [Rank 12] [job id 41.0] [nid006700] - Abort(2695311) (rank 12 in comm 0): Fatal error in "
+        "PMPI_Allreduce: Other MPI error, error stack:\n"
+        "PMPI_Allreduce(534)..................: MPI_Allreduce(sbuf=0x7ffd73e91548, count=1) failed\n"
+        "PMPI_Allreduce(519)..................:\n"
+        "MPIDI_OFI_handle_cq_error(1075)......: OFI poll failed (Input/output error)\n"
+        "srun: error: nid006700: task 12: Exited with exit code 255\n",
+        tmp_path,
+    )
+    assert said.rank == 12
+    assert "Fatal error in PMPI_Allreduce: OFI poll failed (Input/output error)" in said.summary
+
+
+def test_what_the_program_says_above_its_exception_is_shown_and_the_rest_of_the_message(tmp_path: Path) -> None:
+    said = said_of(
+        "step 3\nERROR:root:more shards were requested than there are\n"
+        f"{TRACE}RuntimeError: Critical error in pipeline:\nError when executing Decoder, encountered:\n"
+        "Error in thread 3: CUDA allocation failed\nCurrent pipeline object is no longer valid.\n",
+        tmp_path,
+    )
+    lines = said.evidence[0].lines
+    assert lines[0] == "ERROR:root:more shards were requested than there are"
+    assert lines[-1] == "Error in thread 3: CUDA allocation failed"
+
+
+def test_a_traceback_that_is_a_text_in_one_line_is_read(tmp_path: Path) -> None:
+    said = said_of(
+        "wandb: ERROR Run wy0 errored: ValueError('Caught ValueError in DataLoader worker process 0.\\nOriginal Traceback "
+        '(most recent call last):\\n  File "/env/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 308, '
+        'in _worker_loop\\n    data = fetcher.fetch(index)\\n  File "/work/data.py", line 7, in __getitem__\\n'
+        '    raise ValueError("no image")\\nValueError: no image\\n\')\nkilling sweep.\n',
+        tmp_path,
+    )
+    assert said.summary == "ValueError: no image at data.py:7"
+
+
+def test_the_words_of_a_rule_are_seen_in_a_long_line(tmp_path: Path) -> None:
+    arguments = ", ".join(f"'--option-{number}'" for number in range(40))
+    said = said_of(
+        f"[2026-01-01 10:00:00,0] [ERROR] [launch.py:321] [{arguments}] exits with return code = -9\n", tmp_path
+    )
+    assert said.rule == "killed-said"
+    assert said.evidence[0].lines[0].endswith("exits with return code = -9")
+    assert said.evidence[0].lines[0].startswith("… '--option")
+
+
+def test_of_a_checkpoint_that_failed_on_all_ranks_the_one_that_raised_it_is_named(tmp_path: Path) -> None:
+    log = (REPO / "tests/data/explain/order/checkpoint.log").read_text()
+    words = "KeyError: 'optimizer is not ready' at dcp.py:11"
+    assert said_of(log, tmp_path).summary == f"rank 1: {words}"
+    errs = {
+        rank: "".join(line for line in log.splitlines(keepends=True) if line.startswith(f"[rank{rank}]"))
+        for rank in range(3)
+    }
+    ends = {rank: (1, float(rank == 1)) for rank in range(3)}
+    assert explained(job(tmp_path / "run", errs, ends)).summary == f"rank 1 on node01 failed first: {words}"
+
+
+def of_rank(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in (TRACE + text).splitlines())
+
+
+JOINING = (
+    "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
+    "key-value store by key '0', but store->get('0') got error: Connection reset by peer"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "rule", "rank"),
+    [
+        (of_rank(1, JOINING) + of_rank(0, "FileNotFoundError: no train.json"), None, 0),
+        (of_rank(1, JOINING), "nccl-id-missing", 1),
+        (timed_out(2) + of_rank(2, NCCL_ERROR.splitlines()[-1]) + of_rank(1, "ValueError: not a number"), None, 1),
+        (
+            f"{TRACE}RuntimeError: Rank 0 successfully reached monitoredBarrier, but received errors while waiting for "
+            "send/recv from rank 2. Please check rank 2 logs for faulty rank.\n",
+            "monitored-barrier",
+            2,
+        ),
+        (
+            f"{TRACE}RuntimeError: [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 1800000 ms\n",
+            "monitored-barrier",
+            3,
+        ),
+        (
+            "gpu-3:211:400 [5] NCCL INFO x\ngpu-3:212:400 [6] NCCL INFO x\n"
+            "gpu-3:211:412 [5] net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.2.3<33420> with error 12\n"
+            + of_rank(13, "torch.distributed.DistBackendError: remote process exited or there was a network error"),
+            "nccl-no-answer",
+            13,
+        ),
+    ],
+)
+def test_a_rank_that_failed_by_itself_comes_before_those_that_waited_for_it(
+    log: str, rule: str | None, rank: int, tmp_path: Path
+) -> None:
+    said = said_of(log, tmp_path)
+    assert (said.rule, said.rank) == (rule, rank), said.summary
+
+
+def test_the_assertion_of_a_kernel_is_behind_the_error_that_cuda_reports_later(tmp_path: Path) -> None:
+    asserted = (
+        "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1146: indexSelectLargeIndex: block: [12,0,0], thread: [32,0,0] "
+        "Assertion `srcIndex < srcSelectDimSize` failed.\n"
+    )
+    said = said_of(
+        f"{asserted}{TRACE}RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling x\n", tmp_path
+    )
+    assert said.rule == "device-assert"
+    assert "(srcIndex < srcSelectDimSize)" in said.summary
+    direct = said_of(f"{asserted}{TRACE}RuntimeError: CUDA error: device-side assert triggered\n", tmp_path)
+    assert direct.rule == "device-assert"
+    assert any("srcSelectDimSize" in line for line in direct.evidence[0].lines)
+
+
+def test_a_step_that_srun_could_not_start_is_known(tmp_path: Path) -> None:
+    failed = "srun: error: Task launch for StepId=12.0 failed on node n3: Communication connection failure\n"
+    assert said_of(failed, tmp_path).summary == "srun could not start the ranks on n3: Communication connection failure"
