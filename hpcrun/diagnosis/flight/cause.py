@@ -1,0 +1,61 @@
+"""The flight recorder's place among the causes: it decides what only a timeout would explain otherwise. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpcrun.diagnosis.culprit import Speech
+from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, speech_of
+from hpcrun.diagnosis.flight.judge import Finding
+from hpcrun.diagnosis.flight.sentences import FIXES, flight_sentence
+from hpcrun.diagnosis.rules import Rule
+
+_ABORTED = 134
+"""torch's watchdog aborts a rank whose collective has timed out."""
+_NAMES = {
+    Finding.DIFFERENT: "collective-mismatch",
+    Finding.SIZES: "collective-mismatch",
+    Finding.LATE: "collective-late",
+    Finding.MISSING: "collective-missing",
+    Finding.NO_DUMP: "collective-missing",
+}
+_SOURCE = "torch's flight recorder (FlightRecorder.hpp)"
+_BRACES = str.maketrans("{}", "()")
+
+
+def with_flight(found: Diagnosis, facts: Facts) -> Diagnosis:
+    """Return a diagnosis with what the dumps show as its cause, if no rank failed because of itself."""
+    flight = facts.flight
+    if flight is None or not flight.decided or _failed_by_itself(found, facts):
+        return found
+    nodes = {rank: end.node for rank, end in facts.ends.items()}
+    finding = flight.meetings[0].finding
+    text = flight_sentence(flight, nodes).translate(_BRACES)  # they are the places of a rule's values
+    rule = Rule(_NAMES[finding], cause=text, fix=FIXES[finding], source=_SOURCE)
+    before = (found.cause,) if found.cause and found.cause.hit else ()
+    return replace(
+        found, cause=Cause(rule, flight.culprit), first=flight.culprit, consequences=(*before, *found.consequences)
+    )
+
+
+def by_flight(found: Diagnosis) -> bool:
+    """Whether the flight recorder has decided."""
+    return found.cause is not None and found.cause.rule.source == _SOURCE
+
+
+def _failed_by_itself(found: Diagnosis, facts: Facts) -> bool:
+    """Whether the run ended because of more than ranks that waited for each other."""
+    assert facts.flight is not None
+    if found.left or not (found.cause is None or found.cause.rule.level == "wait" or _was_aborted(found.cause, facts)):
+        return True
+    for rank, end in facts.ends.items():
+        speech = speech_of([log for log in facts.logs if log.rank == rank], end)
+        silent = speech is Speech.NOTHING and end.status != _ABORTED
+        if end.by_itself and (speech in (Speech.OWN, Speech.NETWORK) or silent) and rank == found.first:
+            return True
+    return False
+
+
+def _was_aborted(cause: Cause, facts: Facts) -> bool:
+    end = facts.ends.get(cause.rank) if cause.rank is not None else None
+    return cause.hit is None and end is not None and end.status == _ABORTED
