@@ -48,12 +48,15 @@ def _failed_by_itself(found: Diagnosis, facts: Facts) -> bool:
     assert facts.flight is not None
     if found.left or not (found.cause is None or found.cause.rule.level == "wait" or _was_aborted(found.cause, facts)):
         return True
-    for rank, end in facts.ends.items():
-        speech = speech_of([log for log in facts.logs if log.rank == rank], end)
-        silent = speech is Speech.NOTHING and end.status != _ABORTED
-        if end.by_itself and (speech in (Speech.OWN, Speech.NETWORK) or silent) and rank == found.first:
-            return True
-    return False
+    end = facts.ends.get(found.first) if found.first is not None else None
+    if end is None or not end.by_itself:
+        return False
+    speech = speech_of([log for log in facts.logs if log.rank == end.rank], end)
+    if (
+        speech is Speech.NOTHING
+    ):  # a crash; but the watchdog aborts those that wait, and a launcher ends the missing one
+        return not end.told and end.status != _ABORTED
+    return not speech.of_others
 
 
 def _was_aborted(cause: Cause, facts: Facts) -> bool:

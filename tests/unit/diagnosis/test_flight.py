@@ -47,10 +47,8 @@ def line_of(text: str) -> int:
 
 EVALUATE, STEP = line_of("dist.all_reduce(score)"), line_of("dist.all_reduce(batch)")
 BROADCAST, BARRIER = line_of("dist.broadcast(score, 0)"), line_of("dist.barrier()")
-DATA_LINE, BEGIN = (
-    line_of('dist.all_reduce(score, group=mesh["dp"])'),
-    line_of("dist.all_reduce(torch.ones(2), group=group)"),
-)
+MESHED = line_of("dist.all_reduce(score, group=mesh[name])")
+BEGIN = line_of("dist.all_reduce(torch.ones(2), group=group)")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ DATA_LINE, BEGIN = (
                      f"(train.py:{EVALUATE}), rank 0 barrier (train.py:{BARRIER})"),
         ("late", 3, f"rank 3 came to all_reduce #4 of the default group (train.py:{EVALUATE}) 6 s after the first "
                     "rank, which waits for 4 s"),
-        ("mesh", 3, f"rank 1 waits in all_reduce #2 of group mesh_dp (train.py:{DATA_LINE}); rank 3 did not come: its "
+        ("mesh", 3, f"rank 1 waits in all_reduce #2 of group mesh_dp (train.py:{MESHED}); rank 3 did not come: its "
                     f"last was all_reduce #1 (train.py:{BEGIN}); ranks 0, 2 wait in other groups"),
     ],
 )  # fmt: skip
