@@ -191,8 +191,9 @@ def _flights_words(flight: Flight, facts: Facts, found: Diagnosis, attempt: Atte
     sentence = () if by_flight(found) else (flight_sentence(flight, nodes),)
     lines = dict.fromkeys(_short(line) for line in (*sentence, *stand_lines(flight)))
     where = str(attempt.folder.flight.relative_to(attempt.folder.run)) if attempt else None
+    count = len(flight.dumps)
     without = f"; none of {ranks_text(flight.unknown)}" if flight.unknown else ""
-    return "flight recorder", where, tuple(lines)[:_MOST_STANDS], f"{len(flight.dumps)} dumps{without}"
+    return "flight recorder", where, tuple(lines)[:_MOST_STANDS], f"{count} dump{'s' if count > 1 else ''}{without}"
 
 
 def _last_words(log: Log, facts: Facts) -> Iterator[Parts]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hpcrun.diagnosis.culprit import Speech
 from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, speech_of
 from hpcrun.diagnosis.flight.judge import Finding
-from hpcrun.diagnosis.flight.sentences import FIXES, flight_sentence
+from hpcrun.diagnosis.flight.sentences import FIX_OF_CIRCLE, FIXES, flight_sentence
 from hpcrun.diagnosis.rules import Rule
 
 _ABORTED = 134
@@ -19,6 +19,7 @@ _NAMES = {
     Finding.MISSING: "collective-missing",
     Finding.NO_DUMP: "collective-missing",
 }
+_CIRCLE = "collective-order"
 _SOURCE = "torch's flight recorder (FlightRecorder.hpp)"
 _BRACES = str.maketrans("{}", "()")
 
@@ -30,8 +31,9 @@ def with_flight(found: Diagnosis, facts: Facts) -> Diagnosis:
         return found
     nodes = {rank: end.node for rank, end in facts.ends.items()}
     finding = flight.meetings[0].finding
+    name, fix = (_CIRCLE, FIX_OF_CIRCLE) if flight.in_circle else (_NAMES[finding], FIXES[finding])
     text = flight_sentence(flight, nodes).translate(_BRACES)  # they are the places of a rule's values
-    rule = Rule(_NAMES[finding], cause=text, fix=FIXES[finding], source=_SOURCE)
+    rule = Rule(name, cause=text, fix=fix, source=_SOURCE)
     before = (found.cause,) if found.cause and found.cause.hit else ()
     return replace(
         found, cause=Cause(rule, flight.culprit), first=flight.culprit, consequences=(*before, *found.consequences)
@@ -49,13 +51,13 @@ def _failed_by_itself(found: Diagnosis, facts: Facts) -> bool:
     if found.left or not (found.cause is None or found.cause.rule.level == "wait" or _was_aborted(found.cause, facts)):
         return True
     end = facts.ends.get(found.first) if found.first is not None else None
-    if end is None or not end.by_itself:
+    if end is not None and not end.by_itself:
         return False
-    speech = speech_of([log for log in facts.logs if log.rank == end.rank], end)
+    speech = speech_of([log for log in facts.logs if found.first in (None, log.rank)], end)
     if (
         speech is Speech.NOTHING
     ):  # a crash; but the watchdog aborts those that wait, and a launcher ends the missing one
-        return not end.told and end.status != _ABORTED
+        return end is not None and not end.told and end.status != _ABORTED
     return not speech.of_others
 
 

@@ -117,8 +117,11 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
     """
     everyone = sorted({*world, *dumps})
     by_group: defaultdict[Group, dict[int, Calls]] = defaultdict(dict)
+    default: Group | None = None
     for rank in sorted(dumps):
         for group, calls in dumps[rank].groups.items():
+            if group.default:  # all ranks have it, whatever their dumps have of its members
+                group = default = default or group
             by_group[group][rank] = calls
     meetings = [found for group, calls in by_group.items() if (found := _meeting(group, calls, dumps, everyone))]
     meetings += _transfers(dumps)
@@ -184,7 +187,7 @@ def _all_came(
     if not known or all(call.done for call in known.values()):
         return None
     states = any(call.kind.states for call in known.values())
-    if not states and any(dumps[rank].last != (group, number) for rank in known):
+    if not states and any((last := dumps[rank].last) and not _is_of(last, group, number) for rank in known):
         return None  # they went on after it
     name, stands = _name(number, list(known), calls), _stands(number, list(known), group, calls)
     first = min(known.values(), key=lambda call: call.created_s)
@@ -197,6 +200,10 @@ def _all_came(
     if states:
         return Meeting(Finding.STUCK, group, name, number, stands)
     return None  # gloo's dumps do not show whether a collective has ended
+
+
+def _is_of(last: tuple[Group, int], group: Group, number: int) -> bool:
+    return last[1] == number and (last[0] == group or (last[0].default and group.default))
 
 
 def _different(group: Group, calls: Mapping[int, Calls]) -> Meeting | None:

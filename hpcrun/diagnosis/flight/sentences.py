@@ -11,9 +11,10 @@ from hpcrun.diagnosis.flight.judge import Finding, Flight, Meeting, Stand
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.job.parameters import index_ranges
 
-_MOST_PLACES, _MOST_MEETINGS = 3, 3
+_MOST_PLACES, _MOST_MEETINGS = 3, 4
 _LONGEST_RANKS = 40
 
+FIX_OF_CIRCLE = "let all ranks use the process groups in the same order"
 FIXES = {
     Finding.DIFFERENT: "let all ranks call the same collectives in the same order: none in a branch or a loop that "
     "is not the same on all ranks",
@@ -87,8 +88,9 @@ def stand_lines(flight: Flight) -> Iterator[str]:
     for one in flight.meetings[:_MOST_MEETINGS]:
         for stand in (*one.came[:_MOST_PLACES], *one.absent[:_MOST_PLACES]):
             if stand.call is not None and (place := stand.call.place) is not None:
-                number = f" #{stand.call.number}" if stand.call.number else ""
-                called = f"{stand.call.kind.name}{number}"
+                called = stand.call.kind.name + (f" #{stand.call.number}" if stand.call.number else "")
+                if stand.group and not stand.group.default:
+                    called += f" of {group_text(stand.group)}"
                 yield f"{ranks_text(stand.ranks)}: {called} at {place.file}:{place.line} in {place.function}"
 
 

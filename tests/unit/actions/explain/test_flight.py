@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.runs.record import run_from_json, status_from_json
 from hpcrun.views.explain import explanation_json
+from tests.harness import REPO
 from tests.unit.diagnosis.flights import Made, dump, pickled
 from tests.unit.diagnosis.written import CASES, OOM, WATCHDOG, Written, raised, write_run
 
@@ -80,6 +83,15 @@ def test_what_a_rank_failed_of_by_itself_stays_the_cause(tmp_path: Path, case: W
     assert shown(said)[0] == SENTENCE
 
 
+def test_an_exception_of_a_run_without_records_of_its_ranks_stays_the_cause(tmp_path: Path) -> None:
+    folder = failed_run(Written(None, raised("KeyError: 'lr'"), others=""), tmp_path / "run")
+    for record in (folder / "elements/0/attempts/0").glob("rank-*.exit"):
+        record.unlink()
+    said = explained(folder)
+    assert "KeyError: 'lr'" in said.summary
+    assert shown(said)[0].startswith("ranks 0-1, 3-7 wait in all_reduce #17")
+
+
 def test_without_dumps_it_stays_a_timeout(tmp_path: Path) -> None:
     for name, dumps in (("none", ()), ("one", (0,))):
         said = explained(failed_run(CASES["watchdog"], tmp_path / name, dumps=dumps))
@@ -128,6 +140,26 @@ def test_status_reads_dumps_only_where_they_are_small(tmp_path: Path) -> None:
     (folder / FLIGHT / "rank_7").write_bytes(bytes(9 << 20))
     assert explained(folder, quick=True).rule == "collective-timeout"
     assert explained(folder).rule == "collective-missing"
+
+
+def test_groups_in_different_orders_are_the_cause(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run", dumps=())
+    for path in (REPO / "tests/data/flight/circle").iterdir():
+        shutil.copy(path, folder / FLIGHT)
+    said = explained(folder)
+    assert (said.rule, said.rank, said.fix) == (
+        "collective-order", None, "let all ranks use the process groups in the same order",
+    )  # fmt: skip
+    assert shown(said)[0].startswith("rank 0: all_reduce #2 of group mesh_tp at /tmp/project/train.py:")
+
+
+def test_a_rank_that_left_well_before_the_others_is_still_the_answer(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run")
+    left = {"rank": 2, "node": "node01", "status": 0, "ended": 1500.0}
+    (folder / "elements/0/attempts/0/rank-2.exit").write_text(json.dumps(left))
+    said = explained(folder)
+    assert said.summary.startswith("rank 2 on node01 ended first, with exit status 0, while 7 other ranks continued")
+    assert shown(said)[0] == SENTENCE
 
 
 def test_json_has_where_each_group_of_ranks_stood(tmp_path: Path) -> None:
