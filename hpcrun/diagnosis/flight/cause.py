@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from hpcrun.diagnosis.culprit import Speech
 from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, speech_of
-from hpcrun.diagnosis.flight.judge import Finding
+from hpcrun.diagnosis.flight.judge import Trouble
 from hpcrun.diagnosis.flight.sentences import FIX_OF_CIRCLE, FIXES, flight_sentence
 from hpcrun.diagnosis.rules import Rule
 
 _ABORTED = 134
 """torch's watchdog aborts a rank whose collective has timed out."""
 _NAMES = {
-    Finding.DIFFERENT: "collective-mismatch",
-    Finding.SIZES: "collective-mismatch",
-    Finding.LATE: "collective-late",
-    Finding.MISSING: "collective-missing",
-    Finding.NO_DUMP: "collective-missing",
+    Trouble.DIFFERENT: "collective-mismatch",
+    Trouble.SIZES: "collective-mismatch",
+    Trouble.LATE: "collective-late",
+    Trouble.MISSING: "collective-missing",
+    Trouble.NO_DUMP: "collective-missing",
 }
 _CIRCLE = "collective-order"
 _SOURCE = "torch's flight recorder (FlightRecorder.hpp)"
@@ -53,12 +53,13 @@ def _failed_by_itself(found: Diagnosis, facts: Facts) -> bool:
     end = facts.ends.get(found.first) if found.first is not None else None
     if end is not None and not end.by_itself:
         return False
-    speech = speech_of([log for log in facts.logs if found.first in (None, log.rank)], end)
-    if (
-        speech is Speech.NOTHING
-    ):  # a crash; but the watchdog aborts those that wait, and a launcher ends the missing one
-        return end is not None and not end.told and end.status != _ABORTED
-    return not speech.of_others
+    if end is None:
+        ranks = {log.rank for log in facts.logs if log.rank is not None}
+        return any(speech_of([log for log in facts.logs if log.rank == rank], None) is Speech.OWN for rank in ranks)
+    speech = speech_of([log for log in facts.logs if log.rank == end.rank], end)
+    # a rank that crashed leaves no word either; but the watchdog aborts those that wait, and a launcher the missing one
+    silent = speech is Speech.NOTHING and (end.told or end.status == _ABORTED)
+    return not (silent or speech.of_others)
 
 
 def _was_aborted(cause: Cause, facts: Facts) -> bool:

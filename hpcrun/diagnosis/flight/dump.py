@@ -102,7 +102,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CollectiveCall:
     """One call of a collective by one rank.
 
     Attributes:
@@ -146,13 +146,13 @@ class Calls:
         place = bisect_left(self.numbers, number)
         return place if place < len(self.numbers) and self.numbers[place] == number else None
 
-    def call(self, number: int) -> Call | None:
+    def call(self, number: int) -> CollectiveCall | None:
         """Return a call by its number; None if the recorder has not kept it."""
         at = self.index(number)
         if at is None:
             return None
-        return Call(number, self.kinds[at], self.places[at], self.created_ns[at] / 1e9, self.timeouts_ms[at] / 1e3,
-                    bool(self.done[at]))  # fmt: skip
+        created_s, timeout_s = self.created_ns[at] / 1e9, self.timeouts_ms[at] / 1e3
+        return CollectiveCall(number, self.kinds[at], self.places[at], created_s, timeout_s, bool(self.done[at]))
 
 
 @dataclass(frozen=True, slots=True)

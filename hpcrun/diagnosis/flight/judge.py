@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcrun.diagnosis.flight.dump import Call, Calls, Dump, Group, Kind, transfers_of
+from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, Group, Kind, transfers_of
 
 
-class Finding(Enum):
+class Trouble(Enum):
     """What is wrong with a collective, the most certain first."""
 
     DIFFERENT = "different collectives"
@@ -26,7 +26,7 @@ class Finding(Enum):
     STUCK = "all ranks came"
 
 
-_CERTAIN = (Finding.DIFFERENT, Finding.SIZES, Finding.LATE)
+_CERTAIN = (Trouble.DIFFERENT, Trouble.SIZES, Trouble.LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Stand:
     """
 
     ranks: tuple[int, ...]
-    call: Call | None
+    call: CollectiveCall | None
     group: Group | None
 
 
@@ -56,7 +56,7 @@ class Meeting:
         culprits: the ranks that it is because of, as far as the dumps show.
     """
 
-    finding: Finding
+    finding: Trouble
     group: Group
     name: str
     number: int | None
@@ -92,10 +92,10 @@ class Flight:
     @property
     def decided(self) -> bool:
         """Whether it shows why the job hung."""
-        if not self.meetings or self.meetings[0].finding is Finding.STUCK:
+        if not self.meetings or self.meetings[0].finding is Trouble.STUCK:
             return False
         first = self.meetings[0]
-        return first.finding is not Finding.NO_DUMP or len(first.unknown) <= len(first.came_ranks)
+        return first.finding is not Trouble.NO_DUMP or len(first.unknown) <= len(first.came_ranks)
 
     @property
     def culprit(self) -> int | None:
@@ -151,7 +151,7 @@ def _meeting(
             return None
         absent = [rank for rank, last in reached.items() if last < number]
         return Meeting(
-            Finding.MISSING, group, _name(number, came, calls), number, _stands(number, came, group, calls),
+            Trouble.MISSING, group, _name(number, came, calls), number, _stands(number, came, group, calls),
             _last_stands(absent, dumps), unknown, tuple(absent),
         )  # fmt: skip
     is_known = all(rank in reached for rank in members if rank in dumps)
@@ -194,11 +194,11 @@ def _all_came(
     late = [rank for rank, call in known.items() if 0 < first.timeout_s < call.created_s - first.created_s]
     if late and first.created_s:
         late_s = min(known[rank].created_s for rank in late) - first.created_s
-        return Meeting(Finding.LATE, group, name, number, stands, (), unknown, tuple(late), late_s, first.timeout_s)
+        return Meeting(Trouble.LATE, group, name, number, stands, (), unknown, tuple(late), late_s, first.timeout_s)
     if unknown:
-        return Meeting(Finding.NO_DUMP, group, name, number, stands, (), unknown, unknown)
+        return Meeting(Trouble.NO_DUMP, group, name, number, stands, (), unknown, unknown)
     if states:
-        return Meeting(Finding.STUCK, group, name, number, stands)
+        return Meeting(Trouble.STUCK, group, name, number, stands)
     return None  # gloo's dumps do not show whether a collective has ended
 
 
@@ -226,7 +226,7 @@ def _different(group: Group, calls: Mapping[int, Calls]) -> Meeting | None:
     if all(call.done for call in at.values()):
         return None
     names = Counter(call.kind.name for call in at.values())
-    finding = Finding.DIFFERENT if len(names) > 1 else Finding.SIZES
+    finding = Trouble.DIFFERENT if len(names) > 1 else Trouble.SIZES
     compared = {rank: call.kind.name if len(names) > 1 else call.kind.must_equal for rank, call in at.items()}
     (usual, count), *others = Counter(compared.values()).most_common()
     odd = tuple(rank for rank in at if compared[rank] != usual) if not others or count > others[0][1] else ()
@@ -259,9 +259,9 @@ def _transfers(dumps: Mapping[int, Dump]) -> Iterator[Meeting]:
         for peer, transfer in transfers_of(dump):
             if (peer, "send" if transfer.what == "recv" else "recv", rank) in open_ones:
                 continue
-            call = Call(0, Kind(transfer.what), transfer.place, 0.0, 0.0, done=False)
+            call = CollectiveCall(0, Kind(transfer.what), transfer.place, 0.0, 0.0, done=False)
             yield Meeting(
-                Finding.MISSING if peer in dumps else Finding.NO_DUMP,
+                Trouble.MISSING if peer in dumps else Trouble.NO_DUMP,
                 transfer.group,
                 transfer.what,
                 None,
@@ -293,7 +293,7 @@ def _last_stands(ranks: Sequence[int], dumps: Mapping[int, Dump]) -> tuple[Stand
     )
 
 
-def _together(stands: Iterable[tuple[int, Group | None, Call | None]]) -> tuple[Stand, ...]:
+def _together(stands: Iterable[tuple[int, Group | None, CollectiveCall | None]]) -> tuple[Stand, ...]:
     """Return ranks at the same call and in the same line as one; the largest number of ranks first."""
     found: dict[object, Stand] = {}
     for rank, group, call in stands:
@@ -305,13 +305,13 @@ def _together(stands: Iterable[tuple[int, Group | None, Call | None]]) -> tuple[
 
 def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
     """Return the meetings, first those whose culprits wait nowhere; and whether all culprits wait for one another."""
-    waiting = frozenset(rank for one in meetings if one.finding is not Finding.STUCK for rank in one.came_ranks)
+    waiting = frozenset(rank for one in meetings if one.finding is not Trouble.STUCK for rank in one.came_ranks)
 
     def order(one: Meeting) -> tuple[bool, bool, int, int, list[int]]:
         certain = one.finding in _CERTAIN or not waiting.issuperset(one.culprits)
-        kind, came = list(Finding).index(one.finding), sorted(one.came_ranks)
-        return one.finding is Finding.STUCK, not certain, kind, -len(came), came
+        kind, came = list(Trouble).index(one.finding), sorted(one.came_ranks)
+        return one.finding is Trouble.STUCK, not certain, kind, -len(came), came
 
     ordered = sorted(meetings, key=order)
-    in_circle = len(ordered) > 1 and ordered[0].finding is Finding.MISSING and waiting.issuperset(ordered[0].culprits)
+    in_circle = len(ordered) > 1 and ordered[0].finding is Trouble.MISSING and waiting.issuperset(ordered[0].culprits)
     return ordered, in_circle

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import PurePath
 
 from hpcrun.diagnosis.flight.dump import Group
-from hpcrun.diagnosis.flight.judge import Finding, Flight, Meeting, Stand
+from hpcrun.diagnosis.flight.judge import Flight, Meeting, Stand, Trouble
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.job.parameters import index_ranges
 
@@ -16,15 +16,15 @@ _LONGEST_RANKS = 40
 
 FIX_OF_CIRCLE = "let all ranks use the process groups in the same order"
 FIXES = {
-    Finding.DIFFERENT: "let all ranks call the same collectives in the same order: none in a branch or a loop that "
+    Trouble.DIFFERENT: "let all ranks call the same collectives in the same order: none in a branch or a loop that "
     "is not the same on all ranks",
-    Finding.SIZES: "give the collective tensors of the same size and type on all ranks: pad the last batch, or "
+    Trouble.SIZES: "give the collective tensors of the same size and type on all ranks: pad the last batch, or "
     "drop_last=True",
-    Finding.LATE: "shorten what that rank does before this line, or let the others wait longer: "
+    Trouble.LATE: "shorten what that rank does before this line, or let the others wait longer: "
     "init_process_group(timeout=...)",
-    Finding.MISSING: "look at what the missing rank does after that line: a branch that only some ranks take, a slow "
+    Trouble.MISSING: "look at what the missing rank does after that line: a branch that only some ranks take, a slow "
     "loader or file system, an exception that the program caught",
-    Finding.NO_DUMP: "read the log of the rank without a dump: it hung outside of torch, or was killed",
+    Trouble.NO_DUMP: "read the log of the rank without a dump: it hung outside of torch, or was killed",
 }
 
 
@@ -60,7 +60,7 @@ def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
         return f"the ranks wait for one another: {', '.join(waits)}"
     first, *others = flight.meetings
     named = first.came_ranks.union(first.culprits)
-    waiting = sorted({rank for one in others for rank in one.came_ranks if one.finding is not Finding.STUCK} - named)
+    waiting = sorted({rank for one in others for rank in one.came_ranks if one.finding is not Trouble.STUCK} - named)
     more = f"; {ranks_text(waiting)} {'wait' if len(waiting) > 1 else 'waits'} in other groups" if waiting else ""
     return meeting_sentence(first, nodes) + more
 
@@ -68,17 +68,17 @@ def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
 def meeting_sentence(one: Meeting, nodes: Mapping[int, str]) -> str:
     """Return what is wrong with one collective."""
     came = ranks_text(sorted(one.came_ranks))
-    if one.finding is Finding.DIFFERENT:
+    if one.finding is Trouble.DIFFERENT:
         whole = f"the ranks called different collectives as #{one.number} of {group_text(one.group)}"
         return f"{whole}: {_listed(one.came, 'name')}"
-    if one.finding is Finding.SIZES:
+    if one.finding is Trouble.SIZES:
         return f"the ranks called {_collective(one)} with different tensors: {_listed(one.came, 'tensors')}"
-    if one.finding is Finding.LATE:
+    if one.finding is Trouble.LATE:
         who = _who(one.culprits, nodes)
         places = [stand for stand in one.came if set(stand.ranks) & set(one.culprits)]
         return (f"{who} came to {_collective(one)}{_at(places)} {one.late_s:.0f} s after the first rank, "
                 f"which waits for {one.timeout_s:.0f} s")  # fmt: skip
-    if one.finding is Finding.STUCK:
+    if one.finding is Trouble.STUCK:
         return f"{came} are all in {_collective(one)}{_at(one.came)}, with tensors of the same size"
     return "; ".join((_wait(one, "wait in" if len(one.came_ranks) > 1 else "waits in"), *_not_there(one, nodes)))
 

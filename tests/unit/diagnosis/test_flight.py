@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpcrun.diagnosis.flight.dump import DumpReader
-from hpcrun.diagnosis.flight.judge import Finding, Flight, judge
+from hpcrun.diagnosis.flight.judge import Flight, Trouble, judge
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from tests.harness import REPO
 from tests.unit.diagnosis.flights import Made, dump, pickled
@@ -160,7 +160,7 @@ def test_sizes_that_may_differ_are_no_mistake() -> None:
     root = Made("gather", sizes=[[4]], state="started")
     scattered = Made("all_to_all", sizes=[[3], [5]], state="started")
     flight = judged({rank: [root, Made("all_to_all", sizes=[[rank]]), scattered] for rank in range(4)})
-    assert flight.meetings[0].finding is Finding.STUCK
+    assert flight.meetings[0].finding is Trouble.STUCK
     assert not flight.decided
 
 
@@ -182,7 +182,7 @@ def test_a_different_size_counts_only_where_the_collective_did_not_end() -> None
     assert judged({0: same, 1: same, 2: same, 3: odd}).meetings == ()
     hung = [Made("all_reduce", sizes=[[1000]], state="started"), *NORMAL]
     flight = judged({0: same, 1: same, 2: same, 3: hung})
-    assert (flight.meetings[0].finding, flight.culprit) == (Finding.SIZES, 3)
+    assert (flight.meetings[0].finding, flight.culprit) == (Trouble.SIZES, 3)
 
 
 def test_a_rank_that_came_after_the_timeout_is_late() -> None:
@@ -197,7 +197,7 @@ def test_a_rank_that_came_after_the_timeout_is_late() -> None:
 
 def test_many_ranks_without_a_dump_decide_nothing() -> None:
     flight = judged({0: [*NORMAL, WAITS]})
-    assert flight.meetings[0].finding is Finding.NO_DUMP
+    assert flight.meetings[0].finding is Trouble.NO_DUMP
     assert not flight.decided
 
 

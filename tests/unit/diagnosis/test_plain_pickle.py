@@ -29,7 +29,7 @@ PLAIN: dict[str, Any] = {
 }
 
 
-class Call:
+class Calling:
     """Calls a function when Python unpickles it."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
@@ -48,7 +48,7 @@ def test_what_torch_writes_is_read() -> None:
 def test_nothing_is_called(tmp_path: Path, protocol: int) -> None:
     mark = tmp_path / "mark"
     for function, argument in ((os.system, f"touch {mark}"), (Path.touch, mark), (eval, f"open({str(mark)!r}, 'w')")):
-        data = pickle.dumps({"entries": [Call(function, argument)]}, protocol)
+        data = pickle.dumps({"entries": [Calling(function, argument)]}, protocol)
         with pytest.raises(PlainPickleError):
             load_plain(data)
     assert not mark.exists()
@@ -56,7 +56,7 @@ def test_nothing_is_called(tmp_path: Path, protocol: int) -> None:
 
 def test_a_call_after_a_real_dump_is_not_made(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    call = pickle.dumps(Call(os.system, f"touch {mark}"), 2)[2:]
+    call = pickle.dumps(Calling(os.system, f"touch {mark}"), 2)[2:]
     for data in (REAL[:-1] + call, REAL[:2] + call[:-1] + REAL[2:], REAL + call):
         try:
             load_plain(data)
@@ -151,5 +151,5 @@ def test_plain_data_that_is_no_dump_is_refused(value: Any) -> None:
 def test_python_s_unpickler_would_have_called_it(tmp_path: Path) -> None:
     """The pickles above are real ones."""
     mark = tmp_path / "mark"
-    pickle.Unpickler(io.BytesIO(pickle.dumps(Call(Path.touch, mark), 2))).load()
+    pickle.Unpickler(io.BytesIO(pickle.dumps(Calling(Path.touch, mark), 2))).load()
     assert mark.exists()
