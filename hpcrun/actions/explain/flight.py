@@ -15,7 +15,7 @@ from hpcrun.runs.attempt import names_in
 
 _NAME = re.compile(r"\D*(?P<rank>0|[1-9]\d{0,6})(?:\.(?:json|pickle|pkl|bin))?")
 """launch/environment.py has torch write ``rank_3``; a program may name it so too."""
-_MOST_READ, _MOST_READ_QUICKLY = 512 << 20, 8 << 20
+_MOST_READ, _MOST_READ_QUICKLY = 512 << 20, 4 << 20
 """Bytes of all dumps: those of 512 ranks have 200 MB or more, and take some seconds."""
 
 

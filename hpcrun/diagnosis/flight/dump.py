@@ -26,6 +26,7 @@ _MOST_NESTED = 16
 _MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS, _MOST_MEMBERS = 50_000, 200, 256, 4_000_000
 """What is looked at of a dump; members of all groups of all dumps. A hostile dump may name the same list many times."""
 _MOST_KINDS = 10_000
+_LONGEST_TEXT = 4096
 _DEFAULT = "default_pg"
 _NOT_NAMED = ("", "undefined")
 _NUMBER = re.compile(r"\d{1,7}")
@@ -279,8 +280,6 @@ class DumpReader:
         return kind
 
     def _group(self, name: str, description: str, config: Any) -> Group:
-        if not (isinstance(name, str) and isinstance(description, str)):
-            raise ValueError("a group without its name")
         said = config.get(name) if isinstance(config, dict) else None
         listed = said.get("ranks") if isinstance(said, dict) else None
         if not isinstance(listed, str):
@@ -291,7 +290,7 @@ class DumpReader:
             if self._members_left < 0:
                 raise ValueError("too many ranks")
             self._members[listed] = ranks
-        return Group(name, "" if description in _NOT_NAMED else description, self._members[listed])
+        return Group(_text(name), "" if description in _NOT_NAMED else _text(description), self._members[listed])
 
     def _place(self, frames: Sequence[dict[str, Any]], known: dict[int, Frame | None]) -> Frame | None:
         """Return the innermost frame in the user's own code; the frames of a dump are shared by its calls."""
@@ -302,12 +301,14 @@ class DumpReader:
                 return own
         return None
 
-    def _own_frame(self, frame: dict[str, Any]) -> Frame | None:
-        file, line, function = frame["filename"], frame["line"], frame["name"]
-        if not (isinstance(file, str) and isinstance(line, int) and isinstance(function, str)):
+    def _own_frame(self, said: dict[str, Any]) -> Frame | None:
+        file, line, function = said["filename"], said["line"], said["name"]
+        if not isinstance(line, int):
             raise ValueError("a frame without its line")
-        found = self._frames.setdefault((file, line, function), Frame(file, line, function))
-        return found if found.own and not file.endswith(_OF_C) and _OF_TORCH not in file else None
+        frame = Frame(_text(file), line, _text(function))
+        if not frame.own or frame.file.endswith(_OF_C) or _OF_TORCH in frame.file:
+            return None
+        return self._frames.setdefault((frame.file, line, frame.function), frame)
 
 
 def _newest(entries: Sequence[dict[str, Any]]) -> list[tuple[tuple[str, str], dict[str, Any]]]:
@@ -324,6 +325,13 @@ def _newest(entries: Sequence[dict[str, Any]]) -> list[tuple[tuple[str, str], di
     return newest
 
 
+def _text(value: Any) -> str:
+    """Return a text that can be printed: a pickle can hold half characters."""
+    if not isinstance(value, str):
+        raise ValueError("no text")
+    return value[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
+
+
 def _frozen(sizes: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(size[:_MOST_NESTED]) for size in sizes[:_MOST_NESTED])
 
@@ -333,9 +341,8 @@ def _make_kind(
 ) -> Kind:
     if not all(type(number) is int for size in (*_frozen(inputs), *_frozen(outputs)) for number in size):
         raise ValueError("sizes that are no numbers")  # the product of a number and a text can have gigabytes
-    if not all(isinstance(one, str) for one in (*types[:1], *output_types[:1])):
-        raise ValueError("types without names")
-    backend, _, called = written.rpartition(":")
+    types, output_types = [_text(one) for one in types[:1]], [_text(one) for one in output_types[:1]]
+    backend, _, called = _text(written).rpartition(":")
     name = _KNOWN_AS.get(called, called)
     must_equal: tuple[Any, ...] = ()
     if name in _EQUAL_INPUTS and inputs:

@@ -146,7 +146,7 @@ def _meeting(
     least, most = min(reached.values()), max(reached.values())
     if least < most:
         number = least + 1
-        came = [rank for rank, last in reached.items() if last >= number]
+        came = [rank for rank, last in reached.items() if last >= number and rank in calls]
         if not any(_waits(calls[rank], number) for rank in came):
             return None
         absent = [rank for rank, last in reached.items() if last < number]

@@ -41,7 +41,8 @@ class TorchPickler:
 
     def _text(self, value: str) -> None:
         if not self._kept(value):
-            self.data += b"X" + len(value.encode()).to_bytes(4, "little") + value.encode()
+            encoded = value.encode("utf-8", "surrogatepass")
+            self.data += b"X" + len(encoded).to_bytes(4, "little") + encoded
             self._keep(value)
 
     def write(self, value: Any) -> None:

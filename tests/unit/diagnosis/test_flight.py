@@ -210,6 +210,10 @@ def test_a_buffer_that_has_overflowed_shows_who_did_not_come_since() -> None:
         "rank 0 waits in all_reduce #7 of the default group (train.py:90); rank 1 did not come: its last was "
         "all_reduce #3 of group 5 (ranks 0-1) (train.py:30)"
     )
+    behind = Made("all_reduce", 90, number=5, at_s=7001.5)
+    three = {"0": ("default_pg", range(3))}
+    flight = judged({0: [*other, waits], 1: other, 2: [behind, *other]}, 3, three, first=7000)
+    assert said(flight).startswith("rank 0 waits in collective #6 of the default group; rank 2 did not come")
     before = Made("all_reduce", 90, number=7, state="started", at_s=6000)
     assert judged({0: [before, *other], 1: other}, 2, groups, first=7000).meetings == ()
 

@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from hpcrun.diagnosis.flight.dump import DumpError, DumpReader
+from hpcrun.diagnosis.flight.judge import judge
 from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
+from hpcrun.diagnosis.flight.sentences import meeting_sentence, stand_lines
 from tests.harness import REPO
-from tests.unit.diagnosis.flights import pickled
+from tests.unit.diagnosis.flights import Made, dump, pickled
 
-REAL = (REPO / "tests/data/flight/missing/rank_0").read_bytes()
+REAL = REPO / "tests/data/flight/missing/rank_0"
+DATA = REAL.read_bytes()
 PLAIN: dict[str, Any] = {
     "text": "ü",
     "numbers": [0, 255, 256, 65535, -1, 2**31, 2**62, -(2**62)],
@@ -41,7 +44,7 @@ class Calling:
 
 def test_what_torch_writes_is_read() -> None:
     assert load_plain(pickled(PLAIN)) == PLAIN
-    assert load_plain(REAL) == pickle.loads(REAL)
+    assert load_plain(DATA) == pickle.loads(DATA)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -57,12 +60,12 @@ def test_nothing_is_called(tmp_path: Path, protocol: int) -> None:
 def test_a_call_after_a_real_dump_is_not_made(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     call = pickle.dumps(Calling(os.system, f"touch {mark}"), 2)[2:]
-    for data in (REAL[:-1] + call, REAL[:2] + call[:-1] + REAL[2:], REAL + call):
+    for data in (DATA[:-1] + call, DATA[:2] + call[:-1] + DATA[2:], DATA + call):
         try:
             load_plain(data)
         except PlainPickleError:
             continue
-        assert data == REAL + call  # what stands after the end is not read
+        assert data == DATA + call  # what stands after the end is not read
     assert not mark.exists()
 
 
@@ -115,22 +118,29 @@ def test_as_much_as_may_be_nested_is_only_no_dump() -> None:
 
 
 def test_each_part_of_a_dump_that_was_not_written_to_its_end_is_refused() -> None:
-    for size in range(len(REAL)):
+    for size in range(len(DATA)):
         with pytest.raises(PlainPickleError):
-            load_plain(REAL[:size])
+            load_plain(DATA[:size])
 
 
 def test_a_dump_with_damaged_bytes_is_read_or_refused() -> None:
-    """No byte makes anything else of it: a damaged dump is one remark."""
+    """No byte makes anything else of it: a damaged dump is one remark, and what is read can be judged."""
     rng = random.Random(7)
-    for _ in range(3000):
-        data = bytearray(REAL)
+    whole = {rank: DumpReader().read((REAL.parent / f"rank_{rank}").read_bytes()) for rank in range(4)}
+    read = 0
+    for number in range(3000):
+        data = bytearray(REAL.read_bytes())
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
         try:
-            DumpReader().read(bytes(data))
+            flight = judge({**whole, number % 4: DumpReader().read(bytes(data))}, range(4))
         except DumpError as error:
             assert str(error)
+            continue
+        read += 1
+        assert all(meeting_sentence(one, {}) for one in flight.meetings)
+        assert all(stand_lines(flight))
+    assert read > 200
 
 
 @pytest.mark.parametrize("value", [[], "entries", 7, None, {"entries": 3}, {"entries": [7]}, {"entries": [{}]},
@@ -146,6 +156,15 @@ def test_a_dump_with_damaged_bytes_is_read_or_refused() -> None:
 def test_plain_data_that_is_no_dump_is_refused(value: Any) -> None:
     with pytest.raises(DumpError):
         DumpReader().read(pickled(value))
+
+
+def test_half_characters_of_a_dump_can_be_printed() -> None:
+    half = "\udc80\ud800"
+    calls = [Made("all_reduce" + half, 5, ("0", "default_pg"), state="started", file=f"/home/{half}.py", dtype=half)]
+    dumps = {0: DumpReader().read(pickled(dump(calls, {}))), 1: DumpReader().read(pickled(dump([], {})))}
+    flight = judge(dumps)
+    assert meeting_sentence(flight.meetings[0], {}).encode()
+    assert "".join(stand_lines(flight)).encode()
 
 
 def test_python_s_unpickler_would_have_called_it(tmp_path: Path) -> None:
