@@ -87,6 +87,7 @@ def explain(
 
 def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
     from hpcrun.actions.explain.explain import explain as explain_run
+    from hpcrun.actions.explain.running import most_silent
     from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.actions.status.status import element_row, get_status

@@ -15,6 +15,7 @@ from hpcrun.diagnosis.culprit import (
     find_culprit,
     first_leaver,
 )
+from hpcrun.diagnosis.flight.judge import Flight
 from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.order import Told, came_of_a_timeout, caught_before_waits, ended_by_a_timeout, first_waits, told
@@ -53,6 +54,7 @@ class Facts:
         signalled_s: when the script or a rank first heard that the job was to end, in seconds since the epoch; None
             where it was not signalled, or nobody noted it.
         shared: what a log is called that is no rank's.
+        flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
     """
 
     state: str
@@ -60,6 +62,7 @@ class Facts:
     logs: Sequence[Log] = ()
     signalled_s: float | None = None
     shared: str = "batch script"
+    flight: Flight | None = None
 
 
 @dataclass(frozen=True, slots=True)

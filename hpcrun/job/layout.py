@@ -80,6 +80,11 @@ class AttemptFolder:
         """The verdict of the preflight."""
         return self.preflight / "verdict.json"
 
+    @property
+    def flight(self) -> Path:
+        """The folder of the dumps of torch's flight recorder, one per rank."""
+        return self.path / "flight"
+
     def rank_log(self, rank: int, stream: str) -> Path:
         """Return the log of a rank's ``out`` or ``err``."""
         return self.path / f"rank-{rank}.{stream}"

@@ -88,7 +88,7 @@ class Rank:
         return status
 
     def _start_again(self) -> int | None:
-        """Rename the exit record of an earlier start of this rank: it is not a failure of the new start.
+        """Rename the exit record and the dump of an earlier start of this rank: they are not of the new start.
 
         TORCHELASTIC_RESTART_COUNT is not enough: it counts only the failures of this node.
 
@@ -103,6 +103,9 @@ class Rank:
             return int(before.get("status", records.TERM_STATUS))
         number = next(number for number in count(1) if not os.path.exists(f"{path}.exit.{number}"))
         os.rename(f"{path}.exit", f"{path}.exit.{number}")
+        dump = os.path.join(records.attempt_dir(), "flight", f"rank_{self._rank}")
+        if os.path.exists(dump):  # torch's flight recorder may not write another
+            os.rename(dump, f"{dump}.{number}")
         line = f"hpcrun: torchrun restart {number}\n"
         for name in ("out", "err"):
             with open(f"{path}.{name}", "a", encoding="utf-8") as log:

@@ -7,12 +7,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.explain.explain import Evidence, Explanation
+from hpcrun.diagnosis.flight.judge import Flight, Stand
+from hpcrun.diagnosis.flight.sentences import group_text
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 _ROOM_LEAST = 30
+_MOST_MEETINGS = 20
 _MOST_LINES_EACH = 3
 """The most lines of the terminal for a line of evidence."""
 
@@ -84,4 +87,39 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "fix": explanation.fix,
         "next": explanation.next,
         "unread": list(explanation.unread),
+        "flight": _flight_json(explanation.flight) if explanation.flight else None,
+    }
+
+
+def _flight_json(flight: Flight) -> dict[str, Any]:
+    """Return where the ranks stood: the collective that all wait for comes first."""
+    return {
+        "dumps": list(flight.dumps),
+        "no_dump": list(flight.unknown),
+        "in_circle": flight.in_circle,
+        "collectives": [
+            {
+                "finding": one.finding.name.lower(),
+                "collective": one.name,
+                "number": one.number,
+                "group": group_text(one.group),
+                "came": [_stand_json(stand) for stand in one.came],
+                "absent": [_stand_json(stand) for stand in one.absent],
+                "no_dump": list(one.unknown),
+            }
+            for one in flight.meetings[:_MOST_MEETINGS]
+        ],
+    }
+
+
+def _stand_json(stand: Stand) -> dict[str, Any]:
+    call = stand.call
+    place = call.place if call else None
+    return {
+        "ranks": list(stand.ranks),
+        "collective": call.kind.name if call else None,
+        "number": (call.number or None) if call else None,
+        "group": group_text(stand.group) if stand.group else None,
+        "tensors": call.kind.tensors if call else None,
+        "at": f"{place.file}:{place.line}" if place else None,
     }

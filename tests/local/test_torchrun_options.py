@@ -15,6 +15,7 @@ first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 print("start", flush=True)
 if os.environ["RANK"] == "1":
     if first:
+        open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + "1", "w").close()
         raise ValueError("of the first start")
     sys.exit(3)
 time.sleep(60)
@@ -41,6 +42,7 @@ def test_a_failure_after_a_restart_is_told_of_by_what_the_last_start_said(hpcrun
     attempt = submit(hpcrun, FAILS_TWICE, "--wait") / "elements/0/attempts/0"
     statuses = [json.loads((attempt / name).read_text())["status"] for name in ("rank-1.exit.1", "rank-1.exit")]
     assert statuses == [1, 3]
+    assert [path.name for path in (attempt / "flight").iterdir()] == ["rank_1.1"]
     assert (attempt / "rank-1.out").read_text() == "start\nhpcrun: torchrun restart 1\nstart\n"
     explained = hpcrun("explain", "last").stdout
     assert "rank 1 on local-0 failed first with exit status 3" in explained

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from hpcrun.actions.explain.flight import read_flight
 from hpcrun.actions.explain.wording import advice, answer, evidence_of, next_command
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, diagnose
+from hpcrun.diagnosis.flight.cause import with_flight
+from hpcrun.diagnosis.flight.judge import Flight
 from hpcrun.diagnosis.log import Log, by_speaker, examine
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
@@ -64,6 +67,7 @@ class Explanation:
         fix: what to do; empty where nothing is known.
         next: one command to run.
         unread: logs, or parts of them, that could not be read.
+        flight: what torch's flight recorder kept; None where there are no dumps.
     """
 
     item: RunStatus
@@ -77,6 +81,7 @@ class Explanation:
     evidence: tuple[Evidence, ...] = ()
     next: str = ""
     unread: tuple[str, ...] = ()
+    flight: Flight | None = None
 
 
 def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
@@ -116,7 +121,7 @@ def explained(
         before: what is known of the pace of the ranks, and of earlier attempts.
         unread: what could not be read.
     """
-    found = diagnose(facts, rules)
+    found = with_flight(diagnose(facts, rules), facts)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
     return Explanation(
@@ -131,6 +136,7 @@ def explained(
         evidence=(*(Evidence(*parts) for parts in evidence_of(item, facts, found, attempt)), *before),
         next=next_command(item, facts, found),
         unread=unread,
+        flight=facts.flight,
     )
 
 
@@ -196,7 +202,8 @@ def _gather(
     for log in reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None):
         log = _from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log
         logs += [log] if logs or ends else by_speaker(log)
-    facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None)
+    flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
+    facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None, flight=flight)
     return facts, tuple(reader.unread)
 
 

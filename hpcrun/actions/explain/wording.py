@@ -8,6 +8,9 @@ from pathlib import PurePath
 
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
+from hpcrun.diagnosis.flight.cause import by_flight
+from hpcrun.diagnosis.flight.judge import Flight
+from hpcrun.diagnosis.flight.sentences import flight_sentence, ranks_text, stand_lines
 from hpcrun.diagnosis.launcher import first_task
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
@@ -20,6 +23,7 @@ _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
 _MOST_MESSAGE_LINES = 5
 _MOST_CONSEQUENCES = 3
+_MOST_STANDS = 6
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
 _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
@@ -32,7 +36,7 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     status = item.status
     message = attempt.exit.message if attempt and attempt.exit else ""
     cause = found.cause
-    if cause is not None and cause.rule.states and not facts.ends:  # the job's end, and no rank's
+    if cause is not None and ((cause.rule.states and not facts.ends) or by_flight(found)):  # the end of no one rank
         return cause.text
     if found.first is not None:
         text = _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found, facts)}"
@@ -149,6 +153,8 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         else:
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
         yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
+    if facts.flight is not None and facts.flight.meetings:
+        yield _flights_words(facts.flight, facts, found, attempt)
     own = _log_of(found.first, facts) or _log_of(None, facts)
     if own is not None and (
         cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
@@ -186,6 +192,17 @@ def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
     line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
     where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
     return f"rank {rank} on {left.node}", where, (line,), ""
+
+
+def _flights_words(flight: Flight, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Parts:
+    """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not the answer."""
+    nodes = {rank: end.node for rank, end in facts.ends.items()}
+    sentence = () if by_flight(found) else (flight_sentence(flight, nodes),)
+    lines = dict.fromkeys(_short(line) for line in (*sentence, *stand_lines(flight)))
+    where = str(attempt.folder.flight.relative_to(attempt.folder.run)) if attempt else None
+    count = len(flight.dumps)
+    without = f"; none of {ranks_text(flight.unknown)}" if flight.unknown else ""
+    return "flight recorder", where, tuple(lines)[:_MOST_STANDS], f"{count} dump{'s' if count > 1 else ''}{without}"
 
 
 def _last_words(log: Log, facts: Facts) -> Iterator[Parts]:

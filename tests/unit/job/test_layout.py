@@ -191,7 +191,7 @@ def test_a_rank_logs_its_metrics_to_the_same_path(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("program", "paths"),
     [
-        ("launch", ("start", "heartbeat", "exit", "hosts", "stop", "preflight")),
+        ("launch", ("start", "heartbeat", "exit", "hosts", "stop", "preflight", "flight")),
         ("preflight", ("hosts", "preflight", "verdict")),
     ],
 )
