@@ -56,7 +56,7 @@ class DumpError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProcessGroup:
     """A process group.
 
     Attributes:
@@ -166,7 +166,7 @@ class Transfer:
         number: of the transfers that are launched together.
     """
 
-    group: Group
+    group: ProcessGroup
     what: str
     peer: int
     place: Frame | None
@@ -183,9 +183,9 @@ class Dump:
         whole: that was the first of all.
     """
 
-    groups: Mapping[Group, Calls]
+    groups: Mapping[ProcessGroup, Calls]
     transfers: tuple[Transfer, ...] = ()
-    last: tuple[Group, int] | None = None
+    last: tuple[ProcessGroup, int] | None = None
     began_s: float = 0.0
     whole: bool = True
 
@@ -222,11 +222,11 @@ class DumpReader:
 
     def _dump(self, loaded: dict[str, Any], entries: Sequence[dict[str, Any]]) -> Dump:
         config = loaded.get("pg_config")
-        groups: dict[tuple[str, str], Group] = {}
+        groups: dict[tuple[str, str], ProcessGroup] = {}
         own_frames: dict[int, Frame | None] = {}
-        calls: dict[Group, Calls] = {}
+        calls: dict[ProcessGroup, Calls] = {}
         transfers: list[Transfer] = []
-        last: tuple[Group, int] | None = None
+        last: tuple[ProcessGroup, int] | None = None
         for named, entry in _newest(entries):
             group = groups.get(named)
             if group is None:
@@ -279,7 +279,7 @@ class DumpReader:
             kind = self._kinds[key] = _make_kind(written, inputs, outputs, types, output_types)
         return kind
 
-    def _group(self, name: str, description: str, config: Any) -> Group:
+    def _group(self, name: str, description: str, config: Any) -> ProcessGroup:
         said = config.get(name) if isinstance(config, dict) else None
         listed = said.get("ranks") if isinstance(said, dict) else None
         if not isinstance(listed, str):
@@ -290,7 +290,7 @@ class DumpReader:
             if self._members_left < 0:
                 raise ValueError("too many ranks")
             self._members[listed] = ranks
-        return Group(_text(name), "" if description in _NOT_NAMED else _text(description), self._members[listed])
+        return ProcessGroup(_text(name), "" if description in _NOT_NAMED else _text(description), self._members[listed])
 
     def _place(self, frames: Sequence[dict[str, Any]], known: dict[int, Frame | None]) -> Frame | None:
         """Return the innermost frame in the user's own code; the frames of a dump are shared by its calls."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, Group, Kind, transfers_of
+from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, ProcessGroup, Kind, transfers_of
 
 
 class Trouble(Enum):
@@ -40,7 +40,7 @@ class Stand:
 
     ranks: tuple[int, ...]
     call: CollectiveCall | None
-    group: Group | None
+    group: ProcessGroup | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Meeting:
     """
 
     finding: Trouble
-    group: Group
+    group: ProcessGroup
     name: str
     number: int | None
     came: tuple[Stand, ...]
@@ -116,8 +116,8 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
         world: all ranks of the job, as far as they are known.
     """
     everyone = sorted({*world, *dumps})
-    by_group: defaultdict[Group, dict[int, Calls]] = defaultdict(dict)
-    default: Group | None = None
+    by_group: defaultdict[ProcessGroup, dict[int, Calls]] = defaultdict(dict)
+    default: ProcessGroup | None = None
     for rank in sorted(dumps):
         for group, calls in dumps[rank].groups.items():
             if group.default:  # all ranks have it, whatever their dumps have of its members
@@ -132,7 +132,7 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
 
 
 def _meeting(
-    group: Group, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], everyone: Sequence[int]
+    group: ProcessGroup, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], everyone: Sequence[int]
 ) -> Meeting | None:
     """Return the collective of a group that does not end; None if there is none."""
     members = group.ranks or (everyone if group.default else sorted(calls))
@@ -179,7 +179,7 @@ def _without_calls(
 
 
 def _all_came(
-    group: Group, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], unknown: tuple[int, ...]
+    group: ProcessGroup, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], unknown: tuple[int, ...]
 ) -> Meeting | None:
     """Return the last collective of a group to which all ranks with a dump came, if it is not known to have ended."""
     number = max(mine.last for mine in calls.values())
@@ -202,11 +202,11 @@ def _all_came(
     return None  # gloo's dumps do not show whether a collective has ended
 
 
-def _is_of(last: tuple[Group, int], group: Group, number: int) -> bool:
+def _is_of(last: tuple[ProcessGroup, int], group: ProcessGroup, number: int) -> bool:
     return last[1] == number and (last[0] == group or (last[0].default and group.default))
 
 
-def _different(group: Group, calls: Mapping[int, Calls]) -> Meeting | None:
+def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | None:
     """Return the first call of a group with which some ranks called something else than the others."""
     ranks = sorted(calls)
     if len(ranks) < 2:
@@ -279,7 +279,7 @@ def _name(number: int, ranks: Sequence[int], calls: Mapping[int, Calls]) -> str:
     return next((call.kind.name for call in found if call), "")
 
 
-def _stands(number: int, ranks: Sequence[int], group: Group, calls: Mapping[int, Calls]) -> tuple[Stand, ...]:
+def _stands(number: int, ranks: Sequence[int], group: ProcessGroup, calls: Mapping[int, Calls]) -> tuple[Stand, ...]:
     """Return where ranks made a call, those in the same line together; most ranks first."""
     return _together((rank, group, calls[rank].call(number)) for rank in ranks)
 
@@ -293,7 +293,7 @@ def _last_stands(ranks: Sequence[int], dumps: Mapping[int, Dump]) -> tuple[Stand
     )
 
 
-def _together(stands: Iterable[tuple[int, Group | None, CollectiveCall | None]]) -> tuple[Stand, ...]:
+def _together(stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | None]]) -> tuple[Stand, ...]:
     """Return ranks at the same call and in the same line as one; the largest number of ranks first."""
     found: dict[object, Stand] = {}
     for rank, group, call in stands:

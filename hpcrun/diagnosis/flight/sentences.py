@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
 
-from hpcrun.diagnosis.flight.dump import Group
+from hpcrun.diagnosis.flight.dump import ProcessGroup
 from hpcrun.diagnosis.flight.judge import Flight, Meeting, Stand, Trouble
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.job.parameters import index_ranges
@@ -36,7 +36,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-def group_text(group: Group) -> str:
+def group_text(group: ProcessGroup) -> str:
     """Return what a group is called: ``the default group``, ``group mesh_tp (ranks 2-3)``."""
     if group.default:
         return "the default group"
