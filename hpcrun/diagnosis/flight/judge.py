@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, ProcessGroup, Kind, transfers_of
+from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, Kind, ProcessGroup, transfers_of
 
 
 class Trouble(Enum):
