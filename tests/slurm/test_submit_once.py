@@ -113,7 +113,8 @@ def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
     killer = as_researcher.folder / "killer.py"
     killer.write_text(KILLER)
     python = as_researcher.argv()[0]
-    as_researcher.run(python, str(killer), str(KILLS), str(AT_ONCE), *HELD, "true", env=slow_sbatch(as_researcher))
+    command = (python, str(killer), str(KILLS), str(AT_ONCE), *HELD, "true")
+    as_researcher.run(*command, env=slow_sbatch(as_researcher), timeout=300)
     folders = [path for path in as_researcher.runs.iterdir() if path.name[0].isdigit()]
     unrecorded = {path.name for path in folders if recorded_job(path) is None}
 
