@@ -186,6 +186,8 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
 def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
     ranks, found = report.get("ranks") or [], _sum(report, "across")
     if found is None:
+        if report.get("late") and report.get("reach"):
+            return cell(SLOW, "not ready in time")
         late = f"no all-reduce: {listed(report['missing'])} not ready" if report.get("missing") else ""
         return _trouble(ranks, ("across",)) or cell(NONE, late)
     port = rates.get("fabric-gbit-s", 0) / 8

@@ -365,6 +365,7 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
         report.put(ranks=workers.said())
         if not ready:  # what is only slow may still end, and what hangs has hung long enough to be called so
+            report.put(late=True)
             workers.wait("waiting", node.ends_at - 0.5)
         elif len(node.hosts) > 1:
             agreed = agree(node, door)

@@ -142,7 +142,7 @@ def test_a_right_profile(site: Site) -> None:
     assert red(checks) == ["torch"]
     assert checks["commands"]["seen"].endswith("sacct, version 22.05.8")
     assert checks["controller"]["seen"].startswith("hpc-login answers within ")
-    assert checks["nodes"]["seen"] == "4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes"
+    assert checks["nodes"]["seen"] == "4 a100, 64 CPUs, 480G, 01:00:00: fits its 2 nodes"
     assert checks["sbatch"]["seen"] == "--test-only accepts --gres=gpu:a100:4"
 
 

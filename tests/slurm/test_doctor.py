@@ -54,7 +54,7 @@ def test_right_profiles_are_green_or_yellow(as_researcher: Hpcrun, cuda_env: dic
     assert time.monotonic() - start < 8
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     for line in (
-        "  ok       nodes          4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes\n",
+        "  ok       nodes          4 a100, 64 CPUs, 480G, 01:00:00: fits its 2 nodes\n",
         "  ok       sbatch         --test-only accepts --gres=gpu:a100:4\n",
         "  ok       torch          2.9.1, built with CUDA 12.8\n",
         "(compute capability 8.0): sm_80 sm_90\n",

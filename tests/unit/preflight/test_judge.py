@@ -251,9 +251,16 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str,
 
 @pytest.mark.parametrize("step", ["gemm", "within"])
 def test_a_node_that_is_late_under_load_fails_no_job(step: str) -> None:
-    late = cpu(doing=step, for_s=2.0)
-    verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")], "missing": ["n1"]}, n1={"ranks": [late]}))
+    late = {"ranks": [cpu(doing=step, for_s=2.0)], "late": True}
+    verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")], "missing": ["n1"]}, n1=late))
     assert message(verdict) == "preflight: no bad node; slow: n1"
+
+
+def test_nodes_that_were_all_too_late_for_their_all_reduce_are_not_called_well() -> None:
+    late = {"ranks": [cpu(doing="waiting")], "missing": [], "late": True}
+    verdict = judge(*cluster(n0=late, n1=late))
+    assert message(verdict) == "preflight: no bad node; slow: n0, n1"
+    assert checks(verdict, "n0", "across") == ("slow", "not ready in time")
 
 
 def test_a_rank_that_waits_for_one_that_is_late_is_not_blamed() -> None:
