@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # cannot run a Python that lies in somebody's home folder, as pyenv's and conda's do.
 PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo python3)
 
-# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. Six workers on two cores: many tests wait, most of
+# Further arguments for pytest: make test ARGS='tests/unit -k quoting'. Five workers on two cores: many tests wait, most of
 # all those of Slurm, with which four of the workers begin, each with a cluster of its own (tests/conftest.py).
 ARGS ?=
 
@@ -37,7 +37,7 @@ demo: $(VENV)/installed-demo ## train a small model on this machine, on two "nod
 	hpcrun status
 
 test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu with a real Slurm
-	$(BIN)/python -m pytest --numprocesses 6 --junitxml=.pytest_cache/last.xml $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 5 --junitxml=.pytest_cache/last.xml $(ARGS)
 
 quick: check ## for the minutes before a commit: what CI checks, and the tests that need neither Slurm nor a terminal
 	$(BIN)/python -m pytest --numprocesses 4 tests/unit tests/golden tests/launch $(ARGS)

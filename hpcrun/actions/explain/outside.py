@@ -19,6 +19,7 @@ from hpcrun.diagnosis.diagnose import Facts
 from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
+from hpcrun.diagnosis.survived import without_survived
 from hpcrun.errors import NotFoundError
 from hpcrun.job.state import FAILED, PENDING, RUNNING, is_terminal
 from hpcrun.job.units import format_span
@@ -106,8 +107,9 @@ def _look(names: Iterable[str]) -> str:
 
 
 def _apart(logs: Sequence[Log]) -> list[Log]:
-    """Return the logs, those that several ranks write into as one for each."""
-    return [part for log in logs for part in (by_speaker(log) if log.rank is None else [log])]
+    """Return the logs, those that several ranks write into as one for each, without what their programs survived."""
+    parts = (part for log in logs for part in (by_speaker(log) if log.rank is None else [log]))
+    return [without_survived(part) for part in parts]
 
 
 def _rank_of(name: str) -> int | None:
