@@ -40,8 +40,11 @@ def silence_sentence(
     if not ages:
         return f"the job is running; no rank has written anything since it started {format_span(running_s)} ago"
     newest_s, limit_s = min(ages.values()), silence_limit_s(usual_s)
-    if newest_s <= limit_s:
+    if newest_s <= FRESH_S:
         return f"{_calm(ages, len(silent_s), limit_s)}: nothing looks stuck"
+    if newest_s <= limit_s:
+        pace = f"at {format_span(usual_s or 0.0)} from line to line until then"
+        return f"{_calm(ages, len(silent_s), limit_s)}: {pace}, that is too early to call it stuck"
     ranks = sorted(_talkers(ages, running_s), key=lambda rank: -ages[rank])
     first = [rank for rank in ranks if ages[ranks[0]] - ages[rank] <= SAME_MOMENT_S]
     rest = [rank for rank in ranks if rank not in first]
