@@ -26,6 +26,7 @@ _WORKER = "_worker_loop"
 _THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x\w+ (?:\[.*\] )?\(most recent call first\):")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}|\?\?\?) in (?P<function>.+)$')
 _MOST_NAMED = 3
+_MOST_FRAMES, _LONGEST_NAME, _MOST_LINES = 10_000, 4096, 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,21 @@ def parse_py_spy(text: str) -> tuple[Frame, ...]:
         chosen = main or (threads[-1] if threads else None)
         frames = chosen["frames"] if chosen else []
         return tuple(
-            Frame(str(each["filename"]), int(each["line"]), _plain(str(each["name"]))) for each in reversed(frames)
+            Frame(_text(each["filename"]), _line(each["line"]), _plain(_text(each["name"])))
+            for each in reversed(frames[:_MOST_FRAMES])  # the innermost come first
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"not the output of py-spy: {error}") from None
+
+
+def _text(value: object) -> str:
+    """Return a name without what cannot be printed at all: half a character, which JSON can express."""
+    return str(value)[:_LONGEST_NAME].encode("utf-8", "replace").decode()
+
+
+def _line(value: object) -> int:
+    """Return the number of a line; 0 if it is none."""
+    return value if isinstance(value, int) and 0 <= value < _MOST_LINES else 0
 
 
 def _plain(name: str) -> str:

@@ -19,6 +19,10 @@ Paces = dict[str, list[float]]
 
 _SLOWER = 1.2
 """A rank is slow if its usual step takes so many times that of the others: less is common among healthy nodes."""
+_MOST_SLOWER = 1000
+"""More is no slow rank: what was read is not the time of the same thing."""
+_SHORTEST, _LONGEST = 1e-15, 1e15
+"""A number outside of these is no pace of a program, and could not be computed with."""
 _LEAST, _LAST = 5, 50
 """A rank with fewer values is left out; of more values, the last ones count."""
 _NAMED = 3
@@ -90,7 +94,7 @@ def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, ob
     chosen: dict[str, str] = {}
     for _, _, values in rows:
         for name, value in values.items():
-            if isinstance(value, float | int) and math.isfinite(value) and value > 0:
+            if isinstance(value, float | int) and _SHORTEST <= value <= _LONGEST:
                 kind, number = _kind_of(name, float(value))
                 if kind and chosen.setdefault(kind, name) == name:
                     found.setdefault(kind, []).append(number)
@@ -156,7 +160,9 @@ def _slow_ranks(times: Mapping[int, Sequence[float]]) -> tuple[tuple[int, ...], 
     limit = _SLOWER * _quantile(usual.values(), 1 / 2)  # of two ranks, the faster one
     others = _quantile([time for time in usual.values() if time < limit], 1 / 2)
     slow = sorted(rank for rank, time in usual.items() if time >= limit and _quantile(times[rank], 1 / 4) > others)
-    return (tuple(slow), _quantile([usual[rank] for rank in slow], 1 / 2), others) if slow else None
+    if not slow or (theirs := _quantile([usual[rank] for rank in slow], 1 / 2)) > _MOST_SLOWER * others:
+        return None
+    return tuple(slow), theirs, others
 
 
 def _whole_nodes(slow: Sequence[int], ranks: Iterable[int], node_of: Mapping[int, str]) -> tuple[str, ...]:
@@ -177,7 +183,7 @@ def _quantile(values: Collection[float], part: float) -> float:
 
 def _times(kind: str, values: Sequence[float]) -> list[float]:
     """Return the last values as times: of a rate, the time of one of what it counts."""
-    last = [value for value in values if math.isfinite(value) and value > 0][-_LAST:]
+    last = [value for value in values if _SHORTEST <= value <= _LONGEST][-_LAST:]
     return last if kind == STEP_TIME else [1 / value for value in last]
 
 

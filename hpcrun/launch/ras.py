@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ GAP_S = 1.0
 LONGEST_LINE = 1024
 MOST = 1 << 18
 """Bytes of a report; of a longer one the beginning is kept, with the processes that do not answer."""
+_MOST_DIGITS = 9
 _PRINTABLE = {code: chr(code) if code == 10 or 32 <= code < 127 else "?" for code in range(256)}
 
 
@@ -39,8 +41,31 @@ def address_of(env: Mapping[bytes, bytes]) -> Address | None:
     if not given:
         return "localhost", PORT
     host, _, port = given.rpartition(":")
-    host = host.strip("[]")
-    return (host, int(port)) if host and port.isdigit() and int(port) < 1 << 16 else None
+    host, number = host.strip("[]"), number_in(os.fsencode(port))
+    return (host, number) if host and number is not None and number < 1 << 16 else None
+
+
+def number_in(text: bytes) -> int | None:
+    """Return a number that is not negative and has few digits; None for anything else."""
+    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
+def own_address(address: Address) -> Address | None:
+    """Return an address as one of this machine, to connect to; None if it is another machine's.
+
+    A socket can be bound to an address of this machine only. The name of a machine is looked up once.
+
+    Raises:
+        OSError, ValueError: there is no such name.
+    """
+    host, port = address
+    if host == "localhost":
+        return address
+    for family, _, _, _, found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as here:
+            here.bind((found[0], 0, *found[2:]))
+            return str(found[0]), port
+    return None
 
 
 def is_theirs(port: int, pids: Iterable[int]) -> bool:

@@ -16,9 +16,8 @@ import json
 import os
 import queue
 import re
-import shutil
 import signal
-import subprocess
+import stat
 import sys
 import threading
 import time
@@ -28,8 +27,9 @@ from functools import partial
 
 from .node_folder import FOLDER
 from .processes import catches
-from .ras import address_of, is_theirs
+from .ras import address_of, is_theirs, number_in, own_address
 from .ras import reports as reports_of
+from .spy import dump, find_py_spy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,16 +41,18 @@ SCAN_S = 1.5
 """The time to find the processes: /proc may not respond for one that hangs in the kernel."""
 SAMPLE_S = 0.5
 """The time over which it is measured how busy a rank is."""
-SPY_S, SPY_TRIES = 3.0, 3
-"""The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
-FORBIDDEN = "py-spy may not read this process"
 NONE = "no py-spy in the job's environment"
 DUMP_S = 1.0
 RAS_S = 4.0
+END_S = 0.2
+"""So long before the end no py-spy runs any more: none is left behind."""
 THREADS = 4
 MOST_WORKERS = 8
 PART = 700
 """The characters of a part: slurmstepd sends at most 1,024 bytes of a line at once."""
+MOST_ANSWER, MOST_PRINTED = 8 << 20, 2 << 20
+"""The bytes of an answer, and the characters that a node prints: a stack beyond them is left out."""
+TOO_LONG = "its stack is too long"
 _RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 _LOADER, _WORKER = "torch/utils/data/", "_worker_loop"
 
@@ -63,7 +65,7 @@ def main(arguments: list[str]) -> int:
     processes = find_processes(folder, node, time.monotonic() + SCAN_S)
     answers: list[dict[str, Any]] = [{"node": node}]
     ranks = [
-        RankReading(number, mine, py_spy)
+        RankReading(number, mine, py_spy, until - END_S)
         for rank, all_of_it in sorted(processes.items())
         for number, mine in ranks_within(rank, all_of_it).items()
     ]
@@ -76,8 +78,9 @@ def main(arguments: list[str]) -> int:
     for rank, busy_s in zip(ranks, before):
         rank.answer["busy"] = min(1.0, round((rank.busy_s() - busy_s) / elapsed, 2))
         answers.append(dict(rank.answer))
+    left = MOST_PRINTED
     for number, answer in enumerate(answers):
-        print_answer(node or "-", number, answer)
+        left -= print_answer(node or "-", number, answer, left)
     return 0
 
 
@@ -86,16 +89,22 @@ def ras_reports(processes: dict[int, list[Process]], until: float) -> list[str]:
     address = address_of(program_of(processes[0]).env) if 0 in processes else None
     if address is None or not is_theirs(address[1], [one.pid for mine in processes.values() for one in mine]):
         return []
-    return reports_of(address, min(RAS_S, until - time.monotonic()))
+    here = own_address(address)
+    return reports_of(here, min(RAS_S, until - time.monotonic())) if here else []
 
 
-def print_answer(node: str, number: int, answer: dict[str, Any]) -> None:
-    """Print an answer in short lines."""
-    text = base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
+def print_answer(node: str, number: int, answer: dict[str, Any], most: int) -> int:
+    """Print an answer in short lines, without its stacks if it is too long; return the characters of it."""
+    record = json.dumps(answer).encode()
+    text = base64.b64encode(zlib.compress(record)).decode()
+    if "stack" in answer and (len(record) > MOST_ANSWER or len(text) > most):
+        short = {name: value for name, value in answer.items() if name not in ("how", "stack", "workers")}
+        return print_answer(node, number, {**short, "lacks": TOO_LONG}, most)
     parts = [text[start : start + PART] for start in range(0, len(text), PART)]
     for place, part in enumerate(parts):
         sys.stdout.write(f"hpcrun-stacks {node} {number} {place}/{len(parts)} {part}\n")
     sys.stdout.flush()
+    return len(text)
 
 
 def in_threads(calls: list[Callable[[], None]], until: float) -> None:
@@ -140,9 +149,10 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
         process = Process(pid)
         env = process.env
         is_here = not node or env.get(b"HPCRUN_NODE") == os.fsencode(node)
-        if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and env.get(b"HPCRUN_RANK", b"").isdigit():
+        rank = number_in(env.get(b"HPCRUN_RANK", b""))
+        if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and rank is not None:
             with lock:
-                found.setdefault(int(env[b"HPCRUN_RANK"]), []).append(process)
+                found.setdefault(rank, []).append(process)
 
     in_threads([partial(look_at, int(name)) for name in os.listdir("/proc") if name.isdigit()], until)
     with lock:
@@ -186,10 +196,10 @@ def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]
     """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with ranks of its own."""
     inner: dict[int, list[Process]] = {}
     for process in processes:
-        number = process.env.get(b"RANK", b"")
-        if number.isdigit() and process.is_python:
-            inner.setdefault(int(number), []).append(process)
-    is_rank = program_of(processes).env.get(b"RANK", b"").isdigit()
+        number = number_in(process.env.get(b"RANK", b""))
+        if number is not None and process.is_python:
+            inner.setdefault(number, []).append(process)
+    is_rank = number_in(program_of(processes).env.get(b"RANK", b"")) is not None
     return {rank: processes} if is_rank or not inner else inner
 
 
@@ -215,9 +225,10 @@ class RankReading:
         answer: what is known of it so far.
     """
 
-    def __init__(self, number: int, processes: list[Process], py_spy: str) -> None:
-        self._processes, self._given = processes, py_spy
+    def __init__(self, number: int, processes: list[Process], py_spy: str, until: float) -> None:
+        self._processes, self._given, self._until = processes, py_spy, until
         self._program = program_of(processes)
+        self._path = os.fsdecode(self._program.env.get(b"PATH", b""))
         node = os.fsdecode(self._program.env.get(b"HPCRUN_NODE", b""))
         self.answer: dict[str, Any] = {"rank": number, "node": node, "pid": self._program.pid}
         self.answer["state"] = self._program.state
@@ -242,8 +253,8 @@ class RankReading:
         if not self._program.is_python:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
             return
-        py_spy = self._find_py_spy()
-        text, lacks = self._spy(py_spy, pid) if py_spy else ("", NONE)
+        py_spy = find_py_spy(pid, self._program.command[0], self._path, self._given)
+        text, lacks = dump(py_spy, pid, self._path, self._until) if py_spy else ("", NONE)
         if text:
             self.answer.update({"how": "py-spy", "stack": text})
             self.answer["workers"] = self._workers(py_spy, text)
@@ -251,41 +262,12 @@ class RankReading:
         text = self._dump()
         self.answer.update({"how": "faulthandler", "stack": text} if text else {"lacks": lacks})
 
-    def _find_py_spy(self) -> str:
-        """Return the py-spy beside the rank's Python, on its PATH, or the one that hpcrun has."""
-        path = os.fsdecode(self._program.env.get(b"PATH", b""))
-        beside = os.path.dirname(self._program.command[0])
-        found = shutil.which("py-spy", path=f"{beside}{os.pathsep}{path}" if beside else path)
-        return found or (self._given if os.access(self._given, os.X_OK) else "") or shutil.which("py-spy") or ""
-
-    @staticmethod
-    def _spy(py_spy: str, pid: int) -> tuple[str, str]:
-        """Return py-spy's JSON, or nothing and what it said."""
-        said = ""
-        for _ in range(SPY_TRIES):
-            command = [py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
-            try:
-                done = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SPY_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return "", f"py-spy did not respond for {SPY_S:g} s"
-            except OSError as error:
-                return "", f"{py_spy}: {error.strerror}"
-            if done.returncode == 0:
-                return done.stdout.decode("utf-8", "replace"), ""
-            lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-            said = "py-spy: " + (lines[0].replace("Error: ", "") if lines else f"exit status {done.returncode}")
-            if "Permission Denied" in said:
-                return "", FORBIDDEN
-        return "", said
-
     def _workers(self, py_spy: str, text: str) -> list[str]:
         """Return the stacks of the workers that a rank waits for: only if it is inside of its DataLoader."""
         if _LOADER not in text:
             return []
         children = [one for one in self._processes if one.parent == self._program.pid and one.is_python]
-        stacks = [self._spy(py_spy, one.pid)[0] for one in children[:MOST_WORKERS]]
+        stacks = [dump(py_spy, one.pid, self._path, self._until)[0] for one in children[:MOST_WORKERS]]
         return [stack for stack in stacks if _WORKER in stack]
 
     def _dump(self) -> str:
@@ -297,17 +279,22 @@ class RankReading:
         if not number or program.state in "Tt" or not catches(program.pid, number):
             return ""
         try:
-            start = os.path.getsize(path)
-            os.kill(program.pid, number)
+            # a FIFO would block, and a link may lead anywhere
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return ""
-        until, size = time.monotonic() + DUMP_S, -1
-        while time.monotonic() < until:
-            time.sleep(0.05)
-            before, size = size, os.path.getsize(path)
-            if before == size > start:  # nothing more has come
-                break
-        with open(path, "rb") as file:
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+                return ""
+            start = found.st_size
+            os.kill(program.pid, number)
+            until, size = time.monotonic() + DUMP_S, -1
+            while time.monotonic() < until:
+                time.sleep(0.05)
+                before, size = size, os.fstat(descriptor).st_size
+                if before == size > start:  # nothing more has come
+                    break
             file.seek(start)
             return file.read(1 << 20).decode("utf-8", "replace")
 
@@ -329,8 +316,7 @@ def registered(folder: str, pid: int) -> tuple[int, str]:
         return 0, ""
     beginning = f"stacks-{own[0] if own else pid}."  # in a container a process has another id
     for name in names:
-        if name.startswith(beginning) and name[len(beginning) :].isdigit():
-            number, path = int(name[len(beginning) :]), os.path.join(folder, name)
-            if number in signal.valid_signals() and os.lstat(path).st_uid == os.getuid():
-                return number, path
+        number = number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
+        if number is not None and number in signal.valid_signals():
+            return number, os.path.join(folder, name)
     return 0, ""

@@ -192,3 +192,90 @@ def test_answers_of_several_nodes_may_be_mixed_with_other_lines(tmp_path: Path) 
     found = read_answers(Completed("stacks", 0, "\n".join(mixed), ""))
     assert found.nodes == {"local-0"}
     assert [each.rank for each in found.ranks] == [0]
+
+
+def _script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_no_py_spy_of_the_current_folder_is_run(tmp_path: Path) -> None:
+    here, ran = tmp_path / "clone", tmp_path / "ran"
+    for name in ("py-spy", "bin/py-spy", ".v/bin/py-spy"):
+        _script(here / name, f"touch {ran}")
+    mine = tmp_path / "job/.v/bin"
+    mine.mkdir(parents=True)
+    (mine / "python").symlink_to(WITHOUT_SPY)
+    (tmp_path / "program.py").write_text(WAITS)
+    program = [".v/bin/python", "-u", str(tmp_path / "program.py")]
+    path = ":.:bin:.v/bin:/usr/bin:/bin"
+    with job(tmp_path / "job", program, env={"PATH": path}) as running:
+        running.until("go")
+        command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), "py-spy"]
+
+        def lacks() -> str:
+            done = subprocess.run(
+                command, cwd=here, env={"PATH": path}, capture_output=True, text=True, timeout=15, check=True
+            )
+            (rank,) = read_answers(Completed("stacks", 0, done.stdout, done.stderr)).ranks
+            return rank.lacks or rank.how
+
+        assert lacks() == "no py-spy in the job's environment"
+        (mine / "py-spy").symlink_to(SPY)
+        assert lacks() == "py-spy"
+    assert not ran.exists()
+
+
+def test_py_spy_sees_nothing_of_the_one_who_asks_nor_of_the_folder(tmp_path: Path) -> None:
+    spy = _script(tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'")
+    with job(tmp_path / "job", without_spy(tmp_path, WAITS), env={**ENV, "THEIRS": "1"}) as running:
+        running.until("go")
+        command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), str(spy)]
+        subprocess.run(command, env={"PATH": "/usr/bin:/bin", "MINE": "1"}, capture_output=True, timeout=15, check=True)
+    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert names <= {"PATH", "LC_ALL", "PWD", "OLDPWD", "SHLVL", "_"}
+    assert (tmp_path / "folder").read_text() == "/\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("yes", "py-spy printed more than 4 MB"),
+        ("yes >&2", "py-spy printed more than 4 MB"),
+        ("head -c 2600000 /dev/urandom | base64", "its stack is too long"),
+    ],
+)
+def test_of_a_py_spy_without_an_end_little_is_read(text: str, lacks: str, tmp_path: Path) -> None:
+    spy = _script(tmp_path / "py-spy", text)
+    with job(tmp_path / "job", without_spy(tmp_path, WAITS), env=ENV) as running:
+        running.until("go")
+        began = time.monotonic()
+        (rank,) = asked(running, py_spy=str(spy)).ranks
+        assert time.monotonic() - began < 7
+    assert (rank.lacks, rank.frames, rank.state) == (lacks, (), "S")
+
+
+@pytest.mark.parametrize("variable", ["RANK", "NCCL_RAS_ADDR"])
+def test_a_number_without_an_end_hides_no_rank(variable: str, tmp_path: Path) -> None:
+    env = {**ENV, variable: "9" * 5000 if variable == "RANK" else "localhost:" + "9" * 5000}
+    with job(tmp_path, without_spy(tmp_path, WAITS), env=env) as running:
+        running.until("go")
+        (rank,) = asked(running, py_spy=str(SPY)).ranks
+    assert (rank.rank, rank.how) == (0, "py-spy")
+
+
+def test_what_is_no_file_of_stacks_is_not_read_and_its_program_gets_no_signal(tmp_path: Path) -> None:
+    fifo = (
+        "import os\n"
+        "(name,) = [each for each in os.listdir(os.environ['HPCRUN_NODE_DIR']) if each.startswith('stacks-')]\n"
+        "path = os.path.join(os.environ['HPCRUN_NODE_DIR'], name)\n"
+        "os.remove(path)\nos.mkfifo(path)\n"
+    )
+    with job(tmp_path, without_spy(tmp_path, REGISTERED + fifo + WAITS), env=ENV) as running:
+        running.until("go")
+        began = time.monotonic()
+        (rank,) = asked(running).ranks
+        assert time.monotonic() - began < 4
+    assert (rank.how, rank.lacks) == ("", "no py-spy in the job's environment")

@@ -65,6 +65,12 @@ class Running:
             if rank not in self.ends
         }
 
+    @property
+    def newest_s(self) -> float:
+        """Seconds since any rank that runs last wrote; since the start if none has written anything."""
+        ages = (age for age in self.silent_s.values() if age is not None)
+        return min(ages, default=max(0.0, self.now_s - self.attempt.started_s))
+
     def name(self, rank: int) -> str:
         """Return ``rank 11 on node-3``."""
         node = self.node_of.get(rank)
@@ -143,11 +149,12 @@ def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanatio
 
 def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
     """Return the parts of the verdict; the stacks have how long no rank has written."""
-    has_stacks = any(remark.weight == STACKS for remark in remarks)
     said = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
     if not stuck:
         said.sort(key=lambda remark: remark.weight != SILENCE)  # "nothing looks stuck" comes first
-    return [remark.sentence for remark in said if not (stuck and has_stacks and remark.weight == SILENCE)]
+    elif any(remark.weight == STACKS for remark in said):
+        said = [remark for remark in said if remark.weight != SILENCE]
+    return [remark.sentence for remark in said or remarks if remark.sentence]
 
 
 def _ended(running: Running) -> Remark | None:
@@ -196,13 +203,12 @@ def _silence(running: Running) -> Remark:
     silent = running.silent_s
     running_s = max(0.0, running.now_s - running.attempt.started_s)
     sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
-    newest_s = min((age for age in silent.values() if age is not None), default=running_s)
     chosen = shown_ranks(silent)
     lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
     note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
-    return Remark(sentence, SILENCE, evidence, stuck=newest_s > silence_limit_s(running.usual_s))
+    return Remark(sentence, SILENCE, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
 
 
 def _slow(running: Running) -> Remark | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import re
 import shutil
 import sys
 import zlib
@@ -35,7 +37,7 @@ from hpcrun.diagnosis.traceback import Frame
 from hpcrun.errors import PlanError
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.parameters import index_ranges
-from hpcrun.reading import open_regular, parse_object
+from hpcrun.reading import open_regular, parse_object, whole
 from hpcrun.schedulers.process import Completed, run_command
 
 WITHIN_S = 8
@@ -46,10 +48,14 @@ _NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
 _MOST_NCCL = 6
 _MOST_SOURCE = 4 << 20
+_MOST_ANSWER, _MOST_INFLATED, _MOST_ANSWERS = 9 << 20, 1 << 28, 1 << 16
+"""The bytes of an answer (launch/stacks.py prints at most 8 MB) and of all together; how many answers are read."""
+_LONGEST_WORD = 300
+_PLACE = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 _LONGEST_CODE = 80
-# the first Python that starts there: that of the job, that of hpcrun, any
+# the first Python that starts there: that of the job, that of hpcrun, any; none of the current folder
 _COMMAND = (
-    'main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" >/dev/null || continue; '
+    'cd /; main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" >/dev/null || continue; '
     '"$python" -ISB "$main" stacks "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on $HOSTNAME" >&2'
 )
 
@@ -90,8 +96,8 @@ def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
         "bash",
         "-c",
         _COMMAND,
-        str(program),
-        str(running.attempt.folder.path),
+        str(program.absolute()),
+        str(running.attempt.folder.path.absolute()),
         _own_py_spy(env),
         *_pythons(item.run.plan),
     ]
@@ -103,8 +109,9 @@ def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
 
 
 def _own_py_spy(env: Mapping[str, str]) -> str:
-    beside = Path(sys.executable).parent
-    return shutil.which("py-spy", path=f"{beside}:{env.get('PATH', '')}") or ""
+    """Return hpcrun's py-spy; a relative or empty entry of the PATH means the current folder, and is left out."""
+    folders = [os.path.dirname(sys.executable), *env.get("PATH", "").split(os.pathsep)]
+    return shutil.which("py-spy", path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
 
 
 def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -115,34 +122,65 @@ def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_answers(answer: Completed) -> Answers:
-    """Read what the programs on the nodes printed: ``launch/stacks.py`` describes it."""
-    parts: dict[tuple[str, str], dict[int, str]] = {}
-    wanted: dict[tuple[str, str], int] = {}
-    for line in answer.stdout.splitlines():
-        words = line.partition(_MARK)[2].split()
-        place, _, number = words[2].partition("/") if len(words) == 4 else ("", "", "")
-        if place.isdigit() and number.isdigit():
-            key = (words[0], words[1])
-            parts.setdefault(key, {})[int(place)] = words[3]
-            wanted[key] = int(number)
+    """Read what the programs on the nodes printed: ``launch/stacks.py`` describes it. Strange answers are left out."""
     ranks, nodes, ras, pids = [], set(), [], []
-    for key, found in parts.items():
-        if len(found) == wanted[key]:
-            with suppress(ValueError, binascii.Error, zlib.error):
-                text = "".join(found[place] for place in sorted(found))
-                said = parse_object(zlib.decompress(base64.b64decode(text, validate=True)), finite=False)
-                if "rank" in said:
-                    ranks.append(rank_stack(said))
-                    pids.append((said.get("pid"), ranks[-1].rank))
-                    continue
-                reports = said.get("ras")
-                ras += [str(each) for each in reports] if isinstance(reports, list) else []
-                if said.get("node"):
-                    nodes.add(str(said["node"]))
+    left = _MOST_INFLATED
+    for text in _whole_answers(answer.stdout):
+        if left <= 0:
+            break
+        with suppress(ValueError, binascii.Error, zlib.error):
+            record = _inflated(text, min(left, _MOST_ANSWER))
+            left -= len(record)
+            said = parse_object(record, finite=False)
+            if "rank" in said:
+                ranks.append(rank_stack(said))
+                pids.append((said.get("pid"), ranks[-1].rank))
+                continue
+            reports = said.get("ras")
+            ras += [each for each in reports if isinstance(each, str)] if isinstance(reports, list) else []
+            if node := _word(said, "node"):
+                nodes.add(node)
     words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
-    often = Counter(pid for pid, _ in pids)
+    often = Counter(pid for pid, _ in pids if isinstance(pid, int))
     rank_of = {pid: rank for pid, rank in pids if isinstance(pid, int) and often[pid] == 1}
     return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_, tuple(ras), rank_of)
+
+
+def _whole_answers(stdout: str) -> Iterator[str]:
+    """Yield the answers of which all parts have come, as they were printed."""
+    parts: dict[tuple[str, str], dict[int, str]] = {}
+    wanted: dict[tuple[str, str], int] = {}
+    for line in stdout.splitlines():
+        words = line.partition(_MARK)[2].split()
+        place = _PLACE.fullmatch(words[2]) if len(words) == 4 else None
+        if place is None or int(place[1]) >= int(place[2]):
+            continue
+        key = (words[0], words[1])
+        if key in parts or len(parts) < _MOST_ANSWERS:
+            parts.setdefault(key, {})[int(place[1])] = words[3]
+            wanted[key] = int(place[2])
+    for key, found in parts.items():
+        if len(found) == wanted[key]:
+            yield "".join(found[place] for place in sorted(found))
+
+
+def _inflated(text: str, most: int) -> bytes:
+    """Return what was compressed in a text: a few kilobytes may stand for a gigabyte.
+
+    Raises:
+        ValueError, zlib.error: it is something else, or longer.
+    """
+    inflate = zlib.decompressobj()
+    record = inflate.decompress(base64.b64decode(text, validate=True), most)
+    if not inflate.eof:
+        raise ValueError("it is cut off, or too long")
+    return record
+
+
+def _word(said: Mapping[str, Any], name: str) -> str:
+    """Return a short text of a record; empty if it has none."""
+    value = said.get(name)
+    return value[:_LONGEST_WORD] if isinstance(value, str) else ""
 
 
 def rank_stack(said: Mapping[str, Any]) -> RankStack:
@@ -151,25 +189,27 @@ def rank_stack(said: Mapping[str, Any]) -> RankStack:
     Raises:
         ValueError: it is no such record.
     """
-    how, text, lacks = str(said.get("how", "")), str(said.get("stack", "")), str(said.get("lacks", ""))
+    number = whole()(said["rank"])
+    how, text, lacks = _word(said, "how"), str(said.get("stack", "")), _word(said, "lacks")
     frames: tuple[Frame, ...] = ()
     try:
         frames = parse_py_spy(text) if how == "py-spy" else parse_faulthandler(text)
     except ValueError as error:
         lacks = str(error)
     worker: tuple[Frame, ...] = ()
-    if waits_for_worker(frames):
-        for each in said.get("workers", ()):
+    workers = said.get("workers")
+    if waits_for_worker(frames) and isinstance(workers, list):
+        for each in workers:
             with suppress(ValueError):
                 worker = worker or own_work(parse_py_spy(str(each)))
     busy = said.get("busy")
     return RankStack(
-        int(said["rank"]),
-        str(said.get("node", "")),
+        number,
+        _word(said, "node"),
         frames,
-        state=str(said.get("state", "")),
-        waits_in=str(said.get("wchan", "")),
-        busy=float(busy) if isinstance(busy, int | float) else None,
+        state=_word(said, "state"),
+        waits_in=_word(said, "wchan"),
+        busy=float(busy) if isinstance(busy, int | float) and 0 <= busy <= 1 else None,
         gpu=said.get("gpu") is True,
         worker=worker,
         how=how if frames else "",
@@ -185,9 +225,8 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     """
     is_local = running.item.run.scheduler == "local"
     silent = [] if is_local else [node for node in nodes if node not in answers.nodes]
-    ages = [age for age in running.silent_s.values() if age is not None]
-    silent_s = min(ages, default=None)
-    is_quiet = silent_s is not None and silent_s > silence_limit_s(running.usual_s)
+    silent_s = running.newest_s
+    is_quiet = silent_s > silence_limit_s(running.usual_s)
     code = source_lines(answers.ranks, running.attempt.started_s)
     world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
     sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
@@ -273,12 +312,15 @@ def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str
 
 def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[tuple[Frame, str]]:
     try:
-        found = path.stat()
-        if found.st_mtime > before_s or found.st_size > _MOST_SOURCE:
+        path = path.resolve(strict=True)
+        if path.suffix != ".py":  # a program can give its code any file's name
             return
-        with open_regular(path) as file:
+        with open_regular(path, links=False) as file:
+            found = os.fstat(file.fileno())
+            if found.st_mtime > before_s or found.st_size > _MOST_SOURCE:
+                return
             lines = file.read(_MOST_SOURCE).decode("utf-8", "replace").splitlines()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
         return
     for frame in frames:
         if 0 < frame.line <= len(lines) and (line := lines[frame.line - 1].strip()):

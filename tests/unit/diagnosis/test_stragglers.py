@@ -166,3 +166,24 @@ def test_a_hostile_line_takes_no_time() -> None:
     begun = time.process_time()
     read_paces(lines)
     assert time.process_time() - begun < 2.0
+
+
+@pytest.mark.parametrize("kind", [STEP_TIME, "tokens/s"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1e308, 1e-300),
+        (1e308, 1.0),
+        (1.0, 5e-324),
+        (5e-324, 5e-324),
+        (float("inf"), 1.0),
+        (float("nan"), 1.0),
+        (1e9, 1),
+    ],
+)
+def test_what_is_no_pace_of_a_program_makes_no_remark(one: float, other: float, kind: str) -> None:
+    assert said({0: [one] * 9, 1: [other] * 9}, kind) == ""
+    lines = {rank: read_paces([f"step_time={value} {value} samples/s"] * 9) for rank, value in ((0, one), (1, other))}
+    assert find_stragglers(lines, NODES) is None
+    noted = {rank: noted_paces([(1.0, 1.0, {"step_time": value})] * 9) for rank, value in ((0, one), (1, 10**400))}
+    assert find_stragglers(noted, NODES) is None

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from hpcrun.launch.ras import MOST, PORT, address_of, ask, is_theirs, reports
+from hpcrun.launch.ras import MOST, PORT, address_of, ask, is_theirs, own_address, reports
 from tests.harness import REPO, wait_for
 
 LAG = (REPO / "tests/data/ras/lag.txt").read_text()
@@ -193,3 +193,11 @@ def test_only_a_port_that_nobody_else_listens_at_is_asked() -> None:
         assert not is_theirs(port, pids[:1])
         assert not is_theirs(port, [os.getpid(), 2**22 + 1])
         assert not is_theirs(port, [])
+
+
+def test_only_addresses_of_this_machine_are_asked() -> None:
+    assert own_address(("localhost", PORT)) == ("localhost", PORT)
+    assert own_address(("127.0.0.1", PORT)) == ("127.0.0.1", PORT)
+    assert own_address(("192.0.2.1", PORT)) is None
+    assert address_of({b"NCCL_RAS_ADDR": b"localhost:" + b"9" * 5000}) is None
+    assert address_of({b"NCCL_RAS_ADDR": "localhost:²".encode()}) is None
