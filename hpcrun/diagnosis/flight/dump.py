@@ -27,6 +27,8 @@ _MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS = 50_000, 200, 256
 """What is looked at of a dump. A hostile dump may name the same object in all of its entries: what is done for an entry
 takes about the same time whatever is in it, and what an object has is converted once."""
 _LONGEST_TEXT = 4096
+_LARGEST = 1 << 60
+"""Of the numbers in keys of dicts: the hashes of larger ones may be the same."""
 _MOST_OBJECTS, _MOST_COMMAS = 500_000, 2_000_000
 """Of JSON, of which a megabyte may become 40 in memory."""
 _P2P = re.compile(r"(?P<what>send|recv) (?P<own>\d{1,6})(?:->|<-)(?P<peer>\d{1,6})")
@@ -249,7 +251,7 @@ class _Places:
     def _own_frame(self, said: dict[str, Any], texts: Texts) -> Frame | None:
         line, function = said["line"], said["name"]
         file = texts.of(said["filename"], _LONGEST_TEXT)
-        if not isinstance(line, int):
+        if not isinstance(line, int) or abs(line) > _LARGEST:
             raise ValueError("a frame without its line")
         own = self._own.get(id(file))
         if own is None:
@@ -277,7 +279,7 @@ def _newest(entries: Sequence[dict[str, Any]]) -> list[tuple[tuple[str, str], di
 def _launched(entry: dict[str, Any]) -> int | None:
     """Return the number of the transfers that are launched together."""
     number = entry.get("p2p_seq_id")
-    if not isinstance(number, int | None):
+    if not isinstance(number, int | None) or abs(number or 0) > _LARGEST:
         raise ValueError("a number that is none")
     return number
 

@@ -14,6 +14,8 @@ _NOT_NAMED = ("", "undefined")
 _NUMBER = re.compile(r"\d{1,7}")
 _MOST_MEMBERS = 200_000
 """No job has more ranks."""
+_ABOVE_RANKS = 10_000_000
+"""Python's hashes of numbers are the same for the multiples of 2**61 - 1: a dict of them is slow."""
 _MOST_LISTED, _LISTED_EACH = 64 << 20, 8
 """Bytes of the lists of members, of all dumps, that are kept; a member of a list counts as so many."""
 _LONGEST_NAME = 4096
@@ -81,7 +83,9 @@ class GroupReader:
         if not isinstance(listed, list):
             return self._shared([])
         self._count(_LISTED_EACH * len(listed))
-        return self._shared([rank for rank in listed[: _MOST_MEMBERS + 1] if type(rank) is int and rank >= 0])
+        return self._shared(
+            [rank for rank in listed[: _MOST_MEMBERS + 1] if type(rank) is int and 0 <= rank < _ABOVE_RANKS]
+        )
 
     def _shared(self, ranks: list[int]) -> Members:
         if len(ranks) > _MOST_MEMBERS:

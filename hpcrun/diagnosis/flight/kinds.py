@@ -13,6 +13,8 @@ LONGEST_CALLED = 200
 _MOST_NESTED = 16
 """Tensors and dimensions of a collective that are looked at."""
 _MOST_KINDS = 10_000
+_LARGEST = 1 << 60
+"""No tensor has more elements. The hashes of larger numbers may be the same, and a dict of such is slow."""
 _KNOWN_AS = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor",
              "ALLGATHER_coalesced": "all_gather", "REDUCE_SCATTER_coalesced": "reduce_scatter"}  # fmt: skip
 """What a person calls for what torch writes."""
@@ -108,7 +110,7 @@ def _sizes(said: Any) -> tuple[int, Sizes]:
     if not said:
         return 0, ()
     sizes = tuple(tuple(size[:_MOST_NESTED]) for size in said[:_MOST_NESTED])
-    if any(type(number) is not int for size in sizes for number in size):
+    if any(type(number) is not int or not 0 <= number <= _LARGEST for size in sizes for number in size):
         raise ValueError("sizes that are no numbers")
     return len(said), sizes
 
@@ -119,7 +121,7 @@ def _type(said: Any, texts: Texts) -> tuple[str, ...]:
 
 
 def _elements(sizes: Sizes) -> int:
-    return sum(map(prod, sizes))
+    return min(_LARGEST, sum(map(prod, sizes)))
 
 
 def _shown(count: int, sizes: Sizes, types: tuple[str, ...]) -> str:

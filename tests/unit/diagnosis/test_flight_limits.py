@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import pickle
 import pickletools
 import time
@@ -16,7 +18,7 @@ from hpcrun.diagnosis.flight.judge import judge
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 
 ENTRIES = 50_000
-NESTED = b"N" + b"N\x86" * 45_000
+NESTED = b"N" + b"X\x01\x00\x00\x00a\x86" * 45_000
 """A pair in a pair, 45,000 deep: Python computes its hash anew each time."""
 
 
@@ -46,7 +48,7 @@ def with_members(ranks: Any, groups: int = 250) -> dict[str, Any]:
 
 def nested_group() -> bytes:
     same = entry(process_group="PLACE")
-    return pickled({"entries": [same] * ENTRIES}, PLACE=b"X\x01\x00\x00\x000" + NESTED + b"\x86")
+    return pickled({"entries": [same] * ENTRIES}, PLACE=NESTED + b"X\x01\x00\x00\x000\x86")
 
 
 def nested_sizes() -> bytes:
@@ -111,9 +113,29 @@ def json_objects() -> bytes:
     return b'{"version": "2.10", "entries": [], "more": [' + b'{"":0},' * 2_300_000 + b"0]}"
 
 
+def members_of_one_hash() -> bytes:
+    ranks = [number * (2**61 - 1) for number in range(150_000)]
+    return json.dumps({"entries": [entry()], "pg_config": {"0": {"ranks": ranks}}}).encode()
+
+
+def sizes_of_one_hash() -> bytes:
+    sizes = itertools.product([number * (2**61 - 1) for number in range(4)], repeat=7)
+    entries = [{**one, "input_sizes": [list(size)]} for one, size in zip(many(), sizes, strict=False)]
+    return pickled({"entries": entries})
+
+
+def pairs_of_one_hash() -> bytes:
+    """A dict whose keys are pairs of pairs of numbers: Python computes the same hash of all of them."""
+    number = [b"\x8a\x08" + (one * (2**61 - 1)).to_bytes(8, "little", signed=True) for one in range(-3, 4)]
+    leaves = itertools.islice(itertools.product(number, repeat=5), 12_000)
+    keys = b"".join(a + b + b"\x86" + c + b"\x86" + d + b"\x86" + e + b"\x86N" for a, b, c, d, e in leaves)
+    return b"\x80\x02}(" + keys + b"u."
+
+
 CASES: list[Callable[[], bytes]] = [
     nested_group, nested_sizes, nested_types, long_group, many_members, most_members, listed_members, long_name,
     distinct_kinds, open_transfers, frames_of_one_file, lines_of_one_file, json_objects,
+    members_of_one_hash, sizes_of_one_hash, pairs_of_one_hash,
 ]  # fmt: skip
 
 
