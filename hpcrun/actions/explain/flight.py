@@ -18,33 +18,38 @@ _NAME = re.compile(r"\D*(?P<rank>0|[1-9]\d{0,6})(?:\.(?:json|pickle|pkl|bin))?")
 _MOST_READ, _MOST_READ_QUICKLY = 512 << 20, 4 << 20
 """Bytes of all dumps: those of 512 ranks have 200 MB or more, and take some seconds."""
 
+_MOST_REMARKS = 8
+
 
 def read_flight(folder: AttemptFolder, ranks: Collection[int], unread: list[str], *, quick: bool) -> Flight | None:
     """Return what the dumps of an attempt show; None if there are none.
 
     Args:
         ranks: the ranks of the job, as far as they are known.
-        unread: gets a remark for each dump that cannot be read.
+        unread: gets a remark for each of the first dumps that cannot be read, and the number of the others.
         quick: only if they are small.
     """
     files = {int(match["rank"]): name for name in sorted(names_in(folder.flight)) if (match := _NAME.fullmatch(name))}
     if not files or (quick and sum(_size(folder.flight / name) for name in files.values()) > _MOST_READ_QUICKLY):
         return None
     reader, dumps = DumpReader(), dict[int, Dump]()
-    left = _MOST_READ
+    left, bad = _MOST_READ, list[str]()
     for rank, name in sorted(files.items()):
         path = folder.flight / name
         shown = path.relative_to(folder.run)
-        left -= _size(path)
+        left -= min(_size(path), MOST_BYTES)  # a sparse file may have terabytes, of which nothing is read
         if left < 0:
-            unread.append(f"{shown} and the dumps after it: only the first 512 MB were read")
+            bad.append(f"{shown} and the dumps after it: only the first 512 MB were read")
             break
         try:
             dumps[rank] = reader.read(read_bytes(path, MOST_BYTES))
         except DumpError as error:
-            unread.append(f"{shown}: {error}")
+            bad.append(f"{shown}: {error}")
         except OSError as error:
-            unread.append(f"{shown}: {error.strerror}")
+            bad.append(f"{shown}: {error.strerror}")
+    unread += bad[:_MOST_REMARKS]
+    if bad[_MOST_REMARKS:]:
+        unread.append(f"{folder.flight.relative_to(folder.run)}: {len(bad) - _MOST_REMARKS} more dumps")
     return judge(dumps, ranks) if dumps else None
 
 

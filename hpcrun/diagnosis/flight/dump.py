@@ -11,41 +11,30 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from math import prod
+from itertools import count, islice
 from typing import Any
 
+from hpcrun.diagnosis.flight.groups import GroupReader, ProcessGroup, named_group
+from hpcrun.diagnosis.flight.kinds import LONGEST_CALLED, Kind, KindReader, kind_of_several
 from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
+from hpcrun.diagnosis.flight.texts import Texts
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.reading import parse_object
 
 _MOST_KEPT = 200
 """Calls of a group that are kept of a rank: a rank can be that far ahead of another and its line is still known."""
-_MOST_NESTED = 16
-"""Tensors and dimensions of a collective that are looked at."""
-_MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS, _MOST_MEMBERS = 50_000, 200, 256, 4_000_000
-"""What is looked at of a dump; members of all groups of all dumps. A hostile dump may name the same list many times."""
-_MOST_KINDS = 10_000
+_MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS = 50_000, 200, 256
+"""What is looked at of a dump. A hostile dump may name the same object in all of its entries: what is done for an entry
+takes about the same time whatever is in it, and what an object has is converted once."""
 _LONGEST_TEXT = 4096
-_DEFAULT = "default_pg"
-_NOT_NAMED = ("", "undefined")
-_NUMBER = re.compile(r"\d{1,7}")
+_LARGEST = 1 << 60
+"""Of the numbers in keys of dicts: the hashes of larger ones may be the same."""
+_MOST_OBJECTS, _MOST_COMMAS = 500_000, 2_000_000
+"""Of JSON, of which a megabyte may become 40 in memory."""
 _P2P = re.compile(r"(?P<what>send|recv) (?P<own>\d{1,6})(?:->|<-)(?P<peer>\d{1,6})")
 _COMPLETED = "completed"
 _COALESCED = "coalesced"
 """What ends several calls that NCCL launches together; of the calls themselves no dump shows when they end."""
-_KNOWN_AS = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor",
-             "ALLGATHER_coalesced": "all_gather", "REDUCE_SCATTER_coalesced": "reduce_scatter"}  # fmt: skip
-"""What a person calls for what torch writes."""
-_EQUAL_INPUTS = frozenset({
-    "all_reduce", "allreduce_coalesced", "broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather",
-    "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter",
-})  # fmt: skip
-"""Collectives whose inputs must have the same number of elements on all ranks."""
-_EQUAL_OUTPUTS = frozenset({"all_gather", "scatter"})
-
-
 _OF_C = (".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".so", "??")
 """The ends of the files of C++ frames, which TORCH_FR_CPP_STACK adds."""
 _OF_TORCH = "/torch/distributed/"
@@ -53,53 +42,6 @@ _OF_TORCH = "/torch/distributed/"
 
 class DumpError(ValueError):
     """No dump of the flight recorder, or a damaged one; the message is the end of a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessGroup:
-    """A process group.
-
-    Attributes:
-        name: torch's; the groups of a mesh may share one.
-        description: ``default_pg``, ``mesh_tp`` or empty.
-        ranks: its members in the order of the group; empty where the dump does not have them, as gloo's.
-    """
-
-    name: str
-    description: str
-    ranks: tuple[int, ...]
-
-    @property
-    def default(self) -> bool:
-        """Whether it has all ranks."""
-        return self.description == _DEFAULT or (self.name == "0" and not self.description)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What is called.
-
-    Attributes:
-        name: ``all_reduce``.
-        tensors: the sizes and types, to be shown: ``[1024] Float``.
-        must_equal: what must be the same on all ranks of a group.
-        states: the dump knows whether it is completed.
-        coalesced: several calls are launched together.
-    """
-
-    name: str
-    tensors: str = ""
-    must_equal: tuple[Any, ...] = ()
-    states: bool = True
-    coalesced: bool = False
-
-    def goes_with(self, other: Kind) -> bool:
-        """Whether one rank of a group may call this while another calls the other."""
-        if self.coalesced or other.coalesced:
-            return True
-        return self.name == other.name and (
-            self.must_equal == other.must_equal or not (self.must_equal and other.must_equal)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +105,12 @@ class Transfer:
     Attributes:
         what: ``send`` or ``recv``.
         peer: the other rank's place in the group.
-        number: of the transfers that are launched together.
     """
 
     group: ProcessGroup
     what: str
     peer: int
     place: Frame | None
-    number: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +130,36 @@ class Dump:
     whole: bool = True
 
 
+@dataclass(slots=True)
+class _OpenTransfers:
+    """The sends and receives that were not completed, in their order."""
+
+    _open: dict[int, Transfer] = field(default_factory=dict)
+    _launched: dict[tuple[tuple[str, str], int | None], list[int]] = field(default_factory=dict)
+    _places: Iterator[int] = field(default_factory=count)
+
+    def add(self, named: tuple[str, str], number: int | None, transfer: Transfer) -> None:
+        """Note one, with its group and the number of those that are launched together."""
+        place = next(self._places)
+        self._open[place] = transfer
+        self._launched.setdefault((named, number), []).append(place)
+
+    def end(self, named: tuple[str, str], number: int | None) -> None:
+        """Forget those that were launched together."""
+        for place in self._launched.pop((named, number), ()):
+            del self._open[place]
+
+    def left(self) -> tuple[Transfer, ...]:
+        """Return those that are still open."""
+        return tuple(self._open.values())
+
+
 class DumpReader:
     """Reads the dumps of a job's ranks; what they have in common is kept once."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[Any, ...], Kind] = {}
+        self._kinds, self._groups = KindReader(), GroupReader()
         self._frames: dict[tuple[str, int, str], Frame] = {}
-        self._members: dict[str, tuple[int, ...]] = {}
-        self._members_left = _MOST_MEMBERS
 
     def read(self, data: bytes) -> Dump:
         """Return what a dump has.
@@ -206,7 +168,7 @@ class DumpReader:
             DumpError: it is damaged, or something else.
         """
         try:
-            loaded = parse_object(data) if data.lstrip()[:1] == b"{" else load_plain(data)
+            loaded = _load_json(data) if data.lstrip()[:1] == b"{" else load_plain(data)
         except PlainPickleError as error:
             raise DumpError(str(error)) from None
         except (ValueError, MemoryError):
@@ -221,39 +183,40 @@ class DumpReader:
             raise DumpError(f"is no dump that hpcrun knows ({type(error).__name__})") from None
 
     def _dump(self, loaded: dict[str, Any], entries: Sequence[dict[str, Any]]) -> Dump:
-        config = loaded.get("pg_config")
-        groups: dict[tuple[str, str], ProcessGroup] = {}
-        own_frames: dict[int, Frame | None] = {}
+        configured, texts, places = self._groups.of_dump(loaded.get("pg_config")), Texts(), _Places(self._frames)
+        groups: dict[tuple[str, str], tuple[ProcessGroup, Calls]] = {}
         calls: dict[ProcessGroup, Calls] = {}
-        transfers: list[Transfer] = []
+        transfers = _OpenTransfers()
         last: tuple[ProcessGroup, int] | None = None
         for named, entry in _newest(entries):
-            group = groups.get(named)
-            if group is None:
-                group = groups[named] = self._group(*named, config)
+            if named not in groups:
+                group = configured.group(*named, texts)
+                groups[named] = group, calls.setdefault(group, Calls())
                 if len(groups) > _MOST_GROUPS:
                     raise ValueError("too many groups")
-            _, _, what = entry["profiling_name"].rpartition(":")
-            place = self._place(entry.get("frames") or (), own_frames)
-            number = entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"]
+            group, its_calls = groups[named]
+            _, _, what = texts.of(entry["profiling_name"], LONGEST_CALLED).rpartition(":")
+            place = places.own_place(entry.get("frames"), texts)
             if p2p := _P2P.fullmatch(what):
                 if entry.get("state") != _COMPLETED:
-                    transfers.append(Transfer(group, p2p["what"], int(p2p["peer"]), place, entry.get("p2p_seq_id")))
+                    launched = _launched(entry)
+                    transfers.add(named, launched, Transfer(group, p2p["what"], int(p2p["peer"]), place))
             elif entry.get("is_p2p"):
                 if what == _COALESCED and entry.get("state") == _COMPLETED:
-                    ended = entry.get("p2p_seq_id")
-                    transfers = [one for one in transfers if one.group is not group or one.number != ended]
+                    transfers.end(named, _launched(entry))
             else:
-                self._add(calls.setdefault(group, Calls()), number, entry, place)
+                number = entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"]
+                self._add(its_calls, number, self._kinds.kind(entry, texts), entry, place)
                 last = group, number
         first = entries[0] if entries else {}
         began_s = (first.get("time_created_ns") or 0) / 1e9
-        return Dump(calls, tuple(transfers), last, began_s, whole=first.get("record_id", 0) == 0)
+        called = {group: one for group, one in calls.items() if one.numbers}
+        return Dump(called, transfers.left(), last, began_s, whole=first.get("record_id", 0) == 0)
 
-    def _add(self, calls: Calls, number: int, entry: dict[str, Any], place: Frame | None) -> None:
-        kind = self._kind(entry)
+    @staticmethod
+    def _add(calls: Calls, number: int, kind: Kind, entry: dict[str, Any], place: Frame | None) -> None:
         if calls.numbers and number == calls.last:  # several are launched together
-            calls.kinds[-1] = _together(calls.kinds[-1], kind)
+            calls.kinds[-1] = kind_of_several(calls.kinds[-1], kind)
             calls.done[-1] |= entry.get("state") == _COMPLETED
             return
         if calls.numbers and number < calls.last:
@@ -267,48 +230,36 @@ class DumpReader:
         calls.timeouts_ms.append(entry.get("timeout_ms") or 0)
         calls.done.append(entry.get("state") == _COMPLETED)
 
-    def _kind(self, entry: dict[str, Any]) -> Kind:
-        inputs, outputs = entry.get("input_sizes") or (), entry.get("output_sizes") or ()
-        types, output_types = entry.get("input_dtypes") or (), entry.get("output_dtypes") or ()
-        written = entry["profiling_name"]
-        key = (written, _frozen(inputs), _frozen(outputs), *types[:1], *output_types[:1])
-        kind = self._kinds.get(key)
-        if kind is None:
-            if len(self._kinds) >= _MOST_KINDS:
-                self._kinds.clear()
-            kind = self._kinds[key] = _make_kind(written, inputs, outputs, types, output_types)
-        return kind
 
-    def _group(self, name: str, description: str, config: Any) -> ProcessGroup:
-        said = config.get(name) if isinstance(config, dict) else None
-        listed = said.get("ranks") if isinstance(said, dict) else None
-        if not isinstance(listed, str):
-            listed = " ".join(str(rank) for rank in listed if type(rank) is int) if isinstance(listed, list) else ""
-        if listed not in self._members:
-            ranks = tuple(int(number[0]) for number in islice(_NUMBER.finditer(listed), self._members_left + 1))
-            self._members_left -= len(ranks)
-            if self._members_left < 0:
-                raise ValueError("too many ranks")
-            self._members[listed] = ranks
-        return ProcessGroup(_text(name), "" if description in _NOT_NAMED else _text(description), self._members[listed])
+class _Places:
+    """The lines of code of one dump; its calls share lists and frames."""
 
-    def _place(self, frames: Sequence[dict[str, Any]], known: dict[int, Frame | None]) -> Frame | None:
-        """Return the innermost frame in the user's own code; the frames of a dump are shared by its calls."""
-        for frame in islice(frames, _MOST_FRAMES):
-            if id(frame) not in known:
-                known[id(frame)] = self._own_frame(frame)
-            if (own := known[id(frame)]) is not None:
-                return own
-        return None
+    def __init__(self, shared: dict[tuple[str, int, str], Frame]) -> None:
+        self._shared = shared
+        self._of_list: dict[int, Frame | None] = {}
+        self._own: dict[int, bool] = {}
 
-    def _own_frame(self, said: dict[str, Any]) -> Frame | None:
-        file, line, function = said["filename"], said["line"], said["name"]
-        if not isinstance(line, int):
-            raise ValueError("a frame without its line")
-        frame = Frame(_text(file), line, _text(function))
-        if not frame.own or frame.file.endswith(_OF_C) or _OF_TORCH in frame.file:
+    def own_place(self, frames: Any, texts: Texts) -> Frame | None:
+        """Return the innermost frame in the user's own code."""
+        if not frames:
             return None
-        return self._frames.setdefault((frame.file, line, frame.function), frame)
+        if id(frames) not in self._of_list:
+            found = (self._own_frame(frame, texts) for frame in islice(frames, _MOST_FRAMES))
+            self._of_list[id(frames)] = next((frame for frame in found if frame is not None), None)
+        return self._of_list[id(frames)]
+
+    def _own_frame(self, said: dict[str, Any], texts: Texts) -> Frame | None:
+        line, function = said["line"], said["name"]
+        file = texts.of(said["filename"], _LONGEST_TEXT)
+        if not isinstance(line, int) or abs(line) > _LARGEST:
+            raise ValueError("a frame without its line")
+        own = self._own.get(id(file))
+        if own is None:
+            own = self._own[id(file)] = Frame(file, line, "").own and not (file.endswith(_OF_C) or _OF_TORCH in file)
+        if not own:
+            return None
+        key = file, line, texts.of(function, _LONGEST_TEXT)
+        return self._shared.setdefault(key, Frame(*key))
 
 
 def _newest(entries: Sequence[dict[str, Any]]) -> list[tuple[tuple[str, str], dict[str, Any]]]:
@@ -316,7 +267,7 @@ def _newest(entries: Sequence[dict[str, Any]]) -> list[tuple[tuple[str, str], di
     counts: dict[tuple[str, str], int] = {}
     newest: list[tuple[tuple[str, str], dict[str, Any]]] = []
     for entry in reversed(entries):
-        named: tuple[str, str] = tuple(entry.get("process_group") or (str(entry.get("pg_id")), ""))
+        named = named_group(entry)
         count = counts.get(named, 0)
         if count < _MOST_KEPT:
             counts[named] = count + 1
@@ -325,48 +276,18 @@ def _newest(entries: Sequence[dict[str, Any]]) -> list[tuple[tuple[str, str], di
     return newest
 
 
-def _text(value: Any) -> str:
-    """Return a text that can be printed: a pickle can hold half characters."""
-    if not isinstance(value, str):
-        raise ValueError("no text")
-    return value[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
+def _launched(entry: dict[str, Any]) -> int | None:
+    """Return the number of the transfers that are launched together."""
+    number = entry.get("p2p_seq_id")
+    if not isinstance(number, int | None) or abs(number or 0) > _LARGEST:
+        raise ValueError("a number that is none")
+    return number
 
 
-def _frozen(sizes: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(size[:_MOST_NESTED]) for size in sizes[:_MOST_NESTED])
-
-
-def _make_kind(
-    written: str, inputs: Sequence[Any], outputs: Sequence[Any], types: Sequence[str], output_types: Sequence[str]
-) -> Kind:
-    if not all(type(number) is int for size in (*_frozen(inputs), *_frozen(outputs)) for number in size):
-        raise ValueError("sizes that are no numbers")  # the product of a number and a text can have gigabytes
-    types, output_types = [_text(one) for one in types[:1]], [_text(one) for one in output_types[:1]]
-    backend, _, called = _text(written).rpartition(":")
-    name = _KNOWN_AS.get(called, called)
-    must_equal: tuple[Any, ...] = ()
-    if name in _EQUAL_INPUTS and inputs:
-        must_equal = (_elements(inputs), *types[:1])
-    elif name in _EQUAL_OUTPUTS and outputs:
-        must_equal = (_elements(outputs), *output_types[:1])
-    return Kind(name, _shown(inputs or outputs, types or output_types), must_equal, states=backend != "gloo")
-
-
-def _together(first: Kind, second: Kind) -> Kind:
-    """Return the kind of several collectives that are launched together."""
-    if first == second:
-        return first
-    return Kind(first.name, states=first.states, coalesced=True)
-
-
-def _elements(sizes: Sequence[Any]) -> int:
-    return sum(prod(size) for size in _frozen(sizes))
-
-
-def _shown(sizes: Sequence[Any], types: Sequence[str]) -> str:
-    if not sizes:
-        return ""
-    return " ".join((f"{len(sizes)} tensors" if sizes[1:] else str(list(_frozen(sizes)[0])), *types[:1]))
+def _load_json(data: bytes) -> dict[str, Any]:
+    if data.count(b"{") + data.count(b"[") > _MOST_OBJECTS or data.count(b",") > _MOST_COMMAS:
+        raise PlainPickleError("has too many objects")
+    return parse_object(data)
 
 
 def transfers_of(dump: Dump) -> Iterator[tuple[int, Transfer]]:

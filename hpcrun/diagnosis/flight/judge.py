@@ -12,7 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, Kind, ProcessGroup, transfers_of
+from hpcrun.diagnosis.flight.dump import Calls, CollectiveCall, Dump, transfers_of
+from hpcrun.diagnosis.flight.groups import ProcessGroup
+from hpcrun.diagnosis.flight.kinds import Kind
+
+_MOST_LOOKED_AT = 2_000_000
+"""Members of all groups that have dumps: 20,000 ranks in 100 groups each. Hostile dumps may have more."""
 
 
 class Trouble(Enum):
@@ -123,7 +128,8 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
             if group.default:  # all ranks have it, whatever their dumps have of its members
                 group = default = default or group
             by_group[group][rank] = calls
-    meetings = [found for group, calls in by_group.items() if (found := _meeting(group, calls, dumps, everyone))]
+    members = _Members(dumps, everyone)
+    meetings = [found for group, calls in by_group.items() if (found := _meeting(group, calls, dumps, members))]
     meetings += _transfers(dumps)
     ordered, in_circle = _causes_first(meetings)
     return Flight(
@@ -131,14 +137,34 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
     )
 
 
+class _Members:
+    """The members of groups with a dump and without one: kept once for all groups that have the same."""
+
+    def __init__(self, dumps: Mapping[int, Dump], everyone: Sequence[int]) -> None:
+        self._dumps, self._everyone = dumps, tuple(everyone)
+        self._known: dict[tuple[int, ...], tuple[list[int], tuple[int, ...]]] = {}
+        self._left = _MOST_LOOKED_AT
+
+    def of(self, group: ProcessGroup, calls: Mapping[int, Calls]) -> tuple[list[int], tuple[int, ...]]:
+        """Return a group's members with a dump and those without; none once too many were looked at."""
+        ranks = group.ranks or (self._everyone if group.default else ())
+        if not ranks:
+            return sorted(calls), ()
+        if ranks not in self._known:
+            present = [rank for rank in ranks if rank in self._dumps]
+            self._known[ranks] = present, tuple(rank for rank in ranks if rank not in self._dumps)
+        found = self._known[ranks]
+        self._left -= len(found[0])
+        return found if self._left >= 0 else ([], ())
+
+
 def _meeting(
-    group: ProcessGroup, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], everyone: Sequence[int]
+    group: ProcessGroup, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], members: _Members
 ) -> Meeting | None:
     """Return the collective of a group that does not end; None if there is none."""
-    members = group.ranks or (everyone if group.default else sorted(calls))
-    reached = {rank: calls[rank].last for rank in members if rank in calls}
-    reached |= _without_calls([rank for rank in members if rank in dumps and rank not in calls], reached, calls, dumps)
-    unknown = tuple(rank for rank in members if rank not in dumps)
+    present, unknown = members.of(group, calls)
+    reached = {rank: calls[rank].last for rank in present if rank in calls}
+    reached |= _without_calls([rank for rank in present if rank not in calls], reached, calls, dumps)
     if not reached:
         return None
     if differ := _different(group, calls):
@@ -154,7 +180,7 @@ def _meeting(
             Trouble.MISSING, group, _name(number, came, calls), number, _stands(number, came, group, calls),
             _last_stands(absent, dumps), unknown, tuple(absent),
         )  # fmt: skip
-    is_known = all(rank in reached for rank in members if rank in dumps)
+    is_known = all(rank in reached for rank in present)
     return _all_came(group, calls, dumps, unknown) if most and is_known else None
 
 
@@ -295,12 +321,14 @@ def _last_stands(ranks: Sequence[int], dumps: Mapping[int, Dump]) -> tuple[Stand
 
 def _together(stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | None]]) -> tuple[Stand, ...]:
     """Return ranks at the same call and in the same line as one; the largest number of ranks first."""
-    found: dict[object, Stand] = {}
+    found: dict[object, list[int]] = {}
+    lasts: dict[object, tuple[ProcessGroup | None, CollectiveCall | None]] = {}
     for rank, group, call in stands:
         key = (group, call and (call.number, call.kind, call.place))
-        ranks = (*found[key].ranks, rank) if key in found else (rank,)
-        found[key] = Stand(ranks, call, group)
-    return tuple(sorted(found.values(), key=lambda stand: (-len(stand.ranks), stand.ranks)))
+        found.setdefault(key, []).append(rank)
+        lasts[key] = group, call
+    made = (Stand(tuple(ranks), lasts[key][1], lasts[key][0]) for key, ranks in found.items())
+    return tuple(sorted(made, key=lambda stand: (-len(stand.ranks), stand.ranks)))
 
 
 def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
@@ -308,7 +336,7 @@ def _causes_first(meetings: Sequence[Meeting]) -> tuple[list[Meeting], bool]:
     waiting = frozenset(rank for one in meetings if one.finding is not Trouble.STUCK for rank in one.came_ranks)
 
     def order(one: Meeting) -> tuple[bool, bool, int, int, list[int]]:
-        certain = one.finding in _CERTAIN or not waiting.issuperset(one.culprits)
+        certain = one.finding in _CERTAIN or not all(rank in waiting for rank in one.culprits)
         kind, came = list(Trouble).index(one.finding), sorted(one.came_ranks)
         return one.finding is Trouble.STUCK, not certain, kind, -len(came), came
 

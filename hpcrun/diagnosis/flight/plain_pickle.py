@@ -23,9 +23,10 @@ _TEXT, _TEXT_HEADER = b"X", 5
 _MEMO = rb"q.|r..[\x00-\x1f]\x00"
 """Python allocates the memo up to the largest index in it: here up to 2 million."""
 _OPCODES = (
-    rb"h.|j....|[(saN\x88\x89\x86]|K.|M..|J....|G........|\x8a\x08........"
+    rb"(?:h.|j....)\x86?|[(saN\x88\x89]|K.|M..|J....|G........|\x8a\x08........"
     rb"|\x8a(?:\x00|\x01.|\x02..|\x03...|\x04....|\x05.....|\x06......|\x07.......)"
-    # A pair is never kept in the memo: pairs of the same pair, 40 levels deep, take forever to hash.
+    # A pair is never kept in the memo: pairs of the same pair, 40 levels deep, take forever to hash. Its second part
+    # is a text: of pairs of numbers, thousands can have the same hash, and a dict of them is slow.
     rb"|[}\]ue](?:" + _MEMO + rb")?"
 )
 _ERRORS = (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError,
@@ -84,11 +85,11 @@ def _check_opcodes(data: bytes) -> None:
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """Return the expressions of a run of opcodes, and of what keeps the text before it in the memo."""
+    """Return the expressions of a run of opcodes, and of what keeps the text before it in the memo or ends a pair."""
     import re2
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.dot_nl = True
     options.log_errors = False
-    return re2.compile(rb"(?:" + _OPCODES + rb")+", options), re2.compile(_MEMO, options)
+    return re2.compile(rb"(?:" + _OPCODES + rb")+", options), re2.compile(rb"(?:" + _MEMO + rb")?\x86?", options)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
 
-from hpcrun.diagnosis.flight.dump import ProcessGroup
+from hpcrun.diagnosis.flight.groups import ProcessGroup
 from hpcrun.diagnosis.flight.judge import Flight, Meeting, Stand, Trouble
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.job.parameters import index_ranges

@@ -135,6 +135,24 @@ def test_a_dump_that_cannot_be_read_is_one_remark(tmp_path: Path) -> None:
     assert said.rank == 2
 
 
+def test_of_many_bad_dumps_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
+    for rank in range(100, 200):
+        (folder / f"rank_{rank}").write_text("bad")
+    said = explained(tmp_path / "run")
+    assert said.unread[0] == f"{FLIGHT}/rank_100: is no pickle of protocol 2"
+    assert said.unread[8:] == (f"{FLIGHT}: 92 more dumps",)
+    assert said.rank == 2
+
+
+def test_a_dump_of_a_terabyte_does_not_use_up_what_is_read_of_the_others(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
+    os.truncate(folder / "rank_0", 1 << 40)
+    said = explained(tmp_path / "run")
+    assert said.unread == (f"{FLIGHT}/rank_0: is larger than 16777216 bytes",)
+    assert said.rank == 2
+
+
 def test_status_reads_dumps_only_where_they_are_small(tmp_path: Path) -> None:
     folder = failed_run(CASES["watchdog"], tmp_path / "run")
     (folder / FLIGHT / "rank_7").write_bytes(bytes(9 << 20))
