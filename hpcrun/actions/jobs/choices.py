@@ -1,0 +1,244 @@
+"""What a profile leaves open for a job: the GPU type; on a detected cluster also partition, account and QOS.
+
+If one option fits, it is taken. Else the person at the terminal is asked, and without a terminal one error names the
+options with the exact flags.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.gpu_types import for_gpu_type, naming_gpu_type, types_to_choose_from
+from hpcrun.job.profile import GpuTypeSection, Profile
+from hpcrun.job.request import GpuCount, JobRequest
+from hpcrun.job.shape import decide_shape
+from hpcrun.profiles.load import LoadedProfile
+
+if TYPE_CHECKING:  # only a detected profile has them
+    from hpcrun.actions.jobs.caller import Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a choice.
+
+    Attributes:
+        flag: what to type to choose it: ``--gpus a100:4``.
+        about: what distinguishes it from the others.
+    """
+
+    value: str
+    flag: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice that only a person can make.
+
+    Attributes:
+        what: the thing to choose: ``GPU type``.
+        key: of the profile that settles it for all jobs.
+        reason: why there is a choice, as the heading of the options.
+        default: the position of the option that is offered.
+    """
+
+    what: str
+    key: str
+    reason: str
+    options: tuple[Option, ...]
+    default: int = 0
+
+    @property
+    def named(self) -> str:
+        """The thing with its article."""
+        return f"{'an' if self.what.startswith('a') else 'a'} {self.what}"
+
+    @property
+    def flags(self) -> str:
+        """What to type instead of an answer: ``choose a GPU type: --gpus a100:4, --gpus h100:4``."""
+        return f"choose {self.named}: {', '.join(option.flag for option in self.options)}"
+
+
+Choose = Callable[[Choice], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A request and its profile with nothing left open.
+
+    Attributes:
+        notes: what was detected and chosen, for a profile that nobody has written; and why the job's partition may
+            refuse it.
+    """
+
+    request: JobRequest
+    loaded: LoadedProfile
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Picker:
+    """Makes choices, or collects those that nobody is there to make."""
+
+    choose: Choose | None
+    answers: dict[str, str] = field(default_factory=dict)
+    unmade: list[Choice] = field(default_factory=list)
+
+    def pick(self, choice: Choice) -> str:
+        """Return the answer to a choice, or what would be offered."""
+        if self.choose is None:
+            self.unmade.append(choice)
+            return choice.options[choice.default].value
+        self.answers[choice.key] = self.choose(choice)
+        return self.answers[choice.key]
+
+    def check(self, profile: str) -> None:
+        """Refuse choices that were not made, all in one message.
+
+        Raises:
+            UsageError: there is one.
+        """
+        if not self.unmade:
+            return
+        values = [shlex.quote(f"{made.key}={made.options[made.default].value}") for made in self.unmade]
+        raise UsageError(
+            "\n".join(made.flags for made in self.unmade),
+            hint=f"for all your jobs: hpcrun profile set {shlex.quote(profile)} {' '.join(values)}",
+        )
+
+
+def settle(
+    request: JobRequest, loaded: LoadedProfile, surroundings: Surroundings, *, sizes: str | None = None
+) -> Settled:
+    """Decide what the request and the profile leave open.
+
+    Args:
+        request: with what SBATCH_* and the configuration say.
+        sizes: what was typed as --gpus, if the request is one of several sizes.
+
+    Raises:
+        UsageError: there is a choice, and nobody to ask.
+        PlanError: the job is larger than what the profile has.
+    """
+    if loaded.profile.scheduler != "slurm":
+        return Settled(request, loaded)
+    picker, detected = Picker(surroundings.choose), surroundings.detected
+    request = _with_gpu_type(request, loaded.profile, picker, sizes)
+    if detected is None or not detected.shaped(loaded):
+        picker.check(loaded.profile.name)
+        return Settled(request, loaded)
+    from hpcrun.actions.jobs.cluster_choices import (
+        DetectedValues,
+        check_qos_limits,
+        closed_partition_note,
+        detected_note,
+        with_account,
+        with_partition,
+        with_qos,
+    )
+
+    values = DetectedValues(detected.facts, detected.path)
+    request, profile = with_partition(request, loaded, values, picker)
+    request = with_account(request, profile, values, picker)
+    request = with_qos(request, profile, values, picker)
+    picker.check(loaded.profile.name)
+    check_qos_limits(request, profile, values.facts)
+    closed = closed_partition_note(request, profile, values.facts)
+    notes = [detected_note(request, profile, values.facts, picker.answers)] if loaded.path == detected.path else []
+    return Settled(request, replace(loaded, profile=profile), (*notes, *([closed] if closed else [])))
+
+
+def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
+    """Return the GPU type for numbers of GPUs that need not exist; None if the profile has one type at most.
+
+    Raises:
+        UsageError: as ``settle``.
+    """
+    request = JobRequest(script="true", gpus=GpuCount(count=1))
+    if profile.gpu.type or not types_to_choose_from(profile, request):
+        return None
+    picker = Picker(surroundings.choose)
+    type_ = picker.pick(
+        _type_choice(list(profile.gpu.types), profile, "gpus", sizes, "the profile has several GPU types")
+    )
+    picker.check(profile.name)
+    return type_
+
+
+def first_option(choice: Choice) -> str:
+    """Make a choice without asking: take what would be offered."""
+    return choice.options[choice.default].value
+
+
+# --- the GPU type -----------------------------------------------------------------------------------------------
+
+
+def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes: str | None) -> JobRequest:
+    types = types_to_choose_from(profile, request)
+    if not types or profile.gpu.type or (request.gpus is None and request.gpus_per_node is None and request.nodes):
+        return request
+    if request.gpus is None and request.gpus_per_node is None:
+        request = request.model_copy(update={"gpus": GpuCount(count=1)})
+    fitting = [type_ for type_ in types if _fits_on(type_, request, profile)]
+    if not fitting:
+        has = ", ".join(f"{type_} {_size(profile.gpu.types[type_], profile)}" for type_ in types)
+        raise PlanError(
+            f"no GPU type of profile {profile.name!r} has {_asked(request)}; nodes × GPUs of a job are at most: {has}",
+            hint="request less, or name a type and the nodes: --gpus TYPE:N --nodes N",
+        )
+    if len(fitting) == 1:
+        return naming_gpu_type(request, fitting[0])
+    name, count = ("gpus", request.gpus) if request.gpus else ("gpus-per-node", request.gpus_per_node)
+    number = sizes or str(count.count if count else 1)
+    reason = f"several GPU types have {_asked(request)}"
+    return naming_gpu_type(request, picker.pick(_type_choice(fitting, profile, name, number, reason)))
+
+
+def _type_choice(types: Sequence[str], profile: Profile, option: str, number: str, reason: str) -> Choice:
+    """Return the choice between GPU types; the one with most GPUs is offered."""
+    entries = [profile.gpu.types[type_] for type_ in types]
+    totals = [(entry.nodes or 1) * (entry.per_node or profile.gpu.per_node) for entry in entries]
+    options = tuple(
+        Option(type_, f"--{option} {type_}:{number}", _about_type(entry, profile))
+        for type_, entry in zip(types, entries, strict=True)
+    )
+    return Choice("GPU type", "gpu.type", reason, options, totals.index(max(totals)))
+
+
+def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
+    """Whether the job fits the nodes with GPUs of a type."""
+    named = naming_gpu_type(request, type_)
+    typed = for_gpu_type(profile, named)
+    try:
+        return decide_shape(named, typed).nodes <= (typed.gpu.nodes or 10**9)
+    except PlanError:
+        return False
+
+
+def _asked(request: JobRequest) -> str:
+    if request.gpus_per_node:
+        return f"{request.nodes or 1} × {request.gpus_per_node.count} GPUs"
+    count = request.gpus.count if request.gpus else 1
+    gpus = f"{count} GPU" if count == 1 else f"{count} GPUs"
+    return f"{gpus} on {request.nodes} nodes" if request.nodes and request.nodes > 1 else gpus
+
+
+def _size(entry: GpuTypeSection, profile: Profile) -> str:
+    return f"{entry.nodes or '?'} × {entry.per_node or profile.gpu.per_node}"
+
+
+def _about_type(entry: GpuTypeSection, profile: Profile) -> str:
+    per_node = entry.per_node or profile.gpu.per_node
+    nodes = (
+        f"{entry.nodes} {'node' if entry.nodes == 1 else 'nodes'} × {per_node}"
+        if entry.nodes
+        else f"{per_node} per node"
+    )
+    partition = entry.partition or profile.partition
+    memory = f"{entry.card.memory_gb} GB each" if entry.card.memory_gb else ""
+    return ", ".join(filter(None, (nodes, memory, f"partition {partition}" if partition else "")))

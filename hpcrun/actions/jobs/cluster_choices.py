@@ -1,0 +1,284 @@
+"""What a detected cluster leaves open for a job, besides the GPU type: partition, account, QOS."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.jobs.choices import Choice, Option, Picker
+from hpcrun.actions.profiles.detect_types import offer_in, partitions_without_gpus, rank, share, why_closed
+from hpcrun.actions.profiles.detected import DETECTED
+from hpcrun.errors import PlanError
+from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection
+from hpcrun.job.request import JobRequest
+from hpcrun.job.shape import Shape, decide_shape
+from hpcrun.job.units import format_time
+from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.load import LoadedProfile
+from hpcrun.profiles.mistakes import Key
+from hpcrun.schedulers.detect import ClusterFacts
+from hpcrun.schedulers.detect_text import Association, Partition, QosLimits
+
+_LIMITS = ("gpus_per_job", "gpus_per_user", "gpus_in_all", "max_s")
+_QOS = "request less, or choose another QOS with --qos; `sacctmgr show qos` shows the limits"
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedValues:
+    """The cluster of a detected profile, and the profile's file: a value from another file is a person's."""
+
+    facts: ClusterFacts
+    path: Path
+
+
+def with_partition(
+    request: JobRequest, loaded: LoadedProfile, detected: DetectedValues, picker: Picker
+) -> tuple[JobRequest, Profile]:
+    """Return the request, and the profile with the values of the job's partition."""
+    facts, typed = detected.facts, for_gpu_type(loaded.profile, request)
+    shape = decide_shape(request, typed)
+    name = request.partition
+    if name is None and _is_detected(loaded, _partition_key(typed, shape), detected.path):
+        fitting = fitting_partitions(request, typed, shape, facts)
+        default = [part for part in fitting if part.default]
+        if len(default or fitting) == 1:
+            name = (default or fitting)[0].name
+        elif fitting:
+            name = picker.pick(_partition_choice(fitting, typed))
+            request = request.model_copy(update={"partition": name})
+    partition = next((part for part in facts.partitions if part.name == name), None)
+    if partition is None or name == typed.partition:
+        return request, loaded.profile
+    return request, _in_partition(loaded, shape, partition, detected)
+
+
+def fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts) -> list[Partition]:
+    """Return the partitions in which a job can run, the best first: for a job without GPUs those without GPUs, if any.
+
+    A partition in which jobs are preempted is left out if there is another one.
+    """
+    time_s = request.walltime_s or profile.time.default
+    account = request.account or profile.account
+    found = [
+        part
+        for part in facts.partitions
+        if why_closed(part, facts, account) is None
+        and shape.nodes <= min(_nodes_with(part, shape, request, facts), part.max_nodes or 10**9)
+        and (part.max_s is None or time_s is None or time_s <= part.max_s)
+    ]
+    if not shape.gpus_per_node:
+        free = partitions_without_gpus(facts)
+        found = [part for part in found if part.name in free] or found
+    found = [part for part in found if part.preempted is None] or found
+    return sorted(found, key=lambda part: rank(part, facts, account))
+
+
+def _nodes_with(partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts) -> int:
+    """Return how many nodes of a partition have what the job needs on each."""
+    found = 0
+    for kind in facts.kinds:
+        gpus = sum(count for type_, count in kind.gpus if shape.gpu_type in (None, type_))
+        enough = gpus >= shape.gpus_per_node and (kind.cpus is None or kind.cpus >= (request.cpus or 1))
+        found += kind.nodes if kind.partition == partition.name and enough else 0
+    return found
+
+
+def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
+    options = [
+        Option(
+            part.name,
+            f"-p {part.name}",
+            f"up to {format_time(part.max_s)}" if part.max_s else "no time limit",
+        )
+        for part in fitting
+    ]
+    key = f"gpu.types.{typed.gpu.type}.partition" if typed.gpu.type in typed.gpu.types else "partition"
+    return Choice("partition", key, "the job fits several partitions, and none is Slurm's default", tuple(options))
+
+
+def _partition_key(typed: Profile, shape: Shape) -> Key:
+    entry = typed.gpu.types.get(shape.gpu_type or "") if shape.gpus_per_node else None
+    return ("gpu", "types", shape.gpu_type or "", "partition") if entry and entry.partition else ("partition",)
+
+
+def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
+    """Whether no person's file sets a value, or any value of a section."""
+    files = {origin.path for known, origin in loaded.origins.items() if known[: len(key)] == key}
+    return all(file == detected or file.is_relative_to(shipped_folder("cluster_profiles")) for file in files)
+
+
+def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedValues) -> Profile:
+    """Return the profile with the values of another partition than its own; what a person's file sets stays."""
+    profile, facts, type_ = loaded.profile, detected.facts, shape.gpu_type
+    kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
+    gpu: dict[str, Any] = {}
+    if not shape.gpus_per_node:
+        cpus = share([(kind.cpus, 0) for kind in kinds], "CPUs")
+        memory = share([(kind.memory_mb, 0) for kind in kinds], "MB")
+    elif any(type_ in dict(kind.gpus) for kind in kinds):
+        offer = offer_in(partition, type_, facts)
+        cpus, memory, gpu = offer.cpus, offer.memory_mb, {"nodes": offer.nodes or None, "per_node": offer.per_node}
+    else:  # sbatch says it best
+        return profile
+    default_s = partition.default_s or profile.time.default
+    sections: dict[str, Any] = {
+        "cpu": CpuSection(per_node=cpus.per_node, per_gpu=cpus.per_gpu) if cpus else CpuSection(),
+        "memory": MemorySection(per_node=memory.per_node, per_gpu=memory.per_gpu) if memory else MemorySection(),
+        "time": TimeSection(default=min(filter(None, (default_s, partition.max_s)), default=None), max=partition.max_s),
+    }
+    of_type = bool(shape.gpus_per_node) and type_ in profile.gpu.types
+    prefix = ("gpu", "types", type_ or "") if of_type else ()
+    changed: dict[str, Any] = {
+        name: new for name, new in sections.items() if _is_detected(loaded, (*prefix, name), detected.path)
+    }
+    changed |= {"partition": partition.name}
+    if of_type:
+        entry = profile.gpu.types[type_ or ""].model_copy(update={**changed, **gpu})
+        types = {**profile.gpu.types, type_ or "": entry}
+        return profile.model_copy(update={"gpu": profile.gpu.model_copy(update={"types": types})})
+    if not shape.gpus_per_node and partition.name in partitions_without_gpus(facts):
+        return profile.model_copy(update={**changed, "gpu": GpuSection()})
+    return profile.model_copy(update={**changed, "gpu": profile.gpu.model_copy(update=gpu)})
+
+
+# --- account and QOS --------------------------------------------------------------------------------------------
+
+
+def _enforced(facts: ClusterFacts) -> set[str]:
+    """Return what the cluster enforces: ``associations``, ``qos`` ..."""
+    return set(facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {"", "none"}
+
+
+def _associations(facts: ClusterFacts, partition: str | None) -> list[Association]:
+    """Return the person's associations that count in a partition."""
+    return [found for found in facts.associations or () if found.partition in (None, partition)]
+
+
+def with_account(request: JobRequest, profile: Profile, detected: DetectedValues, picker: Picker) -> JobRequest:
+    facts, name = detected.facts, _partition_of(request, profile)
+    if request.account or profile.account or not _enforced(facts):
+        return request
+    partition = next((part for part in facts.partitions if part.name == name), None)
+    accounts = sorted({found.account for found in _associations(facts, name)})
+    fitting = [one for one in accounts if partition is None or why_closed(partition, facts, one) is None]
+    if not fitting:
+        return request
+    if len(fitting) == 1:
+        return request.model_copy(update={"account": fitting[0]})
+    default = fitting.index(facts.default_account) if facts.default_account in fitting else 0
+    options = [
+        Option(one, f"--account {one}", "your default in Slurm" if one == facts.default_account else "")
+        for one in fitting
+    ]
+    choice = Choice("account", "account", "you have several accounts", tuple(options), default)
+    return request.model_copy(update={"account": picker.pick(choice)})
+
+
+def with_qos(request: JobRequest, profile: Profile, detected: DetectedValues, picker: Picker) -> JobRequest:
+    """Return the request with a QOS, if Slurm's default for this person does not exist or is not for the partition."""
+    facts, name = detected.facts, _partition_of(request, profile)
+    if request.qos or for_gpu_type(profile, request).qos or not {"qos", "all"} & _enforced(facts):
+        return request
+    account = request.account or profile.account or facts.default_account
+    mine = [found for found in _associations(facts, name) if account in (None, found.account)]
+    partition = next((part for part in facts.partitions if part.name == name), None)
+    allowed = sorted({qos for found in mine for qos in found.qos})
+    if partition is not None:
+        allowed = [qos for qos in allowed if not partition.qos or qos in partition.qos]
+        allowed = [qos for qos in allowed if qos not in partition.denied_qos]
+    # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
+    defaults = {found.default_qos or "normal" for found in mine}
+    if not allowed or defaults & set(allowed):
+        return request
+    if len(allowed) == 1:
+        return request.model_copy(update={"qos": allowed[0]})
+    reason = f"partition {name} takes several of your qualities of service, and none is your default"
+    options = tuple(Option(qos, f"--qos {qos}") for qos in allowed)
+    return request.model_copy(update={"qos": picker.pick(Choice("QOS", "qos", reason, options))})
+
+
+def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
+    """Refuse a job that a QOS limit will never let start.
+
+    Raises:
+        PlanError: it is too large or too long; the message has the numbers.
+    """
+    if not {"limits", "safe", "all"} & _enforced(facts):
+        return
+    typed = for_gpu_type(profile, request)
+    gpus, time_s = decide_shape(request, typed).gpus, request.walltime_s or typed.time.default
+    for limits in _limits_of(request, typed, facts):
+        most = (
+            (limits.gpus_per_job, "one job"),
+            (limits.gpus_per_user, "one user at the same time"),
+            (limits.gpus_in_all, "all its users together"),
+        )
+        for number, whom in most:
+            if number is not None and gpus > number:
+                raise PlanError(
+                    f"{gpus} GPUs are more than the {number} that QOS {limits.name} allows {whom}", hint=_QOS
+                )
+        if limits.max_s is not None and time_s is not None and time_s > limits.max_s:
+            option = "--time" if request.walltime_s else "the default time"
+            longest = format_time(limits.max_s)
+            raise PlanError(
+                f"{option} {format_time(time_s)} is longer than the {longest} that QOS {limits.name} allows",
+                hint=f"add --time {longest}, or choose another QOS with --qos; `sacctmgr show qos` shows the limits",
+            )
+
+
+def _limits_of(request: JobRequest, typed: Profile, facts: ClusterFacts) -> list[QosLimits]:
+    """Return the limits of a job: those of the partition's own QOS, and what these leave open of the job's QOS."""
+    known = {limits.name: limits for limits in facts.qos}
+    name = request.partition or typed.partition
+    account = request.account or typed.account or facts.default_account
+    mine = [found for found in _associations(facts, name) if account in (None, found.account)]
+    own = request.qos or typed.qos or next((found.default_qos for found in mine if found.default_qos), "normal")
+    of_partition = next((known.get(part.own_qos or "") for part in facts.partitions if part.name == name), None)
+    of_job = known.get(own)
+    if of_partition is None or of_job is None:
+        return [limits for limits in (of_partition, of_job) if limits]
+    first, second = (of_job, of_partition) if of_job.over_partition else (of_partition, of_job)
+    unset: dict[str, Any] = {limit: None for limit in _LIMITS if getattr(first, limit) is not None}
+    return [first, replace(second, **unset)]
+
+
+def _partition_of(request: JobRequest, profile: Profile) -> str | None:
+    return request.partition or for_gpu_type(profile, request).partition
+
+
+def closed_partition_note(request: JobRequest, profile: Profile, facts: ClusterFacts) -> str | None:
+    """Return why Slurm may refuse the job in its partition, or let it wait; None if one of its partitions is open."""
+    names = (_partition_of(request, profile) or "").split(",")
+    if names == [""] or not facts.partitions or facts.user == "root":
+        return None
+    account = request.account or profile.account
+    known, reasons = {part.name: part for part in facts.partitions}, []
+    for name in names:
+        # without --all Slurm lists no hidden partition, and none that is for other groups
+        why = why_closed(known[name], facts, account) if name in known else "Slurm does not list it for you"
+        if why is None:
+            return None
+        reasons.append(f"partition {name}: {why}")
+    free = [part.name for part in facts.partitions if why_closed(part, facts, account) is None]
+    words = f"{'; '.join(reasons)}. Slurm may refuse the job, or leave it pending"
+    return words + (f"; open to you: {', '.join(free)}" if free else "")
+
+
+def detected_note(request: JobRequest, profile: Profile, facts: ClusterFacts, answers: Mapping[str, str]) -> str:
+    """Return what was detected and taken, in one line, and how to keep or change it."""
+    name = _partition_of(request, profile)
+    default = any(part.default and part.name == name for part in facts.partitions)
+    taken = [f"partition {name}" + (" (the default)" if default else "") if name else "the default partition"]
+    values = (("account", request.account or profile.account), ("qos", request.qos))
+    taken += [f"{key} {value}" for key, value in values if value]
+    keep = "keep or change it with hpcrun init"
+    if answers:
+        words = " ".join(shlex.quote(f"{key}={value}") for key, value in answers.items())
+        keep = f"keep your answers with hpcrun profile set {DETECTED} {words}"
+    cluster = facts.config.get("ClusterName", "this one")
+    return f"detected the cluster {cluster}: {', '.join(taken)}; {keep}"

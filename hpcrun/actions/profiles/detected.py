@@ -1,0 +1,112 @@
+"""The profile ``detected``: what Slurm says of this cluster, as a profile that nobody had to write.
+
+It is a layer of profiles between the site's and the shipped ones. So it is named, shown, extended and hidden by a file
+of the same name like any other profile; the cluster is asked when its text is read, or nothing is asked if the facts
+of an earlier command are still valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpcrun.errors import ProfileError
+from hpcrun.profiles.folder import Folder, Source
+from hpcrun.profiles.load import SUFFIX
+
+if TYPE_CHECKING:  # most commands read no detected profile
+    from hpcrun.profiles.load import LoadedProfile
+    from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
+    from hpcrun.schedulers.detect_cache import FactsCache
+
+DETECTED = "detected"
+QUICKLY_S = 5.0
+"""How long a submission waits for each of Slurm's commands."""
+_FILE = f"{DETECTED}{SUFFIX}"
+
+
+class DetectedProfile(Mapping[str, bytes]):
+    """The contents of the layer: one file, whose text is made when it is read.
+
+    Attributes:
+        path: a copy of the text, for people: hpcrun itself reads the text from here.
+        forget: makes the next command ask the cluster again: Slurm has refused a job that fits the facts.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        ask: Callable[[], ClusterFacts],
+        parts: Sequence[Source],
+        forget: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.path, self._ask, self._parts = folder / _FILE, ask, parts
+        self.forget = forget
+
+    @property
+    def folder(self) -> Folder:
+        """The layer as a folder of profiles."""
+        return Folder(self.path.parent, self, checked=False)
+
+    @cached_property
+    def facts(self) -> ClusterFacts:
+        """What Slurm says of the cluster, now or of late.
+
+        Raises:
+            SchedulerError: Slurm does not respond.
+        """
+        return self._ask()
+
+    @cached_property
+    def _text(self) -> str:
+        from hpcrun.actions.profiles.detect import check_loads, quick_profile_text
+        from hpcrun.profiles.save import replace_text
+
+        text, before = quick_profile_text(self.facts), ""
+        with suppress(OSError):
+            before = self.path.read_text("utf-8", errors="replace")
+        if text != before:
+            check_loads(text, self._parts)
+            with suppress(ProfileError):  # without space there is no copy
+                replace_text(self.path, text)
+        return text
+
+    def shaped(self, loaded: LoadedProfile) -> bool:
+        """Whether a profile is the detected one, or extends it."""
+        return any(origin.path == self.path for origin in loaded.origins.values())
+
+    def __getitem__(self, name: str) -> bytes:
+        if name != _FILE:
+            raise KeyError(name)
+        return self._text.encode()
+
+    def __contains__(self, name: object) -> bool:
+        return name == _FILE
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([_FILE])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def known_facts(site: SlurmSite, cache: FactsCache, now_s: float) -> ClusterFacts:
+    """Return what an earlier command was told of the cluster while that is valid, else ask.
+
+    Raises:
+        SchedulerError: Slurm does not respond.
+    """
+    from hpcrun.actions.profiles.detect import check_answered
+    from hpcrun.schedulers.detect_cache import read_stamp
+
+    stamp = read_stamp(site.env)
+    known = cache.load(stamp, now_s)
+    if known is not None:
+        return known
+    facts = site.ask()
+    check_answered(facts, ", or choose a profile with -P")
+    cache.save(facts, stamp, now_s)
+    return facts

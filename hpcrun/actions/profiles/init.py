@@ -1,0 +1,321 @@
+"""init: what a cluster leaves to a person, the profile and the configuration that come of it, and what to do next."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.actions.jobs.choices import Choice, Option
+from hpcrun.actions.profiles.detect import Detected, new_profile_path
+from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
+from hpcrun.actions.profiles.detect_yaml import Choices
+from hpcrun.actions.profiles.detected import DETECTED
+from hpcrun.actions.profiles.edit import Place
+from hpcrun.actions.profiles.profiles import flat_values
+from hpcrun.errors import ProfileError, UsageError, nearest
+from hpcrun.job.profile import Profile
+from hpcrun.profiles.config import check_config
+from hpcrun.profiles.edit import set_value, unset_value
+from hpcrun.profiles.load import SUFFIX, load_text
+from hpcrun.profiles.mistakes import Key
+from hpcrun.profiles.save import locked, replace_text
+from hpcrun.profiles.yaml_file import parse_yaml, read_text
+from hpcrun.schedulers.detect import ClusterFacts
+
+NONE = "none"
+"""The answer of a person who wants no default GPU type."""
+_GPU_TYPE: Key = ("gpu", "type")
+_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+# --- what is left to a person ---------------------------------------------------------------------------------
+
+
+def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
+    """Return the choice which account is charged, None if there is only one, or if Slurm does not say.
+
+    Args:
+        profile: the profile of the cluster, if it exists already.
+    """
+    accounts = accounts_of(facts)
+    if len(accounts) < 2:
+        return None
+    now = profile.account if profile and profile.account in accounts else facts.default_account
+    options = tuple(
+        Option(name, f"--account {name}", "your default in Slurm" if name == facts.default_account else "")
+        for name in accounts
+    )
+    default = accounts.index(now) if now in accounts else 0
+    return Choice("account", "account", "the account to charge", options, default)
+
+
+def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None) -> Choice | None:
+    """Return the choice which GPU type ``--gpus 4`` means, None if the cluster has only one.
+
+    What is offered is the type of the profile, else the type of which there are most.
+    """
+    offers = [offer for offer in gpu_offers(facts, account) if offer.type]
+    if len(offers) < 2:
+        return None
+    options = [
+        Option(
+            offer.type or "", f"--gpu-type {offer.type}", f"{offer.nodes} × {offer.per_node}, {offer.partition.name}"
+        )
+        for offer in offers
+    ]
+    names = [*(option.value for option in options), NONE]
+    options.append(Option(NONE, f"--gpu-type {NONE}", "no default: each job names its type, as --gpus a100:4"))
+    most = max(offers, key=lambda offer: offer.nodes * offer.per_node).type
+    now = (profile.gpu.type or NONE) if profile else most
+    default = names.index(now if now in names else most or NONE)
+    return Choice(
+        "GPU type", "gpu.type", "the GPU type that --gpus 4 means: nodes × GPUs, partition", tuple(options), default
+    )
+
+
+def unmade(choices: Sequence[Choice]) -> UsageError:
+    """Return the error for choices that nobody is there to make: it has the options to add."""
+    flags = " ".join(made.options[made.default].flag for made in choices)
+    return UsageError("\n".join(made.flags for made in choices), hint=f"hpcrun init {flags}")
+
+
+def check_choices(choices: Choices, facts: ClusterFacts) -> None:
+    """Refuse an account or a GPU type that was typed and that the cluster does not have for this person.
+
+    Raises:
+        UsageError: Slurm lists others only.
+    """
+    types = [offer.type for offer in gpu_offers(facts) if offer.type]
+    for flag, answer, known in (
+        ("--account", choices.account, accounts_of(facts)),
+        ("--gpu-type", choices.gpu_type, [*types, NONE]),
+    ):
+        if answer is None or not known or answer in known:
+            continue
+        close = nearest(answer, known)
+        hint = f"did you mean {flag} {close}?" if close else f"there are: {', '.join(known)}"
+        raise UsageError(f"{flag} {answer}: the cluster does not have it for you", hint=hint)
+
+
+def default_name(facts: ClusterFacts, taken: set[str]) -> str:
+    """Return a name for the profile: the cluster's.
+
+    Args:
+        taken: the names of hpcrun's own profiles, which the new one would hide.
+    """
+    name = _NAME_CHARS.sub("-", facts.config.get("ClusterName", "")).strip("-_")[:60] or "cluster"
+    return f"{name}-cluster" if name in taken or name == DETECTED else name
+
+
+def without_none(choices: Choices) -> Choices:
+    """Return the choices as a new profile says them: no default type is no line."""
+    return replace(choices, gpu_type=None) if choices.gpu_type == NONE else choices
+
+
+# --- the files ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file as it is and as it should be; ``before`` is None where it is yet to be made."""
+
+    path: Path
+    before: str | None
+    after: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether the file has to be written."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What init writes.
+
+    Attributes:
+        profile: the change of the profile's file; None for the profile ``local``, which is shipped.
+        config: the change of the user's config.yaml.
+        instead_of: the default profile of config.yaml until now, where it was another.
+        runs: the runs folder that is set; None where it stays as it is.
+        anew: an existing profile is replaced as a whole.
+        outdated: keys for which the cluster now reports other values than an existing profile has.
+        detected: the profile that was detected; None without Slurm.
+    """
+
+    name: str
+    profile: FileChange | None
+    config: FileChange
+    instead_of: str | None = None
+    runs: str | None = None
+    anew: bool = False
+    outdated: tuple[str, ...] = ()
+    detected: Detected | None = None
+
+    @property
+    def files(self) -> tuple[FileChange, ...]:
+        """Return the changes, the profile first: a default profile must exist."""
+        return (self.profile, self.config) if self.profile else (self.config,)
+
+
+def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
+    """Return the user's own profile of that name, None where there is none.
+
+    Args:
+        anew: it will be replaced, and may be wrong.
+
+    Raises:
+        UsageError: it cannot be a profile's name.
+        ProfileError: it is wrong.
+    """
+    path = new_profile_path(name, place.own, force=True)
+    if not os.path.lexists(path):
+        return None
+    try:
+        return load_text(read_text(path), path, place.folders).profile
+    except ProfileError:
+        if anew:
+            return None
+        raise
+
+
+def plan_setup(
+    name: str, detected: Detected, choices: Choices, config: Path, runs: str | None, place: Place, *, anew: bool
+) -> Setup:
+    """Return what has to be written; nothing is written yet.
+
+    An existing profile keeps all its lines but those of the choices.
+
+    Args:
+        config: the user's config.yaml.
+        runs: the runs folder to set; None leaves it as it is.
+        anew: replace an existing profile by the detected one.
+
+    Raises:
+        UsageError, ProfileError: the name cannot be, or a file is wrong.
+    """
+    path = new_profile_path(name, place.own, force=True)
+    before = read_text(path) if os.path.lexists(path) else None
+    after = detected.text
+    outdated: tuple[str, ...] = ()
+    if before is not None and not anew:
+        after = _with_choices(before, choices, path, place)
+        now = load_text(after, path, place.folders).profile
+        outdated = tuple(_outdated(now, detected.profile))
+    return Setup(
+        name,
+        FileChange(path, before, after),
+        *plan_config(name, config, runs),
+        runs,
+        anew=anew,
+        outdated=outdated,
+        detected=detected,
+    )
+
+
+def plan_config(name: str, config: Path, runs: str | None) -> tuple[FileChange, str | None]:
+    """Return the change of the user's config.yaml that makes a profile the default, and the default until now.
+
+    Raises:
+        ProfileError: the file is wrong.
+    """
+    before = read_text(config) if os.path.lexists(config) else None
+    text = before or ""
+    was = parse_yaml(text, config).data.get("profile")
+    for key, value in {"profile": name, **({"runs": runs} if runs else {})}.items():
+        if parse_yaml(text, config).data.get(key) != value:
+            text = set_value(text, (key,), value, config)
+    check_config(text, config)
+    return FileChange(config, before, text), was if was != name else None
+
+
+def write_setup(setup: Setup, place: Place) -> Path | None:
+    """Write the files, each whole or not at all; return where the old profile is kept, if it was replaced.
+
+    Raises:
+        ProfileError: a file was changed meanwhile, or cannot be written.
+    """
+    kept = None
+    for change in setup.files:
+        if not change.changed:
+            continue
+        with locked(change.path, place.host):
+            now = read_text(change.path) if os.path.lexists(change.path) else None
+            if now != change.before:
+                raise ProfileError(f"{change.path} was changed by another program", hint="run hpcrun init again")
+            if change is setup.profile and setup.anew and change.before is not None:
+                kept = _free_name(change.path)
+                replace_text(kept, change.before)
+            replace_text(change.path, change.after)
+    return kept
+
+
+def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
+    """Return the text of a profile with the choices set; one that was not made, or is there, changes no line."""
+    now = load_text(text, path, place.folders).profile
+    if choices.account not in (None, now.account):
+        text = set_value(text, ("account",), choices.account, path)
+    if choices.gpu_type == NONE and now.gpu.type:
+        own = (parse_yaml(text, path).data.get("gpu") or {}).get("type")
+        text = unset_value(text, _GPU_TYPE, path) if own else set_value(text, _GPU_TYPE, None, path)
+    elif choices.gpu_type not in (None, NONE, now.gpu.type):
+        text = set_value(text, _GPU_TYPE, choices.gpu_type, path)
+    return text
+
+
+def _outdated(now: Profile, detected: Profile) -> Iterator[str]:
+    """Return the keys that were detected with another value than the profile has, but for those of choices."""
+    mine, found = (flat_values(profile.model_dump(exclude_defaults=True)) for profile in (now, detected))
+    chosen = {("account",), _GPU_TYPE, ("description",), ("name",)}
+    return (".".join(key) for key, value in found.items() if key not in chosen and mine.get(key) != value)
+
+
+def _free_name(path: Path) -> Path:
+    """Return a name beside a file for its old text; not one of a profile, and not one that exists."""
+    number = 1
+    while os.path.lexists(kept := path.with_name(f"{path.name.removesuffix(SUFFIX)}.old-{number}")):
+        number += 1
+    return kept
+
+
+# --- what comes after ---------------------------------------------------------------------------------------
+
+
+def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the three commands to try next, each with what it does.
+
+    Args:
+        gpu_type: the default type of the profile; without it a type has to be named.
+    """
+    offers = setup.detected.offers if setup.detected else ()
+    offer = next((offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None)
+    if setup.detected and offer is None:
+        size, what = "--gpus 0 --cpus 4", "your script on 4 CPUs"
+    else:
+        of_nodes, per_node = (offer.nodes, offer.per_node) if offer else (2, 2)
+        nodes, each = (2, min(2, per_node)) if of_nodes > 1 else (1, min(4, per_node))
+        named = f"{offer.type}:" if offer and offer.type and len(offers) > 1 and not gpu_type else ""
+        size, what = f"--gpus {named}{nodes * each}", f"your script on {nodes * each} GPUs"
+        if nodes > 1:
+            size, what = (
+                f"{size} --nodes {nodes}",
+                f"your script on {nodes} nodes × {each} GPU{'s' if each > 1 else ''}",
+            )
+    return (
+        (f"hpcrun submit {size} train.py", what),
+        ("hpcrun status", "what runs, is pending or failed, and why"),
+        ("hpcrun logs -f", "the output of the newest run"),
+    )
+
+
+def runs_problem(folder: Path) -> str | None:
+    """Return why a folder cannot hold runs, None if it can, as far as this machine tells."""
+    if not str(folder).isprintable():
+        return "its name cannot be written to config.yaml"
+    there = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
+    if not there.is_dir():
+        return f"{there} is not a folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"you cannot write to {there}"

@@ -1,0 +1,293 @@
+"""hpcrun init."""
+
+from __future__ import annotations
+
+import os.path
+import shlex
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hpcrun.cli.confirm import ask, can_ask, choose, confirm
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.lean_imports import import_pydantic, import_submitit
+from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stdout, table
+from hpcrun.cli.output import JsonOption, tell, width
+from hpcrun.cli.profile_edit import overruled, own_place
+from hpcrun.cli.submit import stay_to_end
+from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
+from hpcrun.profiles.config import FILE_NAME
+
+if TYPE_CHECKING:
+    from hpcrun.actions.jobs.choices import Choice
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.trial_job import TrialJob
+    from hpcrun.actions.profiles.detect_yaml import Choices
+    from hpcrun.actions.profiles.init import Setup
+    from hpcrun.job.profile import Profile
+    from hpcrun.schedulers.detect import ClusterFacts
+
+_NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
+
+
+def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, **more)
+
+
+def init(
+    account: Annotated[
+        str | None, _option("--account", "-A", metavar="NAME", help="Account to charge (sbatch --account).")
+    ] = None,
+    gpu_type: Annotated[
+        str | None,
+        _option("--gpu-type", metavar="TYPE", help="GPU type that --gpus 4 means; none for no default type."),
+    ] = None,
+    runs: Annotated[
+        str | None, _option("--runs", metavar="DIR", help="Folder of the runs, on a file system that all nodes share.")
+    ] = None,
+    name: Annotated[
+        str | None, _option("--name", metavar="NAME", help="Name of the profile. Default: the cluster's name.")
+    ] = None,
+    test: Annotated[
+        bool | None,
+        _option("--test/--no-test", help="Submit a test job of under a minute. Default: ask; without a terminal, no."),
+    ] = None,
+    yes: Annotated[
+        bool, _option("--yes", "-y", help="Take the suggested answers; no test job without --test.")
+    ] = False,
+    force: Annotated[
+        bool, _option("--force", help="Replace an existing profile by the detected one. The old file is kept.")
+    ] = False,
+    dry_run: Annotated[bool, _option("--dry-run", help="Print what would be written, and write nothing.")] = False,
+    as_json: JsonOption = False,
+) -> Outcomes:
+    """Set hpcrun up on this cluster: write your profile and make it the default.
+
+    Asks for what Slurm does not tell, checks the setup as hpcrun doctor does, and offers a test job.
+    A second run changes only what you change.
+    """
+    import_pydantic()
+    from hpcrun.views.init import files_lines, setup_json, setup_lines
+
+    context = make_context()
+    asks = can_ask() and not (yes or as_json)
+    with interrupted_as(_NOTHING_WRITTEN):
+        if reason := context.scheduler("slurm").unavailable():
+            yield note([f"hpcrun: {reason}: jobs will run on this machine, with the profile local"])
+            _refuse_cluster_options({"--account": account, "--gpu-type": gpu_type, "--name": name})
+            setup = _without_slurm(runs, context, asks=asks)
+        else:
+            chosen = _Chosen(account, gpu_type, runs, name, asks=asks, suggested=yes, anew=force)
+            setup = yield from _on_cluster(chosen, context)
+        if dry_run:
+            yield Outcome(lambda: [stdout(files_lines(setup))], lambda: setup_json(setup))
+            return
+        if not _agreed(setup, asks=asks, agreed=yes or force):
+            yield note(["hpcrun: nothing was written; hpcrun init --name NAME writes another profile"])
+            return
+    from hpcrun.actions.profiles.init import write_setup
+
+    kept = write_setup(setup, own_place(context))
+    yield printed(setup_lines(setup, kept))
+    yield overruled(setup.name)
+    yield from _check_and_try(setup, test, asks=asks, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What was typed, and how the rest is found out."""
+
+    account: str | None
+    gpu_type: str | None
+    runs: str | None
+    name: str | None
+    asks: bool
+    suggested: bool
+    anew: bool
+
+
+def _refuse_cluster_options(given: Mapping[str, str | None]) -> None:
+    for flag, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{flag} has no effect without Slurm",
+                hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its Slurm module first",
+            )
+
+
+def _without_slurm(runs: str | None, context: Context, *, asks: bool) -> Setup:
+    from hpcrun.actions.profiles.init import Setup, plan_config
+
+    folder = _runs(runs, context, asks=asks)
+    return Setup("local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder)
+
+
+def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, Setup]:
+    """Detect the cluster, ask what it leaves open, and return what has to be written."""
+    from hpcrun.actions.profiles import init as action
+    from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
+    from hpcrun.actions.profiles.detect_yaml import Choices
+    from hpcrun.profiles.load import profile_names
+    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.views.init import cluster_lines
+
+    site, place = SlurmSite(context.env), own_place(context)
+    facts = ask_cluster(site)
+    shipped = set(profile_names([context.profile_layers["shipped"]]))
+    name = chosen.name or action.default_name(facts, shipped)
+    existing = action.existing_profile(name, place, anew=chosen.anew)
+    typed = Choices(chosen.account, chosen.gpu_type)
+    action.check_choices(typed, facts)
+    yield note(cluster_lines(facts))
+    choices = _choices(typed, facts, existing, chosen)
+    runs = _runs(chosen.runs, context, asks=chosen.asks)
+    detected = detected_profile(facts, site, context.surroundings, action.without_none(choices))
+    yield note(f"hpcrun: {warning}" for warning in detected.warnings)
+    return action.plan_setup(name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew)
+
+
+def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
+    """Ask for the account and the GPU type, where the cluster leaves a choice and nothing was typed.
+
+    Raises:
+        UsageError: there is nobody to ask, and no suggestion; the message has the options to add.
+    """
+    from hpcrun.actions.profiles.detect_yaml import Choices
+    from hpcrun.actions.profiles.init import account_choice, gpu_choice, unmade
+
+    left: list[Choice] = []
+    account, gpu_type = typed.account, typed.gpu_type
+    if existing is not None and not chosen.asks:
+        if not chosen.anew:
+            return typed  # what is not typed stays as it is
+        account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
+    if account is None:
+        account = _chosen(account_choice(facts, existing), chosen, left)
+    if gpu_type is None:
+        gpu_type = _chosen(gpu_choice(facts, account, existing), chosen, left)
+    if left:
+        raise unmade(left)
+    return Choices(account, gpu_type)
+
+
+def _chosen(choice: Choice | None, chosen: _Chosen, left: list[Choice]) -> str | None:
+    if choice is None:
+        return None
+    if chosen.asks:
+        return choose(choice, _NOTHING_WRITTEN.message)
+    if not chosen.suggested:
+        left.append(choice)
+    return choice.options[choice.default].value
+
+
+def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
+    """Return the runs folder to set, None if it stays as it is.
+
+    Raises:
+        UsageError: the folder that was typed cannot be used.
+    """
+    from hpcrun.actions.profiles.init import runs_problem
+
+    current = str(context.store.root)
+    asks = asks and typed is None and not context.env.get("HPCRUN_RUNS")
+    while True:
+        said = (
+            ask("Folder of the runs, which all nodes must see", default=current).strip() if asks else typed or current
+        )
+        folder = os.path.abspath(context.cwd / Path(said).expanduser())
+        problem = runs_problem(Path(folder)) if folder != current else None
+        if problem is None and folder != current:
+            _say_where_runs_stay(context)
+        if problem is None:
+            return folder if folder != current else None
+        if not asks:
+            raise UsageError(f"--runs {said}: {problem}", hint="name a folder on a file system that all nodes see")
+        tell([problem])
+
+
+def _say_where_runs_stay(context: Context) -> None:
+    """Say that the runs of today's folder are not moved: hpcrun shows those of one folder."""
+    number = len(context.store.run_ids())
+    if number:
+        old = shlex.quote(str(context.store.root))
+        tell([f"note: {number} runs stay in {old}; HPCRUN_RUNS={old} hpcrun status shows them"])
+
+
+def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
+    """Show what would change in an existing profile, ask, and return whether the answer was yes.
+
+    Raises:
+        ProfileError: there is nobody to ask.
+    """
+    from hpcrun.views.init import diff_lines
+
+    change = setup.profile
+    if agreed or change is None or change.before is None or not change.changed:
+        return True
+    tell(diff_lines(change))
+    if not asks:
+        raise ProfileError(
+            f"{change.path} exists, and would be changed as shown", hint="add --yes, or choose another --name"
+        )
+    return confirm(f"Change {change.path}?", interrupted=_NOTHING_WRITTEN.message)
+
+
+def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
+    """Run doctor's checks, offer the test job, and say what to type next."""
+    from hpcrun.actions.doctor.check import PROFILE, RUNS, SLURM
+    from hpcrun.actions.doctor.check_up import check_up
+    from hpcrun.actions.jobs.trial_job import prepare_trial, trial_size
+    from hpcrun.actions.profiles.init import next_commands
+    from hpcrun.profiles.load import load_profile
+    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.views.doctor import checkup_json, checkup_text
+    from hpcrun.views.init import next_lines, setup_json
+
+    context = make_context(announce=None)  # as it is now
+    checkup = check_up(setup.name, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
+    document: dict[str, Any] = {**setup_json(setup), "written": True, "doctor": checkup_json(checkup), "test": None}
+    slurm = "Slurm, " if setup.profile else ""
+    checked = f"checked    {slurm}the profile, the runs folder and Python (all checks: hpcrun doctor)"
+    yield Outcome(lambda: [stdout([checked]), table(checkup_text(checkup, width(), brief=True))], lambda: document)
+    profile = load_profile(setup.name, context.surroundings.profile_folders).profile
+    job = trial_size(setup.detected, profile.gpu.type)
+    if test is None and checkup.errors(SLURM, PROFILE, RUNS):
+        yield note(["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"])
+    elif _wants_test(test, job, asks=asks):
+        prepared = prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=checkup.has_torch)
+        ended = yield from _try(prepared, context, follow=not as_json)
+        document["test"] = ended.document() if ended.document else None
+        yield replace(ended, document=lambda: document)
+        if ended.failure:
+            return
+    yield printed(next_lines(next_commands(setup, profile.gpu.type)), lambda: document)
+
+
+def _wants_test(test: bool | None, job: TrialJob, *, asks: bool) -> bool:
+    if test is not None or not asks:
+        return bool(test)
+    return confirm(
+        f"Submit a test job of under a minute ({job.words})?",
+        default=True,
+        interrupted="interrupted; the files are written, and no job was submitted",
+    )
+
+
+def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Outcome, None, Outcome]:
+    """Submit the test job, wait for its end, and return how it ended."""
+    from hpcrun.actions.jobs.submit import submit
+    from hpcrun.actions.jobs.trial_job import trial_files
+    from hpcrun.views.plan import submitted_json
+
+    if prepared.plan.scheduler == "slurm":
+        import_submitit()
+    result = submit(prepared, context.ports, context.surroundings, files=trial_files())
+    yield Outcome(document=lambda: submitted_json(result))
+    yield note(
+        [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]
+    )
+    return stay_to_end(result, context, follow=follow)

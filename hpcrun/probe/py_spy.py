@@ -1,0 +1,125 @@
+"""Runs py-spy for ``explain --stacks``: which one, in which environment, and how much of what it prints is read.
+
+The rank runs code that nobody has checked. So nothing is looked up in the folder where hpcrun was called, py-spy sees
+nothing of the environment of the login session, and its output and its time have a limit.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+
+SPY_S, SPY_TRIES = 3.0, 3
+"""The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
+MOST_PRINTED = 4 << 20
+"""Bytes that are read of py-spy: the stacks of a thousand threads have less."""
+FORBIDDEN = "py-spy may not read this process"
+_SYSTEM = "/usr/local/bin:/usr/bin:/bin"
+
+
+def find_py_spy(pid: int, python: str, path: str, given: str) -> str:
+    """Return the py-spy beside a rank's Python, on its PATH, or the one that hpcrun has; empty if there is none.
+
+    Args:
+        python: the Python as the rank was started with it, which may be relative to the rank's folder.
+        path: the rank's PATH.
+        given: the one that hpcrun has.
+    """
+    found = shutil.which("py-spy", path=absolute(os.pathsep.join((_folder_of(pid, python), path))))
+    given = given if os.path.isabs(given) and os.access(given, os.X_OK) else ""
+    return found or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
+
+
+def absolute(path: str) -> str:
+    """Return a PATH without its relative and empty entries, which mean the current folder: that of somebody else."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+
+
+def _folder_of(pid: int, python: str) -> str:
+    """Return the folder of a process's Python; a relative name counts only if it leads to what the process runs."""
+    if os.path.isabs(python) or not os.path.dirname(python):
+        return os.path.dirname(python)
+    try:
+        whole = os.path.normpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), python))
+        return os.path.dirname(whole) if os.path.samefile(whole, f"/proc/{pid}/exe") else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
+    """Return py-spy's JSON of a process, or nothing and what it said.
+
+    Args:
+        path: the rank's PATH.
+        until: when it must have ended.
+    """
+    command = [py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    env = {"PATH": absolute(path) or _SYSTEM, "LC_ALL": "C.UTF-8"}
+    said = "no time was left for py-spy"
+    for _ in range(SPY_TRIES):
+        if (left_s := min(SPY_S, until - time.monotonic())) <= 0:
+            break
+        try:
+            status, out, err = _run(command, env, left_s)
+        except subprocess.TimeoutExpired:
+            return "", f"py-spy did not respond for {left_s:.1g} s"
+        except OSError as error:
+            return "", f"{py_spy}: {error.strerror}"
+        if max(len(out), len(err)) > MOST_PRINTED:
+            return "", f"py-spy printed more than {MOST_PRINTED >> 20} MB"
+        if status == 0:
+            return out.decode("utf-8", "replace"), ""
+        lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
+        said = "py-spy: " + (lines[0].replace("Error: ", "")[:200] if lines else f"exit status {status}")
+        if "Permission Denied" in said:
+            return "", FORBIDDEN
+    return "", said
+
+
+def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int, bytes, bytes]:
+    """Run a command in ``/``; return its exit status and what it printed. One that prints too much is killed.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time; it was killed.
+        OSError: it cannot be started.
+    """
+    until = time.monotonic() + within_s
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=env,
+        cwd="/",
+        start_new_session=True,  # what it has started is killed with it
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        out, err = bytearray(), bytearray()
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(process.stdout, selectors.EVENT_READ, out)
+                selector.register(process.stderr, selectors.EVENT_READ, err)
+                while selector.get_map() and max(len(out), len(err)) <= MOST_PRINTED:
+                    left_s = until - time.monotonic()
+                    ready = selector.select(left_s) if left_s > 0 else []
+                    if not ready:
+                        raise subprocess.TimeoutExpired(command, within_s)
+                    for key, _ in ready:
+                        got = os.read(key.fd, 1 << 16)
+                        key.data.extend(got)
+                        if not got:
+                            selector.unregister(key.fileobj)
+            if max(len(out), len(err)) <= MOST_PRINTED:
+                process.wait(max(0.05, until - time.monotonic()))
+        finally:
+            if process.returncode is None:
+                with suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, bytes(out), bytes(err)

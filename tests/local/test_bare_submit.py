@@ -1,0 +1,174 @@
+"""A command without a profile on a cluster: what is detected, asked, kept; with commands that print what Slurm said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun
+from tests.local.test_detect import ANSWERS, Site
+
+
+class Bare(Site):
+    """A cluster whose commands note how they were called, with a slurm.conf that has long been the same."""
+
+    def __init__(self, person: Hpcrun) -> None:
+        super().__init__(person)
+        self.log, self.conf = person.folder / "calls", person.folder / "slurm.conf"
+        self.env["SLURM_CONF"] = str(self.conf)
+        self.configure("ClusterName=dev\n")
+        (person.folder / "train.py").touch()
+        for name, line in ANSWERS.items():
+            self.say(name, f'echo "{name} $*" >> {self.log}; {line}')
+
+    def configure(self, text: str) -> None:
+        self.conf.write_text(text)
+        os.utime(self.conf, (1e9, 1e9))
+
+    def calls(self) -> list[str]:
+        """The commands since the last call."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return [line.split()[0] for line in lines]
+
+    def submit(self, *args: str, **more: Any) -> Any:
+        return self.person("submit", "--dry-run", *args, "train.py", env={**self.env, **more})
+
+
+@pytest.fixture
+def bare(hpcrun: Hpcrun) -> Bare:
+    return Bare(hpcrun)
+
+
+def test_the_cluster_is_detected_once_and_again_when_its_configuration_changes(bare: Bare) -> None:
+    done = bare.submit("--gpus", "h100:4", "--nodes", "2")
+    assert done.returncode == 0, done.stderr
+    assert "#SBATCH --partition=gpu\n#SBATCH --account=lab\n" in done.stdout
+    (note,) = [line for line in done.stderr.splitlines() if line.startswith("note")]
+    assert note.split("  ")[-1].strip() == (
+        "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
+    )
+    asked = bare.calls()
+    assert set(asked) == {"sinfo", "scontrol", "sacctmgr", "sacct"}  # and no job id is used up by sbatch
+    assert bare.submit("--gpus", "h100:4", "--nodes", "2").stdout == done.stdout
+    assert bare.calls() == []
+    bare.configure("ClusterName=dev\nDebugFlags=no\n")
+    bare.submit("--gpus", "h100:4")
+    assert sorted(bare.calls()) == sorted(asked)
+
+
+def test_commands_take_the_same_default(bare: Bare) -> None:
+    person, env = bare.person, bare.env
+    assert "(profile detected)" in person("render", "--gpus", "h100:2", "train.py", env=env, check=True).stderr
+    assert "(profile detected)" in person("preflight", "--gpus", "h100:2", "--dry-run", env=env, check=True).stderr
+    forecast = ("plan", "--samples", "1000", "--batch-size", "100", "--epoch-time", "60s", "--gpus")
+    plan = person(*forecast, "h100:1,2,4", env=env, check=True).stdout
+    assert "NVIDIA H100 80 GB SXM5" in plan
+    assert "choose a GPU type: --gpus a100:1,2,4, " in person(*forecast, "1,2,4", env=env).stderr
+    study = person("scale", "--gpus", "h100:1,2,4", "--dry-run", "train.py", env=env, check=True)
+    assert "detected the cluster dev" in study.stderr
+    open_ = person("scale", "--gpus", "1,2,4", "--dry-run", "train.py", env=env)
+    assert (open_.returncode, "--gpus h100:1,2,4" in open_.stderr) == (2, True)
+    listed = person("profile", "list", env=env, check=True).stdout
+    assert any(line.split()[:2] == ["*", "detected"] for line in listed.splitlines())
+    assert person("profile", "env", "detected", env=env).returncode == 0
+
+
+def test_the_type_is_named_or_set_for_all_jobs(bare: Bare) -> None:
+    refused = bare.submit("--gpus", "4", "--nodes", "2")
+    assert refused.returncode == 2
+    message, hint = refused.stderr.splitlines()
+    assert message == "hpcrun: choose a GPU type: --gpus a100:4, --gpus h100:4, --gpus l40s:4, --gpus v100:4"
+    assert hint == "hint: for all your jobs: hpcrun profile set detected gpu.type=h100"
+    bare.person(*hint.split()[6:], env=bare.env, check=True)
+    kept = bare.submit("--gpus", "4", "--nodes", "2")
+    assert "#SBATCH --gres=gpu:h100:2\n" in kept.stdout
+    assert "note" not in kept.stderr
+
+
+def test_a_job_that_can_never_fit_is_refused_with_the_numbers(bare: Bare) -> None:
+    done = bare.submit("--gpus", "a100:64")
+    assert done.returncode == 4
+    assert (
+        "16 nodes × 4 GPUs, but a job in partition gpu can have at most 2 nodes with a100 GPUs, 8 GPUs" in done.stderr
+    )
+    done = bare.submit("--gpus", "64")
+    assert (done.returncode, "no GPU type of profile 'detected' has 64 GPUs" in done.stderr) == (4, True)
+
+
+def asked_on_terminal(bare: Bare, *args: str) -> Any:
+    environ = {**bare.person.environ, **{name: value for name, value in bare.env.items() if value}, "TERM": "xterm"}
+    argv = bare.person.argv("submit", *args, "train.py")
+    folder = str(bare.person.folder)
+    return pexpect.spawn(argv[0], argv[1:], env=environ, cwd=folder, encoding="utf-8", timeout=30, dimensions=(50, 160))
+
+
+def test_on_a_terminal_it_asks(bare: Bare) -> None:
+    terminal = asked_on_terminal(bare, "--gpus", "4", "--nodes", "2", "--dry-run")
+    terminal.expect(r"GPU type \[\d\]: ")
+    assert "several GPU types have 4 GPUs on 2 nodes:\r\n" in terminal.before
+    assert "  1  a100  2 nodes × 4, 80 GB each, partition gpu\r\n" in terminal.before
+    terminal.sendline("9")
+    terminal.expect("Type a number from 1 to 4, or a name.")
+    terminal.expect(r"GPU type \[\d\]: ")
+    terminal.sendline("l40s")
+    terminal.expect(pexpect.EOF)
+    assert "--gres=gpu:l40s:2" in terminal.before
+    assert "keep your answers with hpcrun profile set detected gpu.type=l40s" in terminal.before
+    offered = asked_on_terminal(bare, "--gpus", "4", "--dry-run")
+    offered.expect(r"GPU type \[\d\]: ")
+    offered.sendline("")
+    offered.expect("--gres=gpu:h100:4")
+    interrupted = asked_on_terminal(bare, "--gpus", "4")
+    interrupted.expect(r"GPU type \[\d\]: ")
+    interrupted.sendintr()
+    interrupted.expect(pexpect.EOF)
+    interrupted.close()
+    assert interrupted.exitstatus == 130
+    assert "nothing was submitted" in interrupted.before
+    as_json = asked_on_terminal(bare, "--gpus", "4", "--dry-run", "--json")
+    as_json.expect(pexpect.EOF)
+    assert "choose a GPU type" in as_json.before
+
+
+def test_without_an_answer_of_slurm_it_is_said(bare: Bare) -> None:
+    for name in ANSWERS:
+        bare.say(name, "echo 'Unable to contact slurm controller' >&2; exit 1")
+    done = bare.submit("--gpus", "4")
+    assert done.returncode == 5
+    assert "Slurm does not respond:\n" in done.stderr
+    assert "choose a profile with -P" in done.stderr
+    listed = bare.person("profile", "list", env=bare.env, check=True)
+    assert "Slurm does not respond" in listed.stderr
+    doctor = json.loads(bare.person("doctor", "--json", env=bare.env).stdout)
+    (profile,) = [check for check in doctor["checks"] if check["name"] == "profile"]
+    assert "the cluster cannot be detected now" in profile["seen"]
+    chosen = bare.submit("-P", "h100", "--gpus", "4")
+    assert chosen.returncode == 0, chosen.stderr
+
+
+def test_after_a_refusal_the_cluster_is_asked_again(bare: Bare) -> None:
+    facts = bare.person.home / ".cache/hpcrun/facts-dev.json"
+    bare.say("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
+    refused = bare.person("submit", "--gpus", "h100:4", "train.py", env=bare.env)
+    assert (refused.returncode, facts.exists()) == (5, False)
+    bare.submit("--gpus", "h100:4")
+    bare.person("submit", "-P", "h100", "--gpus", "4", "train.py", env=bare.env)
+    assert facts.exists()
+
+
+def test_the_cache_is_the_persons_own(bare: Bare) -> None:
+    bare.submit("--gpus", "h100:4")
+    cache = Path(bare.person.home / ".cache/hpcrun")
+    assert (cache / "facts-dev.json").stat().st_mode & 0o777 == 0o600
+    assert (cache / "detected/detected.yaml").read_text().startswith("# Detected by hpcrun for user ")
+    bare.calls()
+    (cache / "facts-dev.json").write_text("broken")
+    (cache / "detected/detected.yaml").write_text("partition: theirs\n")
+    assert "#SBATCH --partition=gpu\n" in bare.submit("--gpus", "h100:4").stdout
+    assert bare.calls() != []

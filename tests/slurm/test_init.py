@@ -1,0 +1,82 @@
+"""init on clusters that leave different choices to a person; docs/guides/first-hour.md is tested on the usual one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun
+from tests.slurm.kinds import cluster_as, fresh_researcher
+
+pytestmark = pytest.mark.slurm
+
+
+def at_terminal(person: Hpcrun, *args: str) -> Any:
+    argv = [*person.become, *person.argv(*args)]
+    env = {key: value for key, value in person.environ.items() if key != "HPCRUN_RUNS"}
+    return pexpect.spawn(
+        argv[0],
+        argv[1:],
+        env=cast("Any", env),
+        cwd=str(person.folder),
+        encoding="utf-8",
+        timeout=120,
+        dimensions=(50, 120),
+    )
+
+
+def test_one_gpu_type_leaves_nothing_to_ask() -> None:
+    with cluster_as("one-type") as cluster, fresh_researcher(cluster) as person:
+        child = at_terminal(person, "init")
+        child.expect(r"Folder of the runs, .*: $")
+        child.sendline()
+        child.expect(r"Submit a test job of under a minute \(2 nodes × 1 GPU\)\? \[Y/n\] $")
+        child.sendline()
+        child.expect(r"rank 0  a100-1  1 GPU\s+rank 1  a100-2  1 GPU\s+all-reduce of 2 ranks on 2 nodes works \(torch ")
+        child.expect(r"job \d+ COMPLETED")
+        child.expect_exact("next       hpcrun submit --gpus 4 --nodes 2 train.py")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+
+
+def test_limits_accounts_and_no_default_partition() -> None:
+    with cluster_as("limited") as cluster, fresh_researcher(cluster) as person:
+
+        def sbatch(*args: str) -> str:
+            done = person.run("sbatch", "--test-only", "--gres=gpu:a100:2", "--wrap=true", *args, check=False)
+            return done.stderr.splitlines()[-1]
+
+        # the cluster is what it should be
+        assert list(cluster.nodes()) == ["a100-1", "a100-2", "cpu-1"]
+        assert sbatch() == "allocation failure: No partition specified or system default partition"
+        assert "Invalid account" in sbatch("--partition=accel", "--account=owners")
+        assert "violates accounting/QOS policy" in sbatch("--partition=accel", "--nodes=2", "--gres=gpu:a100:4")
+
+        # nothing is set up yet
+        size = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--wait")
+        bare = person("submit", *size, "hostname")
+        flags = "hpcrun: choose an account: --account lab, --account thesis"
+        assert (bare.returncode, bare.stderr.splitlines()[0]) == (2, flags)
+        named = person("submit", *size, "--account", "lab", "hostname", check=True)
+        assert "where      partition accel, account lab (profile detected)" in named.stdout
+        large = person("submit", "--gpus", "8", "--account", "lab", "hostname")
+        limit = "hpcrun: 8 GPUs are more than the 4 that QOS normal allows one user at the same time"
+        assert (large.returncode, large.stderr.splitlines()[0]) == (4, limit)
+
+        refused = person("init")
+        assert (refused.returncode, refused.stderr.splitlines()[-1]) == (2, "hint: hpcrun init --account lab")
+        child = at_terminal(person, "init", "--no-test")
+        child.expect(r"1  lab +your default in Slurm\s+2  thesis\s+account \[1\]: $")
+        child.sendline("thesis")
+        child.expect(r"Folder of the runs, .*: $")
+        child.sendline()
+        child.expect_exact("next       hpcrun submit --gpus 4 --nodes 2 train.py")
+        child.expect(pexpect.EOF)
+        job = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--wait", "hostname")
+        done = person("submit", *job, check=True)  # a training takes longer, and shows nothing more
+        assert "2 nodes × 2 a100 GPUs, 4 ranks by srun" in done.stdout
+        assert "where      partition accel, account thesis (profile dev)" in done.stdout
+        assert "COMPLETED" in done.stderr

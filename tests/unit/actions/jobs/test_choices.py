@@ -1,0 +1,289 @@
+"""What a cluster leaves open for a job: what is taken, what is asked, and the flags that an error names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.jobs.choices import Choice, Settled, first_option, settle, settle_gpu_type
+from hpcrun.actions.profiles.detected import DetectedProfile
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.request import GpuCount
+from hpcrun.profiles.folder import Folder, shipped
+from hpcrun.profiles.load import load_profile
+from hpcrun.schedulers.detect import ClusterFacts
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
+from tests.unit.given import cluster, request, surroundings, write
+
+A100, H100 = (("a100", 4),), (("h100", 8),)
+GPU = Partition("gpu", default=True, max_s=7200)
+LAB = Association("lab", None, ("normal",), None)
+ENFORCED = {"ClusterName": "dev", "AccountingStorageEnforce": "associations,limits,qos"}
+
+
+def facts(*partitions: Partition, kinds: list[NodeKind] | None = None, **said: Any) -> ClusterFacts:
+    """A cluster with two nodes of four A100s in each partition, unless it says otherwise."""
+    values: dict[str, Any] = {
+        "user": "me",
+        "groups": (),
+        "config": ENFORCED,
+        "kinds": kinds or [NodeKind(part.name, 2, 64, 512000, A100) for part in partitions],
+        "partitions": list(partitions),
+        "associations": [LAB],
+        "accounting": True,
+        "sources": {"nodes": "scontrol show node", "partitions": "scontrol show partition"},
+        **said,
+    }
+    return ClusterFacts(**values)
+
+
+def settled(
+    folder: Path,
+    found: ClusterFacts,
+    choose: Callable[[Choice], str] | None = None,
+    own: str | None = None,
+    **asked: Any,
+) -> Settled:
+    """What becomes of a request on a cluster that was detected; ``own`` is a person's copy of the profile."""
+    detected = DetectedProfile(folder / "cache", lambda: found, [shipped("cluster_profiles")])
+    around = surroundings(folder, {})
+    if own is not None:
+        write(folder / "own/profiles/detected.yaml", own)
+    layers: tuple[Folder | Path, ...] = (
+        *([folder / "own/profiles"] if own else []),
+        detected.folder,
+        shipped("cluster_profiles"),
+    )
+    around = replace(around, profile_folders=layers, detected=detected, choose=choose)
+    return settle(request(**asked), load_profile("detected", layers), around)
+
+
+def open_flags(folder: Path, found: ClusterFacts, **asked: Any) -> tuple[str, str | None]:
+    with pytest.raises(UsageError) as refused:
+        settled(folder, found, **asked)
+    return refused.value.message, refused.value.hint
+
+
+def test_one_gpu_type_one_account_and_a_default_partition_leave_nothing_open(tmp_path: Path) -> None:
+    found = settled(tmp_path, facts(GPU), gpus="4", nodes=2)
+    assert found.request == request(gpus="4", nodes=2)
+    profile = found.loaded.profile
+    assert (profile.partition, profile.account, profile.gpu.type, profile.gpu.nodes) == ("gpu", "lab", "a100", 2)
+    assert profile.card.model == "NVIDIA A100 80 GB SXM4"
+    words = "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
+    assert found.notes == (words,)
+
+
+BOTH = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("gpu", 4, 64, 512000, H100)]
+
+
+def test_of_several_gpu_types_without_a_terminal_the_flags_are_named(tmp_path: Path) -> None:
+    assert open_flags(tmp_path, facts(GPU, kinds=BOTH), gpus="4") == (
+        "choose a GPU type: --gpus a100:4, --gpus h100:4",
+        "for all your jobs: hpcrun profile set detected gpu.type=h100",
+    )
+    message, _ = open_flags(tmp_path, facts(GPU, kinds=BOTH), gpus_per_node="2", nodes=2)
+    assert message == "choose a GPU type: --gpus-per-node a100:2, --gpus-per-node h100:2"
+    assert open_flags(tmp_path, facts(GPU, kinds=BOTH))[0] == "choose a GPU type: --gpus a100:1, --gpus h100:1"
+
+
+def test_a_gpu_type_that_alone_has_as_many_is_taken(tmp_path: Path) -> None:
+    for asked in ({"gpus": "8", "nodes": 1}, {"gpus": "32"}, {"gpus_per_node": "8"}):
+        found = settled(tmp_path, facts(GPU, kinds=BOTH), **asked).request
+        assert (found.gpus or found.gpus_per_node or GpuCount(count=0)).type == "h100"
+
+
+def test_more_gpus_than_any_type_has_are_refused_with_the_numbers(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"has 64 GPUs; .* at most: a100 2 × 4, h100 4 × 8") as refused:
+        settled(tmp_path, facts(GPU, kinds=BOTH), gpus="64")
+    assert refused.value.exit_code == 4
+
+
+def test_a_person_is_asked_and_the_answer_is_to_be_kept(tmp_path: Path) -> None:
+    asked: list[Choice] = []
+
+    def choose(choice: Choice) -> str:
+        asked.append(choice)
+        return "a100"
+
+    found = settled(tmp_path, facts(GPU, kinds=BOTH), choose, gpus="4")
+    assert found.request.gpus == GpuCount(count=4, type="a100")
+    assert found.notes[0].endswith("; keep your answers with hpcrun profile set detected gpu.type=a100")
+    (choice,) = asked
+    assert (choice.what, choice.key, first_option(choice)) == ("GPU type", "gpu.type", "h100")
+    assert [option.about for option in choice.options] == [
+        "2 nodes × 4, 80 GB each, partition gpu",
+        "4 nodes × 8, 80 GB each, partition gpu",
+    ]
+
+
+def test_what_a_person_has_written_is_not_asked_and_not_noted(tmp_path: Path) -> None:
+    own = "extends: detected\ngpu: {type: a100}\naccount: thesis\n"
+    two = [LAB, replace(LAB, account="thesis")]
+    found = settled(tmp_path, facts(GPU, kinds=BOTH, associations=two), own=own, gpus="4")
+    assert (found.notes, found.loaded.profile.account) == ((), "thesis")
+
+
+LONG, SHORT = Partition("long", max_s=7 * 86400), Partition("short", max_s=3600)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "asked", "taken"),
+    [
+        ((GPU, LONG), {}, "gpu"),
+        ((GPU, LONG), {"walltime_s": "3h"}, "long"),  # the default does not fit, and one other does
+        ((LONG, replace(SHORT, up=False)), {}, "long"),
+        ((LONG, replace(SHORT, accounts=("theirs",))), {}, "long"),
+        ((LONG, replace(SHORT, preempted="REQUEUE")), {}, "long"),
+        ((LONG, SHORT), {"walltime_s": "2h"}, "long"),
+        ((LONG, SHORT), {"partition": "short"}, "short"),
+        ((replace(GPU, max_nodes=1), LONG), {"nodes": 2}, "long"),
+    ],
+)
+def test_the_partition_is_the_default_one_that_fits_or_the_only_one(
+    partitions: tuple[Partition, ...], asked: dict[str, Any], taken: str, tmp_path: Path
+) -> None:
+    found = settled(tmp_path, facts(*partitions), gpus="4", **asked)
+    assert (found.request.partition or found.loaded.profile.partition) == taken
+
+
+def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> None:
+    found = settled(tmp_path, facts(GPU, LONG), gpus="4", walltime_s="3-0").loaded.profile
+    assert (found.partition, found.time.max) == ("long", 7 * 86400)
+    mine = "extends: detected\ntime: {max: 1h}\n"
+    assert settled(tmp_path, facts(GPU, LONG), own=mine, gpus="4", partition="long").loaded.profile.time.max == 3600
+
+
+def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> None:
+    message, hint = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30")
+    assert message == "choose a partition: -p long, -p short"
+    assert hint == "for all your jobs: hpcrun profile set detected partition=long"
+    found = settled(tmp_path, facts(LONG, SHORT), lambda _: "short", gpus="4", walltime_s="30")
+    assert (found.request.partition, found.loaded.profile.time.max) == ("short", 3600)
+    own = "extends: detected\npartition: short\n"
+    assert settled(tmp_path, facts(LONG, SHORT), own=own, gpus="4").loaded.profile.partition == "short"
+
+
+def test_jobs_without_gpus_keep_no_gpu_idle(tmp_path: Path) -> None:
+    kinds = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("cpu", 3, 48, 128000, ())]
+    found = settled(tmp_path, facts(GPU, Partition("cpu", max_s=None), kinds=kinds), gpus="0").loaded.profile
+    assert (found.partition, found.cpu.per_node, found.gpu.per_node, found.time.max) == ("cpu", 48, 0, None)
+    large = settled(tmp_path, facts(GPU, Partition("cpu"), kinds=kinds), gpus="0", cpus=60).loaded.profile
+    assert large.partition == "gpu"
+
+
+def test_several_accounts_are_a_choice_where_they_are_charged(tmp_path: Path) -> None:
+    two = [LAB, replace(LAB, account="thesis")]
+    message, hint = open_flags(tmp_path, facts(GPU, associations=two, default_account="thesis"), gpus="4")
+    assert message == "choose an account: --account lab, --account thesis"
+    assert hint == "for all your jobs: hpcrun profile set detected account=thesis"
+    assert settled(tmp_path, facts(GPU, associations=two), gpus="4", account="lab").request.account == "lab"
+    free = facts(GPU, associations=two, config={"ClusterName": "dev"})
+    assert settled(tmp_path, free, gpus="4").request.account is None
+    one_fits = facts(replace(GPU, accounts=("thesis",)), associations=two)
+    assert settled(tmp_path, one_fits, gpus="4").request.account == "thesis"
+
+
+@pytest.mark.parametrize(
+    ("mine", "default", "allowed", "taken"),
+    [
+        (("normal", "long"), None, (), None),  # Slurm takes "normal"
+        (("long", "short"), "long", (), None),
+        (("normal", "gpu"), None, ("gpu",), "gpu"),
+        (("gpu",), None, (), "gpu"),
+    ],
+)
+def test_a_qos_is_named_only_if_the_default_one_cannot_be_used(
+    mine: tuple[str, ...], default: str | None, allowed: tuple[str, ...], taken: str | None, tmp_path: Path
+) -> None:
+    found = facts(replace(GPU, qos=allowed), associations=[Association("lab", None, mine, default)])
+    made = settled(tmp_path, found, gpus="4")
+    assert (made.request.qos or made.loaded.profile.qos) == taken  # the only one stands in the detected profile
+
+
+def test_all_that_is_open_stands_in_one_message(tmp_path: Path) -> None:
+    two = [replace(LAB, qos=("a", "b")), replace(LAB, account="thesis", qos=("a", "b"))]
+    message, hint = open_flags(tmp_path, facts(GPU, kinds=BOTH, associations=two), gpus="4")
+    assert message.splitlines() == [
+        "choose a GPU type: --gpus a100:4, --gpus h100:4",
+        "choose an account: --account lab, --account thesis",
+        "choose a QOS: --qos a, --qos b",
+    ]
+    assert hint == "for all your jobs: hpcrun profile set detected gpu.type=h100 account=lab qos=a"
+
+
+def test_a_profile_that_a_person_wrote_is_asked_only_for_its_gpu_types(tmp_path: Path) -> None:
+    write(tmp_path / "own/profiles/mine.yaml", "gpu: {types: {a100: {per_node: 4}, h100: {per_node: 8}}}\n")
+    around = surroundings(tmp_path, {}, own=(tmp_path / "own",))
+    loaded = load_profile("mine", around.profile_folders)
+    with pytest.raises(UsageError, match="choose a GPU type: --gpus a100:4, --gpus h100:4"):
+        settle(request(gpus="4"), loaded, around)
+    assert settle(request(gpus="h100:4"), loaded, around).notes == ()
+    many = cluster(gpu={"types": {"a100": {"per_node": 4}, "h100": {"per_node": 8}}})
+    with pytest.raises(UsageError, match="--gpus a100:1,2,64, --gpus h100:1,2,64"):
+        settle_gpu_type(many, "1,2,64", around)
+    assert settle_gpu_type(cluster(), "1,2", around) is None
+
+
+NORMAL, SMALL = QosLimits("normal", gpus_per_user=4, max_s=7200), QosLimits("small", gpus_per_job=2, gpus_in_all=100)
+
+
+@pytest.mark.parametrize(
+    ("partition", "asked", "says"),
+    [
+        (GPU, {"gpus": "4", "walltime_s": "2h"}, None),
+        (GPU, {"gpus": "8"}, "8 GPUs are more than the 4 that QOS normal allows one user at the same time"),
+        (GPU, {"walltime_s": "3h"}, "--time 03:00:00 is longer than the 02:00:00 that QOS normal allows"),
+        (GPU, {"gpus": "8", "qos": "large"}, None),
+        (replace(GPU, own_qos="small"), {"gpus": "3"}, "3 GPUs are more than the 2 that QOS small allows one job"),
+        (replace(GPU, own_qos="small"), {"gpus": "3", "qos": "over"}, None),
+    ],
+)
+def test_a_job_that_no_limit_lets_start_is_refused(
+    partition: Partition, asked: dict[str, Any], says: str | None, tmp_path: Path
+) -> None:
+    long = replace(partition, max_s=None)
+    over = QosLimits("over", gpus_per_job=8, over_partition=True)
+    found = facts(long, qos=[NORMAL, SMALL, QosLimits("large"), over])
+    if says is None:
+        assert settled(tmp_path, found, **{"gpus": "4", **asked}).request.partition is None
+        free = replace(found, config={**ENFORCED, "AccountingStorageEnforce": "associations"})
+        assert settled(tmp_path, free, gpus="8").request.partition is None
+        return
+    with pytest.raises(PlanError) as refused:
+        settled(tmp_path, found, **{"gpus": "1", **asked})
+    assert refused.value.message == says
+
+
+MINE, CLOSED = Partition("gpu", default=True), Partition("old", up=False)
+OWNERS, STAFF = Partition("owners", accounts=("owners",)), Partition("staff", groups=("staff",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"partition": "old"}, "partition old: it is not up. Slurm may refuse the job, or leave it pending"),
+        ({"partition": "owners"}, "partition owners: it is for the accounts owners."),
+        ({"partition": "staff"}, "partition staff: it is for members of staff."),
+        ({"partition": "hidden"}, "partition hidden: Slurm does not list it for you."),
+        ({"partition": "old,staff"}, "partition old: it is not up; partition staff: it is for members of staff."),
+        ({"partition": "old,gpu"}, None),
+        ({"partition": "owners", "account": "owners"}, None),
+        ({}, None),
+    ],
+)
+def test_a_partition_that_is_not_open_is_noted_before_the_job_is_submitted(
+    tmp_path: Path, asked: dict[str, Any], reason: str | None
+) -> None:
+    notes = settled(tmp_path, facts(MINE, CLOSED, OWNERS, STAFF), gpus="1", **asked).notes[1:]
+    assert len(notes) == (reason is not None)
+    assert all(note.startswith(str(reason)) and note.endswith("; open to you: gpu") for note in notes)
+
+
+def test_root_may_use_every_partition(tmp_path: Path) -> None:
+    found = facts(MINE, CLOSED, STAFF, user="root")
+    assert len(settled(tmp_path, found, gpus="1", partition="staff").notes) == 1

@@ -1,0 +1,98 @@
+"""What init asks, suggests and says next. Pure choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.jobs.choices import Choice
+from hpcrun.actions.jobs.trial_job import TrialJob, trial_size
+from hpcrun.actions.profiles import init
+from hpcrun.actions.profiles.detect import Detected
+from hpcrun.actions.profiles.detect_types import gpu_offers
+from hpcrun.actions.profiles.init import FileChange, Setup
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from tests.unit.actions.profiles.test_detect import A100, GPU, facts
+from tests.unit.given import cluster
+
+H100 = NodeKind("gpu", 1, 64, 512000, (("h100", 8),))
+LONE = replace(A100, nodes=1)
+CPUS = NodeKind("gpu", 3, 64, 512000, ())
+TWO = [Association(name, None, (), None) for name in ("lab", "thesis")]
+
+
+def detected(kinds: list[NodeKind], **profile: Any) -> Detected:
+    offers = gpu_offers(facts(kinds, [GPU]))
+    return Detected("", cluster(**profile), tuple(offers), ())
+
+
+def test_what_has_one_answer_is_not_asked() -> None:
+    found = facts([A100], [GPU])
+    assert (init.account_choice(found, None), init.gpu_choice(found, None, None)) == (None, None)
+
+
+def offered(choice: Choice | None) -> tuple[list[str], str]:
+    """The values of a choice, and what is offered."""
+    assert choice is not None
+    values = [option.value for option in choice.options]
+    return values, values[choice.default]
+
+
+def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_is_most_of() -> None:
+    found = facts([A100, replace(H100, nodes=2)], [GPU], associations=TWO, default_account="thesis")
+    assert offered(init.gpu_choice(found, None, None)) == (["a100", "h100", "none"], "h100")
+    assert offered(init.account_choice(found, None)) == (["lab", "thesis"], "thesis")
+    assert offered(init.account_choice(found, cluster(account="lab")))[1] == "lab"
+    assert offered(init.gpu_choice(found, None, cluster(gpu={"type": "a100"})))[1] == "a100"
+    assert offered(init.gpu_choice(found, None, cluster(gpu={"per_node": 4})))[1] == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "becomes"),
+    [("dev", set(), "dev"), ("a100", {"a100"}, "a100-cluster"), ("../../x;y", set(), "x-y"), ("…", set(), "cluster")],
+)
+def test_the_profile_has_the_name_of_the_cluster(name: str, taken: set[str], becomes: str) -> None:
+    assert init.default_name(facts([], [], config={"ClusterName": name}), taken) == becomes
+
+
+@pytest.mark.parametrize(
+    ("kinds", "partition", "job"),
+    [
+        ([A100], GPU, TrialJob(2, 1)),
+        ([LONE], GPU, TrialJob(1, 2)),
+        ([A100], replace(GPU, max_nodes=1), TrialJob(1, 2)),
+        ([CPUS], GPU, TrialJob(1, 0)),
+    ],
+)
+def test_the_test_job_tries_the_network_where_it_can(
+    kinds: list[NodeKind], partition: Partition, job: TrialJob
+) -> None:
+    offers = gpu_offers(facts(kinds, [partition]))
+    assert trial_size(Detected("", cluster(), tuple(offers), ()), "a100") == job
+
+
+def test_words_of_sizes() -> None:
+    assert [job.words for job in (TrialJob(2, 1, "a100"), TrialJob(1, 2), TrialJob(1, 0))] == [
+        "2 nodes × 1 a100 GPU",
+        "1 node × 2 GPUs",
+        "1 node × no GPU",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "gpu_type", "command"),
+    [
+        ([A100], "a100", "--gpus 4 --nodes 2"),
+        ([LONE], "a100", "--gpus 4"),
+        ([A100, H100], None, "--gpus a100:4 --nodes 2"),
+        ([A100, H100], "h100", "--gpus 4"),
+        ([CPUS], None, "--gpus 0 --cpus 4"),
+    ],
+)
+def test_the_next_command_fits_the_cluster(kinds: list[NodeKind], gpu_type: str | None, command: str) -> None:
+    none = FileChange(Path("x"), None, "")
+    setup = Setup("dev", none, none, detected=detected(kinds))
+    assert init.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"

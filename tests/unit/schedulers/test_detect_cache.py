@@ -1,0 +1,107 @@
+"""How long the facts of a cluster are believed: while its files are the same, and for a day at most."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.schedulers.detect import ClusterFacts
+from hpcrun.schedulers.detect_cache import ConfigStamp, FactsCache, read_stamp
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
+
+NOW, DAY = 1_000_000.0, 86400.0
+OLD = ConfigStamp("abc", NOW - 30 * DAY)
+FACTS = ClusterFacts(
+    user="me",
+    groups=("lab", "gpu"),
+    config={"ClusterName": "dev", "AccountingStorageType": "accounting_storage/slurmdbd"},
+    kinds=[NodeKind("gpu", 2, 64, None, (("a100", 4), (None, 2)))],
+    partitions=[Partition("gpu", default=True, max_s=60, accounts=("lab",), qos=("normal",))],
+    associations=[Association("lab", None, ("normal", "short"), None)],
+    accounting=True,
+    default_account="lab",
+    qos=[QosLimits("normal", gpus_per_user=4)],
+    sources={"nodes": "sinfo"},
+)
+
+
+@pytest.mark.parametrize("facts", [FACTS, replace(FACTS, associations=None, problems={"sacctmgr show assoc": "away"})])
+def test_what_is_kept_comes_back(facts: ClusterFacts, tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path / "cache", "dev")
+    assert cache.load(OLD, NOW) is None
+    cache.save(facts, OLD, NOW)
+    assert cache.load(OLD, NOW + 1) == facts
+    assert FactsCache(tmp_path / "cache", "other").load(OLD, NOW + 1) is None
+    cache.drop()
+    assert cache.load(OLD, NOW + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("stamp", "facts", "lasts_s"),
+    [
+        (OLD, FACTS, DAY),
+        (ConfigStamp("abc", NOW - 600), FACTS, 600.0),  # the controller may not have read it yet
+        (ConfigStamp("abc", NOW - 1), FACTS, 60.0),
+        (ConfigStamp("abc", None), FACTS, 3600.0),
+        (OLD, replace(FACTS, problems={"sacctmgr show assoc": "timed out after 5 s"}), 60.0),
+        (OLD, replace(FACTS, config={}, problems={"sacctmgr show assoc": "no accounting"}), DAY),
+        (OLD, replace(FACTS, config={}, problems={"sinfo": "timed out after 5 s"}), 60.0),
+    ],
+)
+def test_for_how_long(stamp: ConfigStamp, facts: ClusterFacts, lasts_s: float, tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path, None)
+    cache.save(facts, stamp, NOW)
+    assert cache.load(stamp, NOW + lasts_s - 1) == facts
+    assert cache.load(stamp, NOW + lasts_s) is None
+    assert cache.load(stamp, NOW - 10) is None  # of a clock that was set back
+    assert cache.load(ConfigStamp("abd", stamp.changed_s), NOW + 1) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"digest": "abc", "asked_s": 999999, "valid_s": 9e9, "facts": {"kinds": 7}}']
+)
+def test_a_damaged_file_is_asked_again(text: str, tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path, "dev")
+    cache.path.write_text(text)
+    assert cache.load(OLD, NOW) is None
+
+
+def test_a_file_that_others_can_write_is_not_believed(tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path, "dev")
+    cache.save(FACTS, OLD, NOW)
+    cache.path.chmod(0o666)
+    assert cache.load(OLD, NOW) is None
+
+
+def test_the_stamp_changes_with_each_file_of_the_configuration(tmp_path: Path) -> None:
+    conf, included, gres = tmp_path / "slurm.conf", tmp_path / "nodes.conf", tmp_path / "gres.conf"
+    env = {"SLURM_CONF": str(conf)}
+    conf.write_text("ClusterName=dev\nInclude nodes.conf\ninclude slurm.conf\n")
+    seen = [read_stamp(env)]
+    for path, text in (
+        (included, "NodeName=a\n"),
+        (included, "NodeName=b\n"),
+        (gres, "Name=gpu\n"),
+        (conf, "ClusterName=x\n"),
+    ):
+        path.write_text(text)
+        seen.append(read_stamp(env))
+    assert len({stamp.digest for stamp in seen}) == len(seen)
+    os.utime(conf, (NOW, NOW))
+    os.utime(gres, (NOW + 5, NOW + 5))
+    assert read_stamp(env) == ConfigStamp(seen[-1].digest, NOW + 5)
+    assert (
+        read_stamp({"SLURM_CONF": str(tmp_path / "none")}).changed_s is None or Path("/etc/slurm/slurm.conf").exists()
+    )
+
+
+def test_neither_a_fifo_nor_endless_brackets_stop_a_submission(tmp_path: Path) -> None:
+    cache = FactsCache(tmp_path, "dev")
+    os.mkfifo(cache.path, 0o600)
+    assert cache.load(OLD, NOW) is None
+    cache.path.unlink()
+    cache.path.write_text("[" * 200_000)
+    assert cache.load(OLD, NOW) is None
