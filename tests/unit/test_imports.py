@@ -12,7 +12,7 @@ from hpcrun.runs.store import RunStore
 from tests.harness import Hpcrun
 from tests.unit.given import run
 
-HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2"}
+HEAVY = {"torch", "pandas", "numpy", "matplotlib", "submitit", "jinja2", "textual"}
 MODELS = {"hpcrun.job.request", "hpcrun.job.profile"}  # pydantic builds their validators as they are imported
 UNUSED_BY_HELP = {"markdown_it", "pygments", "rich.markdown", "rich.traceback"}  # typer's help imports them
 READERS = {"ruamel.yaml"}  # pydantic itself is imported by typer, where it is installed

@@ -1,0 +1,157 @@
+"""A request as the ``hpcrun submit`` line that asks for the same. Pure: no I/O."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hpcrun.errors import UsageError
+from hpcrun.job.parameters import Parameters, cross, index_ranges
+from hpcrun.job.request import JobRequest, option_of
+from hpcrun.job.secrets import MASK
+from hpcrun.job.units import format_memory, format_time
+
+_PROGRAM = ("script", "args", "module")
+_SWEEP = ("sweep", "sweep_file", "max_parallel", "elements")
+Words = tuple[str, ...]
+
+
+def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
+    """Return the words of a request's options, those of each option together; the sweep's as far as options can say it.
+
+    Args:
+        request: as a run's record has it: only what was given.
+        profile: the name or the file of its profile.
+    """
+    groups: list[Words] = [("--profile", profile)]
+    for field in JobRequest.model_fields:
+        if field in request and field not in _PROGRAM:
+            groups += [words for words in _option(field, request[field]) if words]
+    return groups
+
+
+def program_words(request: Mapping[str, Any]) -> Words:
+    """Return the program of a request and its arguments, as they stand behind the options."""
+    return (*(("-m",) if request.get("module") else ()), request["script"], *request.get("args", ()))
+
+
+def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str]) -> str:
+    """Return the line of a request for an editor: each option on a line of its own, below a head of comments."""
+    lines = (" ".join(map(shlex.quote, words)) for words in option_groups(request, profile))
+    program = " ".join(map(shlex.quote, program_words(request)))
+    return "".join(
+        f"{line}\n" for line in (*_comments(head), "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
+    )
+
+
+def with_remark(text: str, remark: str) -> str:
+    """Return an edited text with a remark as a comment at its top, in place of the one before."""
+    mark = "# ERROR: "
+    kept = [line for line in text.splitlines(keepends=True) if not line.startswith(mark)]
+    return "".join(f"{mark}{line}\n" for line in remark.splitlines()) + "".join(kept)
+
+
+def _comments(lines: Sequence[str]) -> Iterator[str]:
+    # a folder's name may have a line end, and must not become a command
+    yield from (f"# {' '.join(line.splitlines())}" for line in lines)
+
+
+def read_edited_line(text: str) -> Words:
+    """Return the words behind ``hpcrun submit`` of an edited text; empty if only comments are left.
+
+    Quotes are a shell's, nothing is expanded, line ends separate words. Lines that begin with # are comments.
+
+    Raises:
+        UsageError: a quote is not closed, or the text is another command.
+    """
+    kept = ""
+    for line in text.splitlines(keepends=True):
+        if not (line.lstrip().startswith("#") and _split(kept) is not None):
+            kept += line
+    words = _split(kept)
+    if words is None:
+        raise UsageError("a quote is not closed", hint="write each ' and each \" twice, around a word")
+    words = [word for word in words if word != "\n"]  # a backslash at the end of a line
+    if words and words[:2] != ["hpcrun", "submit"]:
+        raise UsageError(f"the command begins with {' '.join(words[:2])!r}", hint="it begins with: hpcrun submit")
+    return tuple(words[2:])
+
+
+def _split(text: str) -> list[str] | None:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return None
+
+
+def of_one_element(request: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the request of one element of a sweep as that of a plain job.
+
+    Args:
+        arguments: of this element.
+    """
+    return {**{name: value for name, value in request.items() if name not in _SWEEP}, "args": tuple(arguments)}
+
+
+def with_named_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded request in which masked variables are named with ``--secret``: its line has no values."""
+    env = request.get("env", ())
+    masked = [name for name, value in env if value == MASK]
+    if not masked:
+        return dict(request)
+    kept = [(name, value) for name, value in env if value != MASK]
+    return {**request, "env": kept, "secrets": list(dict.fromkeys((*request.get("secrets", ()), *masked)))}
+
+
+def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:
+    """Return the ``--sweep`` options whose product is these rows; None where only a file can say them."""
+    columns: dict[str, list[str]] = {}
+    for row in rows:
+        for name, value in row:
+            columns.setdefault(name, [])
+            if value not in columns[name]:
+                columns[name].append(value)
+    plain = all(value and "," not in value for values in columns.values() for value in values)
+    size = 1
+    for values in columns.values():
+        size *= len(values)
+    if not plain or size != len(rows) or cross(columns) != tuple(tuple(map(tuple, row)) for row in rows):
+        return None
+    return [("--sweep", f"{name}={','.join(values)}") for name, values in columns.items()]
+
+
+def _gpus(value: Mapping[str, Any]) -> str:
+    return f"{value['type']}:{value['count']}" if value.get("type") else str(value["count"])
+
+
+_TEXTS: dict[str, Callable[[Any], str]] = {
+    "gpus": _gpus,
+    "gpus_per_node": _gpus,
+    "walltime_s": format_time,
+    "warn_s": lambda seconds: f"{seconds}s",
+    "cancel_idle_s": lambda seconds: f"{seconds}s" if seconds else "0",
+    "memory_mb": format_memory,
+    "snapshot_limit_mb": format_memory,
+    "elements": index_ranges,
+    "notify_on": ",".join,
+}
+"""How the value of a field is written on the command line, where it is not written as it is."""
+
+
+def _option(field: str, value: Any) -> Iterator[Words]:
+    option = option_of(field)
+    if field == "sweep":
+        yield from sweep_options(value) or ()
+    elif field == "preflight":
+        yield (option,)
+    elif field == "env":
+        yield from ((option, f"{name}={text}") for name, text in value)
+    elif field in _TEXTS:
+        yield (option, _TEXTS[field](value))
+    elif isinstance(value, bool):
+        yield (option,) if value else ()
+    elif isinstance(value, list | tuple):
+        yield from ((option, text) for text in value)
+    elif value is not None:
+        yield (option, str(value))

@@ -1,0 +1,264 @@
+"""The command line to use instead of one whose program is a launcher. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from hpcrun.errors import UsageError
+from hpcrun.job.launch_options import Program, check_option
+from hpcrun.job.launchers import Call, Launcher, find_calls
+from hpcrun.job.quoting import quote_bash
+from hpcrun.job.request import JobRequest
+
+_SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
+_PYTHON = re.compile(r"(.*/)?python[\d.]*")
+# srun's options that hpcrun has under the same name, or under the name given here
+_SRUN_KEPT = {"-J": "--name", "--job-name": "--name", **{name: name for name in (
+    "-p --partition -A --account -q --qos -t --time --mem -C --constraint -w --nodelist -x --exclude --reservation "
+    "-c --cpus-per-task --cpus-per-gpu -G --gpus --gpus-per-node").split()}}  # fmt: skip
+
+
+_REPEATABLE = ("--srun", "--torchrun")
+_MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
+# What hpcrun decides itself, such as the places of logs, and --use-env, which torchrun always does.
+_TORCHRUN_OURS = re.compile(
+    r"-[mrt]|--(module|no-python|rdzv-.*|master-.*|node-rank|local-addr|standalone|use-env|log-dir|redirects|tee|role"
+    r"|start-method|monitor-interval)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """A line to type, and the options of the launcher that it leaves out."""
+
+    line: str
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """What a launcher would start: a number of ranks of a program.
+
+    Attributes:
+        total: ranks of all nodes together, if given.
+        options: options of hpcrun with the same meaning as the launcher's.
+    """
+
+    program: tuple[str, ...]
+    nodes: int | None = None
+    per_node: int | None = None
+    total: int | None = None
+    options: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    by_srun: bool = False
+
+
+def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has_gpus: bool) -> Instead | None:
+    """Return the line that does what the launcher was meant to do, or None if this is unclear.
+
+    Args:
+        request: the request, besides the program.
+        typed: hpcrun's subcommand and its options as typed; empty if there is no command line.
+        has_gpus: whether the nodes have GPUs at all.
+    """
+    if call.launcher.role == "submits":
+        return Instead(_joined((*call.before, *call.title.split(), *call.argv)))
+    started = _started(call)
+    if started is None or not started.program:
+        return None
+    options = _without(typed[1:], ("-m", "--module"), values=0)
+    verb = typed[0] if typed else "submit"
+    if verb != "scale":  # a study has its own sizes
+        options = (*_sized(options, started, request, has_gpus=has_gpus),)
+    options += tuple(_missing(started.options, options))
+    if started.by_srun and request.launcher is None:
+        options += ("--launcher", "srun")
+    return Instead(_joined(("hpcrun", verb, *options, *_program(call.before, started.program))), started.left_out)
+
+
+def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
+    """Return the line that starts the launcher once per node, with the options that it needs there."""
+    launcher = call.launcher
+    if not launcher.node_options:
+        return None
+    own = {word for word in launcher.node_options.split() if word.startswith("--")}
+    argv = call.argv
+    for name in own:  # only once, with the right value
+        argv = _without(argv, (name, name.replace("_", "-")), values=1, up_to_script=True)
+    words = " ".join(quote_bash(word) for word in (*call.before, *call.title.split()))
+    text = " ".join([words, launcher.node_options, *(quote_bash(word) for word in argv)])
+    return _joined(("hpcrun", *(typed or ("submit",)), "bash", "-c", text))
+
+
+def _started(call: Call) -> _Started | None:
+    launcher, argv = call.launcher, call.argv
+    if launcher.role == "ours" and launcher.torchrun_runs_it:
+        return _by_torchrun(launcher, argv)
+    if launcher.name == "srun":
+        return _by_srun(launcher, argv)
+    if launcher.name in ("mpirun", "horovodrun"):
+        options, program = _parsed(argv, launcher)
+        total = next((_number(values) for name, *values in options if name in _MPI_TOTAL), None)
+        left_out = tuple(" ".join(option) for option in options if option[0] not in _MPI_TOTAL)
+        return _Started(_bare(program), total=total, left_out=left_out, by_srun=True)
+    if launcher.torchrun_runs_it:
+        script = next((index for index, word in enumerate(argv) if word.endswith(".py")), None)
+        return None if script is None else _Started(argv[script:], left_out=argv[:script])
+    return None
+
+
+def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
+    """Return an option of srun or torchrun as hpcrun passes it on; empty if hpcrun does not pass it on."""
+    value = next(iter(values), None)
+    try:
+        key = check_option(program, name, value, name) if name.startswith("--") else ""
+    except UsageError:
+        return ()
+    return (f"--{program}", key if value is None else f"{key}={value}") if key else ()
+
+
+def _by_torchrun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
+    options, program = _parsed(argv, launcher)
+    said = {_torch_name(name, launcher.values): values for name, *values in options}
+    nodes = said.pop("--nnodes", [])
+    per_node = said.pop("--nproc-per-node", [])
+    if {"-m", "--module"} & set(said):
+        program = ("-m", *program)
+    more = {name: values for name, values in said.items() if not _TORCHRUN_OURS.fullmatch(name)}
+    kept = {name: _handed_on("torchrun", name, values) for name, values in more.items()}
+    left_out = tuple(" ".join((name, *values)) for name, values in more.items() if not kept[name])
+    return _Started(program, _number(nodes), _number(per_node), None, sum(kept.values(), ()), left_out)
+
+
+def _by_srun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
+    options, program = _parsed(argv, launcher)
+    sizes: dict[str, int | None] = {}
+    kept: list[str] = []
+    left_out: list[str] = []
+    for name, *values in options:
+        if name in ("-N", "--nodes", "-n", "--ntasks", "--ntasks-per-node"):
+            sizes[{"-N": "--nodes", "-n": "--ntasks"}.get(name, name)] = _number(values)
+        elif name in _SRUN_KEPT:
+            kept += [_SRUN_KEPT[name], *values]
+        elif more := _handed_on("srun", name, values):
+            kept += more
+        else:
+            left_out.append("=".join((name, *values)) if name.startswith("--") else " ".join((name, *values)))
+    outer = _Started(_bare(program), sizes.get("--nodes"), sizes.get("--ntasks-per-node"), sizes.get("--ntasks"),
+                     tuple(kept), tuple(left_out), by_srun=True)  # fmt: skip
+    within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
+    inner = _started(within) if within else None
+    if within is None or inner is None:
+        return outer
+    return _Started((*within.before, *inner.program) if within.before else inner.program,
+                    inner.nodes or outer.nodes, inner.per_node, inner.total, outer.options,
+                    (*outer.left_out, *inner.left_out), inner.by_srun)  # fmt: skip
+
+
+def _sized(options: tuple[str, ...], started: _Started, request: JobRequest, *, has_gpus: bool) -> tuple[str, ...]:
+    """Return hpcrun's options with the nodes and ranks of the launcher's options."""
+    nodes = started.nodes or request.nodes or 1
+    total = started.total or (nodes * started.per_node if started.per_node else None)
+    if total is None:
+        wider = started.nodes and started.nodes > 1 and request.nodes is None
+        return (*options, "--nodes", str(started.nodes)) if wider else options
+    gpus = _asked_gpus(request)
+    if gpus == total and nodes in (1, request.nodes):
+        return options
+    said = ("--nodes", str(nodes)) if nodes > 1 else ()
+    rest = _without(options, _SIZES, values=1)
+    if gpus == 0 or (gpus is None and not has_gpus):
+        ranks = ("--gpus", "0", *said, "--nproc-per-node", str(-(-total // nodes)))
+        return (*rest, *ranks, *(() if started.by_srun or request.launcher else ("--launcher", "torchrun")))
+    if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
+        return (*_missing(said, options), *options, "--nproc-per-node", str(total // nodes))
+    asked = request.gpus or request.gpus_per_node
+    type_ = f"{asked.type}:" if asked and asked.type else ""
+    return (*rest, "--gpus", f"{type_}{total}", *said)
+
+
+def _asked_gpus(request: JobRequest) -> int | None:
+    if request.gpus:
+        return request.gpus.count
+    return request.gpus_per_node.count * (request.nodes or 1) if request.gpus_per_node else None
+
+
+def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """Return a launcher's options, each with its values, and the program after them."""
+    options: list[tuple[str, ...]] = []
+    while argv and argv[0].startswith("-") and argv[0] != "-":
+        word, argv = argv[0], argv[1:]
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        number = launcher.values.get(_torch_name(name, launcher.values), launcher.other_values)
+        if equals:
+            options.append((name, value))
+        elif not word.startswith("--") and len(word) > 2 and word not in launcher.values and word[:2] != "-m":
+            options.append((word[:2], word[2:]))  # -n4
+        else:
+            options.append((word, *argv[:number]))
+            argv = argv[number:]
+    return options, argv
+
+
+def _torch_name(name: str, values: Mapping[str, int]) -> str:
+    """Return an option of torchrun by its full name: argparse takes ``--nproc_per_node`` and ``--nproc`` too."""
+    if not name.startswith("--") or name in values:
+        return name
+    plain = name.replace("_", "-")
+    longer = [known for known in values if known.startswith(plain)]
+    return longer[0] if len(longer) == 1 else plain
+
+
+def _number(values: Collection[str]) -> int | None:
+    """Return the number of an option; the larger one of ``1:2``."""
+    text = next(iter(values), "").rpartition(":")[2]
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 10**6 else None
+
+
+def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a program without ``python``, which hpcrun adds itself."""
+    if not program or not _PYTHON.fullmatch(program[0]):
+        return program
+    rest = program[1:]
+    while rest and rest[0] == "-u":
+        rest = rest[1:]
+    return rest if rest and (rest[0].endswith(".py") or rest[0] == "-m") else program
+
+
+def _program(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:
+    if not before:
+        return program
+    python = program[0].endswith(".py") or program[0] == "-m"
+    return (*before, *(("python",) if python else ()), *program)
+
+
+def _missing(more: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pairs of option and value whose option is not yet present."""
+    pairs = zip(more[::2], more[1::2], strict=True)
+    return tuple(word for name, value in pairs if name not in options or name in _REPEATABLE for word in (name, value))
+
+
+def _without(
+    words: tuple[str, ...], names: Collection[str], *, values: int, up_to_script: bool = False
+) -> tuple[str, ...]:
+    """Return words without these options and their values, written as ``--gpus 2``, ``--gpus=2`` or ``-G2``."""
+    kept: list[str] = []
+    skip = 0
+    for index, word in enumerate(words):
+        if up_to_script and word.endswith(".py"):
+            return (*kept, *words[index:])
+        if skip:
+            skip -= 1
+        elif word in names:
+            skip = values
+        elif word.partition("=")[0] not in names and not (values and word[:2] in names and word[:2] != "--"):
+            kept.append(word)
+    return tuple(kept)
+
+
+def _joined(words: tuple[str, ...]) -> str:
+    return " ".join(quote_bash(word) for word in words)
