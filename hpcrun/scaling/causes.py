@@ -9,7 +9,7 @@ from typing import Literal
 from hpcrun.scaling.command import ANY, ScaleCommand
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.sizes import Size
-from hpcrun.scaling.verdict import EXCELLENT, Advice
+from hpcrun.scaling.verdict import Advice
 
 Kind = Literal["batch", "sync", "data", "startup", "uneven"]
 NOTABLE = 0.05
@@ -52,17 +52,20 @@ class ScalingDiagnosis:
 
 
 def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY) -> ScalingDiagnosis | None:
-    """Return the causes for the first size that is not worth its GPUs, or else the largest; None if this is excellent.
+    """Return the causes for the first size that is not worth its GPUs, or else those known for the largest.
 
     Args:
         command: the study's own command, the basis of the proposed ones.
     """
     base, row = series.rows[0], advice.next_step.row if advice.next_step else series.sizes[-1]
-    if row is base or row.efficiency >= EXCELLENT:
+    if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
     found = [judge(row, base, command) for judge in _JUDGES]
     causes = [cause for cause in found if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
-    unknown = tuple(cause for cause in found if isinstance(cause, str))
+    # where every size is worth its GPUs, nobody has to measure more
+    unknown = tuple(cause for cause in found if isinstance(cause, str)) if advice.next_step else ()
+    if not causes and not unknown:
+        return None
     return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
 
 
@@ -80,12 +83,13 @@ def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | Non
         return None
     lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
     batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
+    one = row.unit.removesuffix("s")
     shrunk = f", {_number(before)} at {base.gpus}" if before != each else ""
     return Bottleneck(
         "batch",
         lost,
-        f"global batch {row.batch_size} leaves a per-GPU batch of {_number(each)} on {row.gpus} GPUs{shrunk}",
-        "use a larger per-GPU batch, and scale the learning rate with the global batch",
+        f"global batch {row.batch_size} leaves a per-{one} batch of {_number(each)} on {row.gpus} {row.unit}{shrunk}",
+        f"use a larger per-{one} batch, and scale the learning rate with the global batch",
         command.scale(_sizes(base, row), batch_size=batch),
     )
 
@@ -110,7 +114,7 @@ def _data(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None
         row.shares.data,
         f"waiting for data takes {_percent(row.shares.data)} of an epoch",
         "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
-        command.scale(_sizes(base, row), options="--cpus-per-gpu 8", args="--num-workers 8"),
+        command.scale(_sizes(base, row), options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"}),
     )
 
 
@@ -121,8 +125,8 @@ def _startup(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | N
         "startup",
         row.shares.startup,
         f"{_percent(row.shares.startup)} of the run passes before the first epoch",
-        "train longer in one job, or with fewer GPUs",
-        command.scale(_sizes(base, row), args="--epochs 20"),
+        f"train longer in one job, or with fewer {row.unit}",
+        command.scale(_sizes(base, row), args={"--epochs": "20"}),
     )
 
 
@@ -131,7 +135,7 @@ def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | No
     batch = row.batch_size
     if batch is not None and batch % row.gpus and not counts:
         rank = -(-batch // row.gpus)
-        share, evidence = 1 - batch / (rank * row.gpus), f"a batch of {batch} does not divide by {row.gpus} GPUs"
+        share, evidence = 1 - batch / (rank * row.gpus), f"a batch of {batch} does not divide by {row.gpus} {row.unit}"
     elif row.shares.idle is None:
         return None if batch is not None else "uneven batches (rank_samples)"
     else:
@@ -142,7 +146,7 @@ def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | No
         "uneven",
         share,
         evidence,
-        "give all ranks the same number of samples: a global batch divisible by the GPUs, DistributedSampler, "
+        f"give all ranks the same number of samples: a global batch divisible by the {row.unit}, DistributedSampler, "
         "drop_last",
         command.scale(_sizes(base, row), batch_size=even),
     )

@@ -47,6 +47,11 @@ class Link:
     latency_s: float
 
 
+PCIE_3 = Link("PCIe 3", PCIE3_GB_S * 1e9, _PCIE_LATENCY_S)
+ETHERNET_25 = Link("25 Gbit/s", 25e9 / 8, _NETWORK_LATENCY_S)
+"""Links to assume where a profile names none: the slower ones of the last ten years."""
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """The links between the GPUs of a job; None for a link that is not in the profile."""
@@ -108,20 +113,3 @@ def bucket_overlap(payload_bytes: int) -> float:
     PyTorch Distributed, Li et al. 2020 (arXiv:2006.15704).
     """
     return 1 - min(1.0, BUCKET_BYTES / payload_bytes)
-
-
-def exposed_s(comm_s: float, compute_s: float, overlap: float) -> float:
-    """Return the communication for which a step must wait.
-
-    Args:
-        overlap: the share of communication that may run beside the backward pass, at most as long as that pass.
-    """
-    return comm_s - min(overlap * comm_s, BACKWARD_SHARE * compute_s)
-
-
-def computed_s(step_s: float, comm_s: float, overlap: float) -> float:
-    """Return the computation of a step from its total time, the reverse of ``exposed_s``; negative if impossible.
-
-    The step is the longer of c + (1 - overlap)·comm and c + comm - backward share · c, and each of them grows with c.
-    """
-    return min(step_s - (1 - overlap) * comm_s, (step_s - comm_s) / (1 - BACKWARD_SHARE))

@@ -66,6 +66,7 @@ class Point:
         parameters: of the model.
         problem: the reason why it is not in the table, in one line; "" for none.
         speedup: over the smallest size, if a published table has only this.
+        gpu_busy, cpu_busy: the busy share of its GPUs, and of the CPUs that it had, by its own samples.
     """
 
     gpus: int
@@ -84,6 +85,8 @@ class Point:
     parameters: int | None = None
     problem: str = ""
     speedup: float | None = None
+    gpu_busy: float | None = None
+    cpu_busy: float | None = None
 
 
 def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[Epoch, ...]:

@@ -10,11 +10,13 @@ from typing import Literal
 
 from hpcrun.scaling.measure import RunMeasurement, Shares, Spread, mean_shares, measure, positive, spread
 from hpcrun.scaling.points import Point, Source
+from hpcrun.scaling.sizes import Unit
 
 Basis = Literal["epoch", "throughput", "run", "published"]
 """The basis of the speed-up: the mean time of an epoch, samples per second, the time of the whole run, or, if a
 table has nothing else, its speed-up."""
 
+TimeOf = Literal["epoch", "run"]
 BASIS_WORDS: dict[Basis, str] = {
     "epoch": "time of an epoch",
     "throughput": "samples per second",
@@ -26,6 +28,13 @@ _STRONG: tuple[Basis, ...] = ("epoch", "throughput", "run", "published")
 _WEAK: tuple[Basis, ...] = ("throughput", "epoch", "run", "published")
 # A table names its kind of time; the time of a run of hpcrun includes the start-up.
 _STRONG_TABLE: tuple[Basis, ...] = ("epoch", "run", "throughput", "published")
+_OF_BASELINE = 0.02
+"""A published speed-up this close to 1 is that of the baseline."""
+
+
+def _mean_of(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Row:
         time_s: of an epoch, or of the run if the series has no epochs.
         time_derived: it was computed from a published speed-up.
         accuracy: the last of each run.
+        unit: what ``gpus`` counts.
     """
 
     gpus: int
@@ -50,6 +60,7 @@ class Row:
     shares: Shares
     points: tuple[Point, ...]
     time_derived: bool = False
+    unit: Unit = "GPUs"
 
     @property
     def gpu_hours(self) -> float | None:
@@ -60,6 +71,22 @@ class Row:
     def batch_size(self) -> int | None:
         """The global batch."""
         return self.points[0].batch_size
+
+    @property
+    def gpu_busy(self) -> float | None:
+        """The busy share of the GPUs, on average over the runs that recorded it."""
+        return _mean_of(point.gpu_busy for point in self.points)
+
+    @property
+    def cpu_busy(self) -> float | None:
+        """The busy share of the CPUs, on average over the runs that recorded it."""
+        return _mean_of(point.cpu_busy for point in self.points)
+
+    @property
+    def published(self) -> float | None:
+        """The speed-up that a table gives for this size; None if it gives none, or several."""
+        given = {point.speedup for point in self.points}
+        return given.pop() if len(given) == 1 else None
 
     @property
     def steps(self) -> int | None:
@@ -75,6 +102,7 @@ class Series:
     Attributes:
         name: the data set, with the batch size if one size was run with several; "" for the only one.
         dataset: only the data set.
+        time_of: whose times the rows have.
         rows: none if there is no usable run.
         left_out: runs that cannot be used, each with its problem.
         remarks: what a reader must know about the numbers.
@@ -83,6 +111,7 @@ class Series:
     name: str
     dataset: str
     basis: Basis
+    time_of: TimeOf
     weak: bool
     rows: tuple[Row, ...]
     sources: tuple[Source, ...]
@@ -97,17 +126,45 @@ class Series:
             best.setdefault(row.gpus, row)
         return tuple(best.values())
 
+    @property
+    def compared(self) -> bool:
+        """Whether there are at least two sizes: a single one has no speed-up and is no baseline."""
+        return len(self.sizes) > 1
 
-def build_series(points: Iterable[Point], *, warmup: int = 1, weak: bool = False) -> tuple[Series, ...]:
+    @property
+    def unit(self) -> Unit:
+        """What its sizes count."""
+        return self.rows[0].unit if self.rows else "GPUs"
+
+
+def build_series(
+    points: Iterable[Point], *, warmup: int = 1, weak: bool = False, unit: Unit = "GPUs"
+) -> tuple[Series, ...]:
     """Sort runs by data set and size, and compare the sizes with the smallest.
 
     Args:
         warmup: first epochs of each run that do not count; its last one always does.
         weak: the work grew with the number of GPUs.
+        unit: what the sizes count.
     """
     return tuple(
-        _series(name, [measure(point, warmup) for point in group], weak) for name, group in _groups(points).items()
+        _series(name, [measure(point, warmup) for point in _with_baseline(group)], weak, unit)
+        for name, group in _groups(points).items()
     )
+
+
+def _with_baseline(points: list[Point]) -> list[Point]:
+    """Add the one GPU to which published speed-ups refer, if the table does not list it.
+
+    The smallest size of such a table is no baseline: its own published speed-up is not 1.
+    """
+    usable = [point for point in points if not _problem(point)]
+    if not usable or not all(point.source == "csv" and positive(point.speedup) for point in usable):
+        return points
+    smallest = min(usable, key=lambda point: (point.gpus, point.speedup))
+    if smallest.gpus == 1 or abs((smallest.speedup or 0) - 1) <= _OF_BASELINE:
+        return points
+    return [Point(1, dataset=smallest.dataset, batch_size=smallest.batch_size, source="csv", speedup=1.0), *points]
 
 
 def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
@@ -126,7 +183,7 @@ def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def _series(name: str, runs: Sequence[RunMeasurement], weak: bool) -> Series:
+def _series(name: str, runs: Sequence[RunMeasurement], weak: bool, unit: Unit) -> Series:
     completed = [run for run in runs if not _problem(run.point)]
     of_table = all(run.point.source == "csv" for run in completed)
     basis = _basis(completed, _WEAK if weak else _STRONG_TABLE if of_table else _STRONG)
@@ -134,11 +191,13 @@ def _series(name: str, runs: Sequence[RunMeasurement], weak: bool) -> Series:
     left_out = [(run.point, _problem(run.point)) for run in runs if _problem(run.point)]
     missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
     left_out += [(run.point, missing) for run in completed if _value(run, basis) is None]
-    rows = _with_derived_times(_rows(useful, basis, weak), basis)
+    time_of = _time_of(useful, basis)
+    rows = tuple(replace(row, unit=unit) for row in _with_derived_times(_rows(useful, basis, time_of, weak), basis))
     return Series(
         name,
         runs[0].point.dataset,
         basis,
+        time_of,
         weak,
         rows,
         tuple(dict.fromkeys(run.point.source for run in useful)),
@@ -160,6 +219,13 @@ def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
     return max(order, key=covered)
 
 
+def _time_of(runs: Sequence[RunMeasurement], basis: Basis) -> TimeOf:
+    """Return whose times stand beside the speed-ups."""
+    if basis == "published" and not any(run.epoch_s for run in runs) and any(run.run_s for run in runs):
+        return "run"
+    return "run" if basis == "run" else "epoch"
+
+
 def _value(run: RunMeasurement, basis: Basis) -> float | None:
     """Return the value by which a run is compared: positive, or None."""
     values: dict[Basis, float | None] = {
@@ -171,7 +237,7 @@ def _value(run: RunMeasurement, basis: Basis) -> float | None:
     return values[basis]
 
 
-def _rows(runs: Sequence[RunMeasurement], basis: Basis, weak: bool) -> tuple[Row, ...]:
+def _rows(runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: bool) -> tuple[Row, ...]:
     sizes: dict[tuple[int, int], list[RunMeasurement]] = defaultdict(list)
     for run in runs:
         sizes[run.point.gpus, run.point.nodes].append(run)
@@ -181,7 +247,7 @@ def _rows(runs: Sequence[RunMeasurement], basis: Basis, weak: bool) -> tuple[Row
     values = {size: spread(_value(run, basis) for run in group) for size, group in sizes.items()}
     speeds = {size: _speed(value, size[0] / smallest, basis, weak) for size, value in values.items() if value}
     base = max(speed.mean for (gpus, _), speed in speeds.items() if gpus == smallest)
-    rows = [_row(sizes[size], speed.scaled(1 / base), smallest, basis) for size, speed in speeds.items()]
+    rows = [_row(sizes[size], speed.scaled(1 / base), smallest, time_of) for size, speed in speeds.items()]
     return tuple(sorted(rows, key=lambda row: (row.gpus, -row.speedup.mean)))
 
 
@@ -196,14 +262,14 @@ def _speed(value: Spread, growth: float, basis: Basis, weak: bool) -> Spread:
     return value.under(growth if weak else 1.0)
 
 
-def _row(runs: Sequence[RunMeasurement], speedup: Spread, smallest: int, basis: Basis) -> Row:
+def _row(runs: Sequence[RunMeasurement], speedup: Spread, smallest: int, time_of: TimeOf) -> Row:
     first = runs[0].point
     return Row(
         gpus=first.gpus,
         nodes=first.nodes,
         speedup=speedup,
         efficiency=speedup.mean * smallest / first.gpus,
-        time_s=spread(run.run_s if basis == "run" else run.epoch_s for run in runs),
+        time_s=spread(run.run_s if time_of == "run" else run.epoch_s for run in runs),
         samples_per_s=spread(run.samples_per_s for run in runs),
         accuracy=spread(run.accuracy for run in runs),
         shares=mean_shares([run.shares for run in runs]),
@@ -224,24 +290,26 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
     if not rows:
         return
     smallest = rows[0].gpus
+    units, one = rows[0].unit, rows[0].unit.removesuffix("s")
     if smallest != 1 and rows[-1].gpus != smallest:
-        yield f"the smallest size is {smallest} GPUs: the baseline of speed-up and efficiency is that size, not 1 GPU"
+        baseline = f"the baseline of speed-up and efficiency is that size, not 1 {one}"
+        yield f"the smallest size is {smallest} {units}: {baseline}"
     for gpus in dict.fromkeys(row.gpus for row in rows):
         ways = [row for row in rows if row.gpus == gpus]
         if len(ways) > 1:
             nodes = ", ".join(f"{row.nodes} ({row.speedup.mean:.2f}×)" for row in ways)
-            yield f"{gpus} GPUs were run on several numbers of nodes: {nodes}; fits and figures use the fastest"
+            yield f"{gpus} {units} were run on several numbers of nodes: {nodes}; fits and figures use the fastest"
     samples = {point.samples for row in rows for point in row.points if point.samples}
     # a smaller difference is the padding of a DistributedSampler, or the rest that drop_last leaves out
     if not weak and samples and max(samples) > 1.1 * min(samples):
         yield (
             f"the epochs of these runs have {min(samples)} to {max(samples)} samples: "
-            "if the work grows with the GPUs, add --weak"
+            f"if the work grows with the {units}, add --weak"
         )
     derived = [row for row in rows if row.time_derived and row.time_s]
     if derived:
         sizes = ", ".join(str(row.gpus) for row in derived)
-        yield f"the time with {sizes} {'GPU' if sizes == '1' else 'GPUs'} was computed from the published speed-up"
+        yield f"the time with {sizes} {one if sizes == '1' else units} was computed from the published speed-up"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Literal
 
 from hpcrun.scaling.series import Row, Series
 
-Verdict = Literal["baseline", "excellent", "good", "poor", "negative scaling"]
-EXCELLENT, GOOD = 0.85, 0.70
+Verdict = Literal["baseline", "good", "diminishing returns", "poor", "negative scaling", "no verdict", ""]
 MIN_EFFICIENCY = 0.70
+"""The target efficiency of words, verdicts and figures, unless ``--min-efficiency`` sets another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Advice:
         step: the last of these steps; None if it is the smallest size.
         next_step: the first step below the target; None if there is none.
         overall: the largest size up to which the overall efficiency reaches the target.
+        min_efficiency: the target.
+        doubtful: sizes of which the times are unreliable; only the others carry the advice.
     """
 
     fastest: Row
@@ -47,17 +49,26 @@ class Advice:
     next_step: Step | None
     overall: Row
     min_efficiency: float
+    doubtful: frozenset[int] = frozenset()
 
 
-def verdict(row: Row, series: Series) -> Verdict:
-    """Return the verdict on a size's efficiency in a word."""
+def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
+    """Return the verdict on a size's efficiency in a word; "" for the only size, which is compared with nothing.
+
+    Args:
+        advice: on the whole series; None if no verdict stands.
+    """
+    if not series.compared:
+        return ""
     if row.gpus == series.rows[0].gpus:
         return "baseline"
-    if row.speedup.mean < 1:
+    if advice is None or row.gpus in advice.doubtful:
+        return "no verdict"
+    if round(row.speedup.mean, 2) < 1:
         return "negative scaling"
-    if row.efficiency >= EXCELLENT:
-        return "excellent"
-    return "good" if row.efficiency >= GOOD else "poor"
+    if row.efficiency < advice.min_efficiency:
+        return "poor"
+    return "good" if row.gpus <= advice.value.gpus else "diminishing returns"
 
 
 def steps(sizes: Sequence[Row]) -> tuple[Step, ...]:
@@ -71,10 +82,16 @@ def steps(sizes: Sequence[Row]) -> tuple[Step, ...]:
     )
 
 
-def advise(series: Series, min_efficiency: float = MIN_EFFICIENCY) -> Advice | None:
-    """Return the sizes to request; None without a usable run."""
-    sizes = series.sizes
-    if not sizes:
+def advise(
+    series: Series, min_efficiency: float = MIN_EFFICIENCY, doubtful: frozenset[int] = frozenset()
+) -> Advice | None:
+    """Return the sizes to request; None without two reliable sizes, of which one must be the baseline.
+
+    Args:
+        doubtful: the numbers of GPUs for which the times are unreliable.
+    """
+    sizes = [row for row in series.sizes if row.gpus not in doubtful]
+    if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
     taken = steps(sizes)
     kept = _leading([step.added >= min_efficiency for step in taken])
@@ -87,6 +104,7 @@ def advise(series: Series, min_efficiency: float = MIN_EFFICIENCY) -> Advice | N
         next_step=taken[kept] if kept < len(taken) else None,
         overall=sizes[efficient],
         min_efficiency=min_efficiency,
+        doubtful=doubtful,
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 from hpcrun.errors import UsageError
 from hpcrun.job.shape import multiples_around
 from hpcrun.job.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
+from hpcrun.scaling.measure import measure
+from hpcrun.scaling.points import Point
 
 Optimizer = Literal["sgd", "adam"]
 
@@ -32,16 +35,31 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredEpoch:
+    """The time of an epoch with some global batch on some GPUs.
+
+    Attributes:
+        nodes: None for the fewest that hold the GPUs.
+    """
+
+    gpus: int
+    batch_size: int
+    epoch_s: float
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredTraining:
-    """One measured epoch, and the properties of the training.
+    """One measured epoch, others for comparison, and the properties of the training.
 
     Attributes:
         samples: of the data set in one epoch.
         batch_size: the global batch of the measured GPUs.
         epoch_s: the time of an epoch on them.
         gpus: the number of measured GPUs.
-        second: another batch size on the same GPUs, and the time of an epoch with it, in seconds.
-        parameters: of the model; None leaves communication out.
+        nodes: of the measured GPUs; None for the fewest that hold them.
+        also: other measured epochs, with another batch or on other GPUs.
+        parameters: of the model; None if unknown.
         overlap: the share of communication that may overlap with the backward pass; None: as DDP's buckets allow.
         tokens_per_sample: tokens, patches or pixels of one sample that pass through a layer together.
     """
@@ -50,7 +68,8 @@ class MeasuredTraining:
     batch_size: int
     epoch_s: float
     gpus: int = 1
-    second: tuple[int, float] | None = None
+    nodes: int | None = None
+    also: tuple[MeasuredEpoch, ...] = ()
     lr: float | None = None
     optimizer: Optimizer | None = None
     warmup_epochs: float | None = None
@@ -68,7 +87,12 @@ class MeasuredTraining:
     @property
     def most_per_gpu(self) -> int:
         """The largest measured batch of one GPU."""
-        return max(self.batch_per_gpu, self.second[0] // self.gpus if self.second else 0)
+        return max(epoch.batch_size // epoch.gpus for epoch in self.epochs_measured)
+
+    @property
+    def epochs_measured(self) -> tuple[MeasuredEpoch, ...]:
+        """All measured epochs, the one that sets the scale first."""
+        return (MeasuredEpoch(self.gpus, self.batch_size, self.epoch_s, self.nodes), *self.also)
 
     @property
     def step_s(self) -> float:
@@ -88,16 +112,75 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-def read_workload(said: Mapping[str, str]) -> MeasuredTraining:
+def read_workload(said: Mapping[str, str], known: Mapping[str, Any] | None = None) -> MeasuredTraining:
     """Build the workload from the typed values, by the names of the options.
 
+    Args:
+        known: fields that were read from the metrics of runs; a typed value replaces them, ``also`` adds to them.
+
     Raises:
-        UsageError: a value cannot be read, or contradicts another; the message names the option.
+        UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
-    values = {_READERS[name][0]: read_option(name, text, _READERS[name][1]) for name, text in said.items()}
+    typed = {_READERS[name][0]: read_option(name, text, _READERS[name][1]) for name, text in said.items()}
+    if where := typed.pop("where", None):
+        typed["gpus"], typed["nodes"] = where
+    values = {**(known or {}), **typed}
+    missing = [f"--{name.replace('_', '-')}" for name in NEEDED if _READERS[name][0] not in values]
+    if missing:
+        raise UsageError(
+            f"the measured epoch is incomplete: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+            hint="give --samples, --batch-size and --epoch-time, or read them from metrics: --from RUN or STUDY",
+        )
+    values["also"] = (*(known or {}).get("also", ()), *(epoch(values) for epoch in typed.get("also", ())))
+    if callable(epoch_s := values["epoch_s"]):
+        values["epoch_s"] = epoch_s(values["samples"], values["batch_size"])
     work = MeasuredTraining(**values)
     _check(work)
     return work
+
+
+def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = None) -> dict[str, Any]:
+    """Return what the runs of a training say of it: the fields for ``read_workload``, those that are known.
+
+    Runs of the same size and batch are repeats: their mean counts. The smallest size is the reference.
+
+    Args:
+        warmup: first epochs of each run that do not count.
+        batch_size: the global batch of runs that do not say theirs.
+
+    Raises:
+        UsageError: no run has the time of an epoch, or its batch.
+    """
+    timed = [(point, run.epoch_s) for point in points if (run := measure(point, warmup)).epoch_s is not None]
+    if not timed:
+        raise UsageError(
+            "no run has the time of an epoch",
+            hint="log it with hpcrun_runtime.log_metrics(epoch_time=...), or give --epoch-time",
+        )
+    samples = max((point.samples for point, _ in timed if point.samples), default=None)
+    found: dict[tuple[int, int, int], list[float]] = {}
+    for point, epoch_s in timed:
+        batch = point.batch_size or batch_size
+        if batch is None:
+            raise UsageError(
+                f"the run on {point.gpus} GPUs does not say its batch",
+                hint="add --batch-size, the global batch, or log it with hpcrun_runtime.log_metrics(batch_size=...)",
+            )
+        whole = samples / point.samples if samples and point.samples else 1.0  # an epoch of fewer samples, as in part
+        found.setdefault((point.gpus, point.nodes, batch), []).append((epoch_s or 0.0) * whole)
+    epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(found.items())]
+    parameters = next((point.parameters for point, _ in timed if point.parameters), None)
+    first = epochs[0]
+    known = {
+        "samples": samples,
+        "batch_size": first.batch_size,
+        "epoch_s": first.epoch_s,
+        "gpus": first.gpus,
+        "nodes": first.nodes,
+        "also": tuple(epochs[1:]),
+        "parameters": parameters,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
@@ -130,19 +213,50 @@ def _share(text: str) -> float:
     return share
 
 
-def _second(text: str) -> tuple[int, float]:
-    batch_size, equals, time = text.partition("=")
+_EpochTime = Callable[[int, int], float]
+_STEP = "/step"
+
+
+def _epoch_time(text: str) -> _EpochTime:
+    """Read the time of an epoch, or of a step: ``36m``, ``0.108s/step``; the result needs samples and batch."""
+    if not text.strip().endswith(_STEP):
+        epoch_s = parse_duration(text)
+        return lambda _samples, _batch_size: epoch_s
+    step_s = parse_duration(text.strip().removesuffix(_STEP))
+    return lambda samples, batch_size: step_s * steps_per_epoch(samples, batch_size)
+
+
+def _also(text: str) -> tuple[Callable[[Mapping[str, Any]], MeasuredEpoch], ...]:
+    """Read ``[GPUS[/NODES]:]BATCH=TIME``, several with commas; without GPUS they are those of the measured epoch."""
+    return tuple(_other_epoch(word.strip()) for word in text.split(","))
+
+
+def _other_epoch(word: str) -> Callable[[Mapping[str, Any]], MeasuredEpoch]:
+    size, equals, time = word.partition("=")
     if not equals:
-        raise ValueError(f"{text!r} has no '='; write BATCH=TIME, such as 4096=17m")
-    return parse_count(batch_size), parse_duration(time)
+        raise ValueError(f"{word!r} has no '='; write BATCH=TIME or GPUS:BATCH=TIME, such as 4096=17m or 4:4096=17m")
+    where, colon, batch = size.rpartition(":")
+    batch_size, epoch_s = parse_count(batch), _epoch_time(time)
+    if not colon:
+        return lambda known: MeasuredEpoch(
+            known.get("gpus", 1), batch_size, epoch_s(known["samples"], batch_size), known.get("nodes")
+        )
+    gpus, nodes = _gpus_on_nodes(where)
+    return lambda known: MeasuredEpoch(gpus, batch_size, epoch_s(known["samples"], batch_size), nodes)
+
+
+def _gpus_on_nodes(text: str) -> tuple[int, int | None]:
+    """Read ``GPUS`` or ``GPUS/NODES``."""
+    gpus, slash, nodes = text.partition("/")
+    return parse_count(gpus), parse_count(nodes) if slash else None
 
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "samples": ("samples", parse_count),
     "batch_size": ("batch_size", parse_count),
-    "epoch_time": ("epoch_s", parse_duration),
-    "reference_gpus": ("gpus", parse_count),
-    "also": ("second", _second),
+    "epoch_time": ("epoch_s", _epoch_time),
+    "reference_gpus": ("where", _gpus_on_nodes),
+    "also": ("also", _also),
     "lr": ("lr", parse_positive),
     "optimizer": ("optimizer", lambda text: one_of(text, OPTIMIZERS)),
     "warmup_epochs": ("warmup_epochs", parse_positive),
@@ -155,23 +269,32 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Option → the field of the workload, and how it is read."""
 
 
+NEEDED = ("samples", "batch_size", "epoch_time")
+"""Options without which nothing was measured."""
+
+
 def _check(work: MeasuredTraining) -> None:
-    sizes = [("--batch-size", work.batch_size), *([("--also", work.second[0])] if work.second else [])]
-    for option, size in sizes:
-        if size > work.samples:
+    for option, epoch in zip(["--batch-size", *["--also"] * len(work.also)], work.epochs_measured, strict=True):
+        if epoch.batch_size > work.samples:
             raise UsageError(
-                f"{option} {size} is more than the {work.samples} samples of an epoch",
+                f"{option} {epoch.batch_size} is more than the {work.samples} samples of an epoch",
                 hint=f"--samples takes {COUNT_FORMS}",
             )
-        if size % work.gpus:
+        if epoch.batch_size % epoch.gpus:
+            on = f"--reference-gpus {epoch.gpus}" if epoch.gpus == work.gpus else f"{epoch.gpus} GPUs"
             raise UsageError(
-                f"{option} {size} does not divide by --reference-gpus {work.gpus}: {size / work.gpus:.2f} each",
-                hint=f"give the global batch: {multiples_around(size, work.gpus)}",
+                f"{option} {epoch.batch_size} does not divide by {on}: {epoch.batch_size / epoch.gpus:.2f} each",
+                hint=f"give the global batch: {multiples_around(epoch.batch_size, epoch.gpus)}",
             )
-    if work.second and work.second[0] == work.batch_size:
+    sizes = [(epoch.gpus, epoch.nodes, epoch.batch_size) for epoch in work.epochs_measured]
+    if twice := next((size for size in sizes if sizes.count(size) > 1), None):
+        gpus, _, batch_size = twice
         raise UsageError(
-            f"--also {work.second[0]} is the batch of --batch-size",
-            hint=f"measure an epoch with another batch, such as {work.batch_size * 2}",
+            f"--also {gpus}:{batch_size} is measured twice"
+            if gpus != work.gpus or batch_size != work.batch_size
+            else f"--also {batch_size} is the batch of --batch-size",
+            hint=f"give an epoch with another batch, such as {batch_size * 2}, or on other GPUs: "
+            f"--also {gpus * 2}:{batch_size}=TIME",
         )
     if work.warmup_epochs is not None and work.epochs > 1 and work.warmup_epochs > work.epochs:
         raise UsageError(

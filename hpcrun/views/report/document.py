@@ -12,6 +12,7 @@ from hpcrun.views.report.figures import draw_figures
 from hpcrun.views.report.html import report_html
 from hpcrun.views.report.tables import summaries, summary_csv, summary_tex
 from hpcrun.views.report.text import report_markdown, report_text
+from hpcrun.views.report.words import answer_lines
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -22,6 +23,8 @@ def report_json(report: Report) -> dict[str, Any]:
         "name": options.name,
         "weak": options.weak,
         "warmup": options.warmup,
+        "finished": not report.unfinished,
+        "answers": [line.text for line in answer_lines(report) if not line.label],
         "series": [_part(part) for part in report.parts],
         "batches": [_change(change) for change in report.changes],
         "contradictions": [asdict(each) for each in report.contradictions],
@@ -36,10 +39,12 @@ def _part(part: Part) -> dict[str, Any]:
         "dataset": series.dataset,
         "basis": series.basis,
         "sources": list(series.sources),
-        "rows": summaries(series),
+        "rows": summaries(part),
         "fits": [{**asdict(fit), "describes": fit.describes} for fit in part.fits],
         "predicted_by": part.expected.law if part.expected else None,
         "advice": _advice(part.advice) if part.advice else None,
+        "doubts": [asdict(doubt) for doubt in part.doubts],
+        "measure_again": part.again or None,
         "causes": [asdict(cause) for cause in diagnosis.causes] if diagnosis else [],
         "causes_of_gpus": diagnosis.row.gpus if diagnosis else None,
         "not_measured": list(diagnosis.unknown) if diagnosis else [],
@@ -87,12 +92,13 @@ class Files:
 def report_files(report: Report) -> Files:
     """Return every file of a report."""
     drawn = draw_figures(report)
+    pictures = {name: content for name, content in drawn.files.items() if name.endswith(".png")}
     texts = {
         "summary.csv": summary_csv(report),
         "summary.tex": summary_tex(report),
         "report.txt": "\n".join(report_text(report, missing=drawn.missing)) + "\n",
-        "report.md": report_markdown(report, missing=drawn.missing, figures=tuple(drawn.files)),
-        "report.html": report_html(report, figures=drawn.files, missing=drawn.missing),
+        "report.md": report_markdown(report, missing=drawn.missing, figures=tuple(pictures)),
+        "report.html": report_html(report, figures=pictures, missing=drawn.missing),
     }
     encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
     return Files({**drawn.files, **encoded}, drawn.missing)

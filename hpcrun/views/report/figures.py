@@ -1,4 +1,4 @@
-"""The figures of a report as PNG files: several series side by side, the repeats' range as error bars."""
+"""The figures of a report, as PNG, PDF and SVG: for a paper, or for a colleague."""
 
 from __future__ import annotations
 
@@ -8,36 +8,49 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import fmean
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.report import Report
-from hpcrun.scaling.measure import Spread
+from hpcrun.scaling.measure import Spread, spread
+from hpcrun.scaling.points import Epoch
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto
-from hpcrun.views.report.numbers import TimeUnit, number_text, time_unit
-from hpcrun.views.report.words import heading
+from hpcrun.views.report.axes import (
+    DARK,
+    GREY,
+    MOST_NOTES,
+    PAGE,
+    Panel,
+    Shown,
+    brief,
+    draw_curve,
+    draw_ideal,
+    draw_legend,
+    draw_panels,
+    from_zero,
+    is_doubtful,
+    log_axis,
+    new_figure,
+    note,
+    settle,
+    shades,
+    size_axis,
+    spans,
+)
+from hpcrun.views.report.numbers import TimeUnit, time_unit
+from hpcrun.views.report.words import heading, hours_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe & Ito (2008): distinct with every kind of colour blindness; without their yellow, which is too pale on white,
-# and their black, which is the colour of the lines
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-MOST_SERIES = len(_COLOURS)
-_GREY = "#666666"
-_GOOD = 80.0
-"""The line of good efficiency in per cent, as in charts that teams draw by hand."""
-_LOG_FROM = 16.0
-"""If the largest value is at least this many times the smallest one, an axis is logarithmic."""
-_MOST_NOTES = 16
-"""More numbers do not fit into the bars of a figure."""
-_MOST_LEVEL = 8
-"""The labels of more sizes do not fit beside each other."""
-_DPI = 120
+STYLE = Path(__file__).parent / "paper.mplstyle"
+FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""The format of each file, and what would differ from one drawing of the same numbers to the next."""
+MOST_SERIES = 6
+_MOST_DOTS = 20
+"""More runs of one size are only shown as their range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,316 +64,281 @@ class Drawn:
 def draw_figures(report: Report) -> Drawn:
     """Draw every figure that has numbers."""
     try:
-        import matplotlib
+        import matplotlib  # noqa: F401
     except ImportError:
         reason = 'none drawn: matplotlib is not installed; pip install "hpcrun-slurm[plot]"'
         return Drawn({}, (reason,))
-    named = [(heading(part.series, report), part.series) for part in report.parts if part.series.rows]
-    files, missing = {}, []
-    if len(named) > MOST_SERIES:
-        missing.append(f"only the first {MOST_SERIES} of {len(named)} series are drawn")
-    # names may contain text that mathtext would read as formulas; a user's matplotlibrc must not change a report
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "text.parse_math": False}), _without_warnings():
-        for name, (draw, has, lacking) in _FIGURES.items():
-            shown = [(title, series) for title, series in named if any(map(has, series.rows))]
-            if shown:
-                files[name] = _png(draw(shown[:MOST_SERIES]))
-                absent = [title for title, series in named[:MOST_SERIES] if (title, series) not in shown]
-                missing += [f"{name}: without {title} ({lacking})" for title in absent]
-            else:
-                missing.append(f"{name}: not drawn: {lacking}")
+    files: dict[str, bytes] = {}
+    with paper_style():
+        figures, missing = settled_figures(report)
+        for name, figure in figures.items():
+            files |= _files(name, figure)
     return Drawn(files, tuple(missing))
 
 
 @contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Suppress warnings: a name with letters that the font lacks is drawn as boxes."""
+def paper_style() -> Iterator[None]:
+    """Draw with hpcrun's own style, whatever a user's matplotlibrc says; letters that the font lacks are boxes."""
     import warnings
 
-    with warnings.catch_warnings():
+    import matplotlib
+
+    with matplotlib.rc_context(matplotlib.rcParamsDefault), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        matplotlib.rcParams.update(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
+        matplotlib.rcParams["figure.constrained_layout.use"] = False  # each figure is laid out once, for all formats
         yield
 
 
-def _png(figure: Figure) -> bytes:
-    """Draw a figure once; ``savefig`` would lay it out, draw it for the layout, and draw it again."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.image import imsave
+def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
+    """Return the figures by name, laid out, and the reasons why others are missing."""
+    named = [(heading(part.series, report), part) for part in report.parts if part.series.rows]
+    panels = [Panel(number, title, part) for number, (title, part) in enumerate(named[:MOST_SERIES])]
+    figures: dict[str, Figure] = {}
+    missing = []
+    if len(named) > MOST_SERIES:
+        missing.append(f"only the first {MOST_SERIES} of {len(named)} series are drawn")
+    for name, (draw, has, lacking) in _FIGURES.items():
+        chosen = tuple(panel for panel in panels if has(panel.series))
+        if chosen:
+            shown = Shown(chosen, report.options.min_efficiency, report.options.warmup, report.options.unit)
+            figures[name] = draw(shown)
+            settle(figures[name])
+            missing += [f"{name}: without {panel.title} ({lacking})" for panel in panels if panel not in chosen]
+        else:
+            missing.append(f"{name}: not drawn: {lacking}")
+    return figures, missing
 
-    figure.set_dpi(_DPI)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # type: ignore[no-untyped-call]
-    pixels = canvas.buffer_rgba()  # type: ignore[no-untyped-call]
-    file = io.BytesIO()
-    imsave(file, pixels, format="png", dpi=_DPI, pil_kwargs={"compress_level": 4})
-    return file.getvalue()
+
+def _files(name: str, figure: Figure) -> dict[str, bytes]:
+    """Return a figure in every format; the same numbers give the same bytes."""
+    files = {}
+    for kind, metadata in FORMATS.items():
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, metadata=metadata)
+        files[f"{name}.{kind}"] = file.getvalue()
+    return files
 
 
-_Named = Sequence[tuple[str, Series]]
+def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row, Series], Spread | None],
+             ideal: Callable[[Row, int], float], *, always_log: bool) -> Figure:  # fmt: skip
+    """Draw one number by size beside the ideal, which is a straight line on these axes."""
+    ideal_lines: list[Any] = []
 
+    def draw(axes: Axes, panel: Panel) -> None:
+        series = panel.series
+        found = [(row, number) for row in series.sizes if (number := value(row, series))]
+        gpus = [row.gpus for row, _ in found]
+        logarithmic = always_log or spans(gpus)
+        ideals = [found[0][1].mean * ideal(found[0][0], each) for each in gpus]
+        draw_curve(axes, panel, found)
+        if len(gpus) > 1:
+            ideal_lines.append(draw_ideal(axes, gpus, ideals))
+        size_axis(axes, gpus, series.unit, logarithmic=logarithmic)
+        axes.set_ylabel(label(series))
+        values = [*ideals, *(end for _, number in found for end in (number.low, number.high))]
+        if logarithmic:
+            log_axis(axes.yaxis, values)
+        else:
+            from_zero(axes, max(values))
+        for row, number in found if len(found) <= MOST_NOTES else ():
+            mark = "~" if row.time_derived and label is _time_label else ""
+            note(axes, row.gpus, number.mean, mark + brief(number.mean))
 
-def _panels(named: _Named, draw: Callable[[Axes, Series], None]) -> Figure:
-    """Return a figure with a panel for each series."""
-    from matplotlib.figure import Figure
-
-    across = len(named) if len(named) <= 4 else 3
-    down = math.ceil(len(named) / across)
-    width = 6.5 if across == 1 else 4.2 * across
-    figure = Figure(figsize=(width, 4.2 if down == 1 else 3.4 * down), layout="constrained")
-    panels = list(figure.subplots(down, across, squeeze=False).flat)
-    for axes, (title, series) in zip(panels, named, strict=False):
-        axes.set_title(_short(title))
-        draw(axes, series)
-    for axes in panels[len(named) :]:
-        axes.set_visible(False)
+    figure = draw_panels(shown, draw)
+    if ideal_lines:
+        draw_legend(figure, ideal_lines[:1], ["ideal"])
     return figure
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= 40 else f"{title[:39]}…"
-
-
-def _gpu_axis(axes: Axes, gpus: Sequence[int]) -> None:
-    """Label a logarithmic axis of GPUs with the measured sizes."""
-    axes.set_xlabel("GPUs")
-    crowded = len(gpus) > _MOST_LEVEL
-    axes.set_xticks([math.log2(each) for each in gpus], [str(each) for each in gpus], rotation=45 if crowded else 0)
-    axes.margins(x=0.08)
-
-
-def _gap(gpus: Sequence[int]) -> float:
-    """Return the least distance of two sizes on the axis."""
-    places = sorted({math.log2(each) for each in gpus})
-    return min((b - a for a, b in pairwise(places)), default=1.0)
-
-
-def _bars(
-    axes: Axes, rows: Sequence[Row], values: Sequence[Spread], colour: str, *, width: float, place: float = 0,
-    label: str | None = None,
-) -> None:  # fmt: skip
-    """Draw a bar for each size with the range of its repeats.
-
-    Args:
-        place: of the bar beside its size's middle.
-    """
-    at = [math.log2(row.gpus) + place for row in rows]
-    axes.bar(at, [value.mean for value in values], width * 0.95, color=colour, label=label, zorder=2)
-    _whiskers(axes, at, values, cap=min(3.0, 12 * width))
-
-
-def _whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], cap: float = 3.0) -> None:
-    ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
-    if ranged:
-        ends = [[value.mean - value.low for _, value in ranged], [value.high - value.mean for _, value in ranged]]
-        means = [value.mean for _, value in ranged]
-        axes.errorbar([x for x, _ in ranged], means, ends, fmt="none", ecolor="#222222", capsize=cap, zorder=3)
-
-
-def _bar_panel(axes: Axes, label: str, found: Sequence[tuple[Row, Spread]], *, about: bool = False) -> None:
-    """Draw one number of a series by size.
-
-    Args:
-        about: mark a time that was computed from a speed-up.
-    """
-    gpus, means = [row.gpus for row, _ in found], [spread.mean for _, spread in found]
-    _bars(axes, [row for row, _ in found], [spread for _, spread in found], _COLOURS[0], width=0.7 * _gap(gpus))
-    _gpu_axis(axes, gpus)
-    axes.set_ylabel(label)
-    axes.grid(axis="y", alpha=0.3, zorder=0)
-    if _spans(means):
-        _logarithmic(axes.yaxis, means)
-    else:
-        axes.set_ylim(0, 1.15 * max(spread.high for _, spread in found))
-    for row, spread in found if len(found) <= _MOST_LEVEL else ():
-        mark = "~" if about and row.time_derived else ""
-        _above(axes, math.log2(row.gpus), spread.high, mark + _brief(spread.mean))
-
-
-def _above(axes: Axes, x: float, y: float, text: str) -> None:
-    axes.annotate(text, (x, y), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, zorder=4)
-
-
-def _brief(value: float) -> str:
-    """Return ``235k`` for 235,400: a number that fits over a bar."""
-    for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= 10 * size:
-            return f"{value / size:.3g}{letter}"
-    return number_text(value)
-
-
-def _logarithmic(axis: Axis, values: Sequence[float], base: int = 10) -> None:
-    """Make an axis logarithmic, with plain numbers at its ticks."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    axes, low, high = axis.axes, min(values) / 2, max(values) * 3  # room for the text beside the last value
-    if axis is axes.xaxis:
-        axes.set_xscale("log", base=base)
-        axes.set_xlim(low, high)
-    else:
-        axes.set_yscale("log", base=base)
-        axes.set_ylim(low, high)
-    axis.set_major_locator(
-        LogLocator(base, subs=(1.0, 2.0, 5.0) if base == 10 and high < 500 * low else (1.0,), numticks=12)
-    )
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _brief(value)))
-    axis.set_minor_locator(NullLocator())
-
-
-def _spans(values: Sequence[float]) -> bool:
-    """Return whether values differ so much that an axis should be logarithmic."""
-    return max(values) > _LOG_FROM * min(values) > 0
 
 
 def _time_label(series: Series) -> str:
-    return f"time of {'the run' if series.basis == 'run' else 'one epoch'} ({time_unit(series).name})"
+    return f"time of {'the run' if series.time_of == 'run' else 'one epoch'} ({time_unit(series).name})"
 
 
-def _epoch_time(named: _Named) -> Figure:
-    def draw(axes: Axes, series: Series) -> None:
-        factor = 1 / time_unit(series).seconds
-        times = [(row, row.time_s.scaled(factor)) for row in series.sizes if row.time_s]
-        _bar_panel(axes, _time_label(series), times, about=True)
+def _epoch_time(shown: Shown) -> Figure:
+    def time(row: Row, series: Series) -> Spread | None:
+        return row.time_s.scaled(1 / time_unit(series).seconds) if row.time_s else None
 
-    return _panels(named, draw)
-
-
-def _throughput(named: _Named) -> Figure:
-    def draw(axes: Axes, series: Series) -> None:
-        _bar_panel(axes, "samples per second", [(row, row.samples_per_s) for row in series.sizes if row.samples_per_s])
-
-    return _panels(named, draw)
+    weak = all(panel.series.weak for panel in shown.panels)
+    return _by_size(shown, _time_label, time, lambda first, gpus: 1.0 if weak else first.gpus / gpus, always_log=True)
 
 
-def _speedup_efficiency(named: _Named) -> Figure:
-    """Draw speed-up beside the ideal line, and efficiency beside the line of 80 %, the series as bars side by side."""
-    from matplotlib.figure import Figure
+def _throughput(shown: Shown) -> Figure:
+    return _by_size(
+        shown,
+        lambda _: "samples per second",
+        lambda row, _: row.samples_per_s,
+        lambda first, gpus: gpus / first.gpus,
+        always_log=False,
+    )
 
-    gpus = sorted({row.gpus for _, series in named for row in series.sizes})
-    width = 0.8 * _gap(gpus) / len(named)
-    noted = len(named) * len(gpus) <= _MOST_NOTES
-    highest = 0.0
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
+
+def _speedup_efficiency(shown: Shown) -> Figure:
+    """Draw speed-up beside the ideal, and efficiency beside the target."""
+    from matplotlib.lines import Line2D
+
+    gpus, several = shown.gpus, len(shown.panels) > 1
+    noted = not several and len(gpus) <= MOST_NOTES
+    logarithmic = spans(gpus)
+    figure = new_figure(PAGE, 3.0)
     speed, efficiency = figure.subplots(1, 2)
-    for number, (title, series) in enumerate(named):
-        place = (number - (len(named) - 1) / 2) * width
-        rows, smallest = series.sizes, series.rows[0].gpus
-        speeds = [row.speedup for row in rows]
-        shares = [row.speedup.scaled(100 * smallest / row.gpus) for row in rows]
-        highest = max(highest, *(share.high for share in shares))
-        for axes, values, unit in ((speed, speeds, "{:.2f}×"), (efficiency, shares, "{:.0f} %")):
-            label = _short(title) if axes is speed else None
-            _bars(axes, rows, values, _COLOURS[number], place=place, width=width, label=label)
-            for row, value in zip(rows if noted else (), values, strict=False):
-                _inside(axes, math.log2(row.gpus) + place, value.mean / 2, unit.format(value.mean))
-    _ideal(speed, named, gpus)
-    efficiency.axhline(100, color=_GREY, linestyle="--", zorder=3)
-    efficiency.axhline(_GOOD, color="black", linestyle=":", zorder=3, label=f"{_GOOD:.0f} % efficiency")
-    efficiency.set_ylim(0, 1.08 * max(100, highest))
+    highest, speeds = 1.0, [1.0]
+    for smallest in sorted({panel.series.rows[0].gpus for panel in shown.panels}):
+        sizes = [smallest, max(gpus[-1], 2 * smallest)]
+        ideal = draw_ideal(speed, sizes, [each / smallest for each in sizes])
+        speeds += [each / smallest for each in sizes]
+    entries: list[tuple[str, Any]] = []
+    for panel in shown.panels:
+        rows, smallest = panel.series.sizes, panel.series.rows[0].gpus
+        ratios = [(row, row.speedup) for row in rows]
+        shares = [(row, row.speedup.scaled(100 * smallest / row.gpus)) for row in rows]
+        highest = max(highest, *(share.high for _, share in shares))
+        speeds += [end for _, ratio in ratios for end in (ratio.low, ratio.high)]
+        entries.append((panel.title if several else "measured", draw_curve(speed, panel, ratios)))
+        draw_curve(efficiency, panel, shares)
+        for (row, ratio), (_, share) in zip(ratios if noted else [], shares, strict=False):
+            note(speed, row.gpus, ratio.mean, f"{ratio.mean:.2f}×")
+            note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
+    requested = _mark_requested(speed, efficiency, shown)
+    draw_ideal(efficiency, [gpus[0], max(gpus[-1], 2 * gpus[0])], [100, 100])
+    target = efficiency.axhline(100 * shown.target, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2)
     for axes, words in ((speed, "speed-up"), (efficiency, "efficiency (%)")):
-        _gpu_axis(axes, gpus)
+        size_axis(axes, gpus, shown.unit, logarithmic=logarithmic)
         axes.set_ylabel(words)
-        axes.grid(axis="y", alpha=0.3, zorder=0)
-    figure.legend(loc="outside upper center", ncols=3, fontsize=9)
+    if logarithmic:
+        log_axis(speed.yaxis, speeds)
+    else:
+        from_zero(speed, max(speeds))
+    efficiency.set_ylim(0, 1.12 * max(100, highest))
+    entries += [("ideal", ideal), (f"target {100 * shown.target:g} %", target)]
+    if requested:
+        entries.append(("request this size", requested[0]))
+    if any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
+        hollow = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
+        entries.append(("no verdict", hollow))
+    draw_legend(figure, [handle for _, handle in entries], [label for label, _ in entries])
     return figure
 
 
-def _inside(axes: Axes, x: float, y: float, text: str) -> None:
-    """Write a number into the middle of a bar, away from lines and whiskers."""
-    paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-    axes.annotate(text, (x, y), ha="center", va="center", fontsize=8, bbox=paper, zorder=4)
+def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
+    """Put a ring around the size to request; return the rings."""
+    rings: list[Any] = []
+    for panel in shown.panels:
+        if panel.part.advice:
+            row = panel.part.advice.value
+            for axes, value in ((speed, row.speedup.mean), (efficiency, 100 * row.efficiency)):
+                rings += axes.plot(row.gpus, value, marker="o", linestyle="", markersize=9,
+                                   markerfacecolor="none", markeredgecolor=DARK, zorder=5)  # fmt: skip
+    return rings
 
 
-def _ideal(axes: Axes, named: _Named, gpus: Sequence[int]) -> None:
-    """Draw the ideal line, and choose the axis for it."""
-    highest = 1.0
-    for number, smallest in enumerate(sorted({series.rows[0].gpus for _, series in named})):
-        sizes = [each for each in gpus if each >= smallest]
-        if len(sizes) == 1:
-            sizes = [smallest, 2 * smallest]
-        # between sizes the line is a curve: the axis of GPUs is logarithmic
-        fine = [sizes[0] * (sizes[-1] / sizes[0]) ** (step / 50) for step in range(51)]
-        axes.plot([math.log2(each) for each in fine], [each / smallest for each in fine], color=_GREY, linestyle="--",
-                  label=None if number else "ideal", zorder=3)  # fmt: skip
-        highest = max(highest, sizes[-1] / smallest)
-    speeds = [row.speedup for _, series in named for row in series.sizes]
-    highest = max(highest, *(speed.high for speed in speeds))
-    if highest > _LOG_FROM:
-        _logarithmic(axes.yaxis, [*(speed.mean for speed in speeds), highest], base=2)
-    else:
-        axes.set_ylim(0, highest * 1.12)
+def _accuracy(shown: Shown) -> Figure:
+    """Draw the last accuracy of every run by size, with its mean and range."""
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        found = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
+        for row, _ in found:
+            each = [value for point in row.points if (value := _last(point.epochs)) is not None]
+            if 1 < len(each) <= _MOST_DOTS:
+                axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
+        draw_curve(axes, panel, found)
+        size_axis(axes, [row.gpus for row, _ in found], panel.series.unit, logarithmic=True)
+        axes.set_ylabel("accuracy")
+        axes.margins(y=0.2)
+        for row, number in found if len(shown.panels) == 1 and len(found) <= MOST_NOTES else ():
+            note(axes, row.gpus, number.mean, f"{number.mean:.4g}")
+
+    return draw_panels(shown, draw)
 
 
-def _accuracy(named: _Named) -> Figure:
-    """Draw the validation accuracy by epoch, one curve for each size; without epochs, the last accuracy by size."""
+def _last(epochs: Sequence[Epoch]) -> float | None:
+    values = [epoch.accuracy for epoch in epochs if epoch.accuracy is not None and math.isfinite(epoch.accuracy)]
+    return values[-1] if values else None
+
+
+def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool) -> Figure:
+    """Draw one number epoch by epoch: a curve for each size, with the range of its repeats as a band."""
     from matplotlib.ticker import MaxNLocator
 
-    def draw(axes: Axes, series: Series) -> None:
-        axes.set_ylabel("accuracy")
-        axes.grid(alpha=0.3)
-        curves = [(row, _curve(row)) for row in series.sizes]
-        if not any(len(curve) > 1 for _, curve in curves):
-            rows = [row for row in series.sizes if row.accuracy]
-            spreads = [row.accuracy for row in rows if row.accuracy]
-            at = [math.log2(row.gpus) for row in rows]
-            axes.plot(at, [each.mean for each in spreads], "o", color=_COLOURS[0])
-            _whiskers(axes, at, spreads)
-            _gpu_axis(axes, [row.gpus for row in rows])
-            return
-        for colour, (row, curve) in zip(_shades(len(curves)), curves, strict=True):
+    colours = dict(zip(shown.gpus, shades(len(shown.gpus)), strict=True))
+    curves: dict[int, Any] = {}
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        seen: list[float] = []
+        longest = 1
+        for row in panel.series.sizes:
+            curve = _epochs(row, value)
             if curve:
-                axes.plot(list(curve), [each.mean for each in curve.values()], color=colour, label=str(row.gpus),
-                          marker="." if len(curve) < 30 else None)  # fmt: skip
+                at, colour = list(curve), colours[row.gpus]
+                (curves[row.gpus],) = axes.plot(
+                    at, [each.mean for each in curve.values()], color=colour, marker="." if len(curve) < 30 else ""
+                )
                 lows, highs = [each.low for each in curve.values()], [each.high for each in curve.values()]
-                axes.fill_between(list(curve), lows, highs, color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(at, lows, highs, color=colour, alpha=0.2, linewidth=0)
+                seen += [*lows, *highs]
+                longest = max(longest, *at)
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(title="GPUs", fontsize=8, title_fontsize=8)
+        axes.set_ylabel(label)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        if times:
+            if spans(seen):
+                log_axis(axes.yaxis, seen)
+            else:
+                from_zero(axes, max(seen))
+            if 0 < shown.warmup < longest:
+                axes.axvspan(0.5, shown.warmup + 0.5, color="#F0F0F0", zorder=0)
 
-    return _panels(named, draw)
+    figure = draw_panels(shown, draw)
+    found = sorted(curves.items())
+    handles, labels = (
+        [curve for _, curve in found],
+        [f"{gpus} {shown.unit if gpus > 1 else shown.unit[:-1]}" for gpus, _ in found],
+    )
+    if times and shown.warmup:
+        from matplotlib.patches import Patch
+
+        handles, labels = [*handles, Patch(color="#F0F0F0")], [*labels, "warm-up, not counted"]
+    draw_legend(figure, handles, labels)
+    return figure
 
 
-def _curve(row: Row) -> dict[int, Spread]:
-    """Return the accuracy over the repeats by epoch."""
-    found: dict[int, list[float]] = defaultdict(list)
+def _epochs(row: Row, value: Callable[[Epoch], float | None]) -> dict[int, Spread]:
+    """Return a number over the repeats by epoch."""
+    found: dict[int, list[float | None]] = defaultdict(list)
     for point in row.points:
         for epoch in point.epochs:
-            if epoch.accuracy is not None and math.isfinite(epoch.accuracy):
-                found[epoch.number].append(epoch.accuracy)
-    return {number: Spread(fmean(all_), min(all_), max(all_), len(all_)) for number, all_ in sorted(found.items())}
+            found[epoch.number].append(value(epoch))
+    return {number: each for number, values in sorted(found.items()) if (each := spread(values))}
 
 
-def _shades(number: int) -> list[Any]:
-    """Return colours for ordered sizes: from dark to light, distinct without colour vision, too."""
-    from matplotlib import colormaps
+def _cost(shown: Shown) -> Figure:
+    """Draw time against GPU-hours; join the sizes for which no other is better in both."""
+    from matplotlib.lines import Line2D
 
-    return [colormaps["viridis"](0.9 * each / max(1, number - 1)) for each in range(number)]
-
-
-def _cost(named: _Named) -> Figure:
-    """Draw time against GPU-hours; mark and join the sizes for which no other is better in both."""
-
-    def draw(axes: Axes, series: Series) -> None:
-        unit = time_unit(series)
+    def draw(axes: Axes, panel: Panel) -> None:
+        series, unit = panel.series, time_unit(panel.series)
         rows = [row for row in series.rows if row.time_s and row.gpu_hours is not None]
         front = sorted(pareto(rows), key=lambda row: row.gpus)
         others = [row for row in rows if row not in front]
-        at = _costs(front, unit)
-        axes.plot(*at, "o-", color=_COLOURS[0], label="Pareto-optimal", zorder=3)
-        if others:
-            axes.plot(*_costs(others, unit), "x", color=_COLOURS[1], label="dominated", zorder=3)
+        axes.plot(*_costs(front, unit), **panel.style, zorder=3)
+        axes.plot(*_costs(others, unit), "x", color=DARK, zorder=3)
         for row, x, y in zip([*front, *others], *_costs([*front, *others], unit), strict=True):
-            axes.annotate(f"{row.gpus}", (x, y), (6, 5), textcoords="offset points", fontsize=9)
-        axes.set_xlabel("GPU-hours")
+            note(axes, x, y, str(row.gpus))
+        axes.set_xlabel(hours_name(series.unit))
         axes.set_ylabel(_time_label(series))
-        axes.grid(alpha=0.3)
-        axes.margins(0.12)
-        hours, times = _costs(rows, unit)
-        for axis, values in ((axes.xaxis, hours), (axes.yaxis, times)):
-            if _spans(values):
-                _logarithmic(axis, values)
-        axes.legend(fontsize=8, title="numbers: GPUs", title_fontsize=8)
+        axes.margins(0.15)
+        axes.locator_params(axis="x", nbins=4)  # numbers such as 0.0825 stand side by side
+        for axis, values in zip((axes.xaxis, axes.yaxis), _costs(rows, unit), strict=True):
+            if spans(values):
+                log_axis(axis, values)
 
-    return _panels(named, draw)
+    figure = draw_panels(shown, draw)
+    best = Line2D([], [], **shown.panels[0].style)
+    entries = {f"best in time or cost (numbers: {shown.unit})": best}
+    if any(len(pareto(panel.series.rows)) < len(panel.series.rows) for panel in shown.panels):
+        entries["others"] = Line2D([], [], color=DARK, marker="x", linestyle="")
+    draw_legend(figure, list(entries.values()), list(entries))
+    return figure
 
 
 def _costs(rows: Sequence[Row], unit: TimeUnit) -> tuple[list[float], list[float]]:
@@ -368,10 +346,30 @@ def _costs(rows: Sequence[Row], unit: TimeUnit) -> tuple[list[float], list[float
     return hours, [row.time_s.mean / unit.seconds for row in rows if row.time_s]
 
 
-_FIGURES: dict[str, tuple[Callable[[_Named], Figure], Callable[[Row], bool], str]] = {
-    "epoch_time.png": (_epoch_time, lambda row: row.time_s is not None, "no run has a time"),
-    "speedup_efficiency.png": (_speedup_efficiency, lambda row: bool(row.speedup), "no usable run"),
-    "throughput.png": (_throughput, lambda row: row.samples_per_s is not None, "no run has samples per second"),
-    "accuracy.png": (_accuracy, lambda row: row.accuracy is not None, "no run has an accuracy"),
-    "cost.png": (_cost, lambda row: row.time_s is not None, "no run has a time"),
-}
+def _time_by_epoch(shown: Shown) -> Figure:
+    return _by_epoch(shown, "time of the epoch (s)", lambda epoch: epoch.time_s, times=True)
+
+
+def _accuracy_by_epoch(shown: Shown) -> Figure:
+    return _by_epoch(shown, "accuracy", lambda epoch: epoch.accuracy, times=False)
+
+
+def _any_row(has: Callable[[Row], bool]) -> Callable[[Series], bool]:
+    return lambda series: any(map(has, series.rows))
+
+
+def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:
+    return _any_row(lambda row: any(sum(value(e) is not None for e in point.epochs) > 1 for point in row.points))
+
+
+_FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
+    "speedup_efficiency": (_speedup_efficiency, lambda series: series.compared, "fewer than two sizes"),
+    "epoch_time": (_epoch_time, _any_row(lambda row: row.time_s is not None), "no run has a time"),
+    "throughput": (_throughput, _any_row(lambda row: row.samples_per_s is not None), "no run has samples per second"),
+    "cost": (_cost, _any_row(lambda row: row.time_s is not None), "no run has a time"),
+    "time_by_epoch": (_time_by_epoch, _epoch_by_epoch(lambda epoch: epoch.time_s), "no run has several epochs"),
+    "accuracy": (_accuracy, _any_row(lambda row: row.accuracy is not None), "no run has an accuracy"),
+    "accuracy_by_epoch": (
+        _accuracy_by_epoch, _epoch_by_epoch(lambda epoch: epoch.accuracy), "no run has the accuracy of several epochs",
+    ),
+}  # fmt: skip

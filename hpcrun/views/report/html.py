@@ -8,7 +8,7 @@ from html import escape
 
 from hpcrun.actions.studies.report import Part, Report
 from hpcrun.views.report.tables import table
-from hpcrun.views.report.words import Line, caption, heading, part_lines, report_lines
+from hpcrun.views.report.words import Line, answer_lines, caption, heading, part_lines, report_lines
 from hpcrun.views.text import one_line
 
 _STYLE = """\
@@ -18,7 +18,7 @@ table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular
 th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }
 th { border-bottom: 2px solid #222 }
 th:last-child, td:last-child { text-align: left }
-.wide { overflow-x: auto }
+.wide { overflow-x: auto } .answer { font-size: 1.3rem; font-weight: 600 }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem }
 dt { font-weight: 600 } dd { margin: 0 }
 code { background: #f3f3f3; padding: .1rem .3rem; overflow-wrap: anywhere }
@@ -39,6 +39,7 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
     rest = [*report_lines(report), *(Line("figures", reason) for reason in missing)]
     body = [
         f"<h1>{title}</h1>",
+        *map(_answer, answer_lines(report)),
         *(_part(part, report) for part in report.parts),
         *(["<h2>Notes</h2>", _list(rest)] if rest else []),
         *(["<h2>Figures</h2>"] if figures else []),
@@ -60,10 +61,15 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
     )
 
 
+def _answer(line: Line) -> str:
+    label = f"{escape(line.label)}: " if line.label else ""
+    return f"<p{'' if label else ' class=answer'}>{label}{escape(line.text)}{_command(line)}</p>"
+
+
 def _part(part: Part, report: Report) -> str:
     blocks = [f"<h2>{escape(heading(part.series, report))}</h2>", f"<p>{escape(caption(part.series))}</p>"]
     if part.series.rows:
-        columns = table(part.series)
+        columns = table(part)
         rows = zip(*(column.cells for column in columns), strict=True)
         head = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
         body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
@@ -82,4 +88,5 @@ def _command(line: Line) -> str:
 
 def _image(name: str, content: bytes) -> str:
     data = b64encode(content).decode()
-    return f'<img alt="{escape(name)}" src="data:image/png;base64,{data}">'
+    width = int.from_bytes(content[16:20], "big") * 96 // 220  # larger than on paper, and sharp on every screen
+    return f'<img alt="{escape(name)}" width="{width}" src="data:image/png;base64,{data}">'

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hpcrun.scaling.fit import Estimate
 from hpcrun.scaling.measure import Spread
 from hpcrun.scaling.series import Row, Series
+from hpcrun.scaling.sizes import Unit
 from hpcrun.views.text import count
 
 _UNITS = (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, math.inf))
@@ -56,9 +57,19 @@ def range_text(spread: Spread | None, factor: float = 1.0) -> str:
     return f"{number_text(spread.low * factor)}–{number_text(spread.high * factor)}"
 
 
+def units_text(number: int, unit: Unit) -> str:
+    """Return ``1 GPU``, ``4 GPUs`` or ``4 ranks``."""
+    return count(number, unit.removesuffix("s"))
+
+
 def size_text(row: Row) -> str:
     """Return ``4 GPUs``, or ``4 GPUs on 2 nodes`` if there are several nodes."""
-    return count(row.gpus, "GPU") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+    return units_text(row.gpus, row.unit) + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def whole_percent(share: float) -> str:
+    """Return ``87 %``."""
+    return f"{math.floor(share * 100 + 0.5)} %"
 
 
 def interval_text(estimate: Estimate, factor: float, unit: str) -> str:

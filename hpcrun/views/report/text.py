@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from hpcrun.actions.studies.report import Part, Report
 from hpcrun.views.report.tables import Column, table
-from hpcrun.views.report.words import Line, caption, heading, part_lines, report_lines
+from hpcrun.views.report.words import Line, answer_lines, caption, heading, part_lines, report_lines
 from hpcrun.views.text import labelled
 
 WIDTH = 80
-_LABEL = 18
+_LABEL = 21
 # If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
-_DROPPED = ("STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
+_DROPPED = ("CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
 def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None = None) -> list[str]:
@@ -23,7 +23,8 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
         missing: the figures that were not drawn, with the reasons.
         most: how many series are shown; None for all.
     """
-    lines: list[str] = []
+    lines = [text for line in answer_lines(report, most) for text in _wrapped(line)]
+    lines += [""] if lines else []
     for part in report.parts[:most]:
         lines += [*part_text(part, report), ""]
     if most is not None and len(report.parts) > most:
@@ -35,11 +36,11 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
 
 def part_text(part: Part, report: Report) -> list[str]:
     """Return one series: its table, and the sentences about it."""
+    said = [text for line in part_lines(part) for text in _wrapped(line)]
     return [
         *textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH),
-        *(_aligned(table(part.series)) if part.series.rows else ()),
-        "",
-        *(text for line in part_lines(part) for text in _wrapped(line)),
+        *(_aligned(table(part)) if part.series.rows else ()),
+        *(["", *said] if said else ()),
     ]
 
 
@@ -64,18 +65,19 @@ def _fitting(texts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _wrapped(line: Line) -> list[str]:
     # a number and its % stay on one line
-    lines = labelled(line.label, line.text.replace(" %", "\u00a0%"), _LABEL, WIDTH)
+    text = line.text.replace(" %", "\u00a0%")
+    lines = labelled(line.label, text, _LABEL, WIDTH) if line.label else textwrap.wrap(text, WIDTH)
     texts = [text.replace("\u00a0", " ") for text in lines]
     return [*texts, *([f"{' ' * _LABEL}{line.command}"] if line.command else [])]
 
 
 def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence[str]) -> str:
     """Return the report as Markdown, with the figures beside it."""
-    blocks = [f"# {_plain(report.options.name)}"]
+    blocks = [f"# {_plain(report.options.name)}", *map(_item, answer_lines(report))]
     for part in report.parts:
         blocks += [f"## {_plain(heading(part.series, report))}", _plain(caption(part.series))]
         if part.series.rows:
-            blocks.append("\n".join(_markdown_table(table(part.series))))
+            blocks.append("\n".join(_markdown_table(table(part))))
         blocks.append("\n".join(_item(line) for line in part_lines(part)))
     rest = [*report_lines(report), *(Line("figures", reason) for reason in missing)]
     if rest:
@@ -96,7 +98,7 @@ def _cell(text: str) -> str:
 
 def _item(line: Line) -> str:
     command = f" ``{line.command}``" if line.command else ""
-    return f"* **{_plain(line.label)}**: {_plain(line.text)}{command}"
+    return f"* **{_plain(line.label)}**: {_plain(line.text)}{command}" if line.label else f"**{_plain(line.text)}**"
 
 
 def _plain(text: str) -> str:

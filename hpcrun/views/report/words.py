@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpcrun.actions.studies.points import NOT_ENDED
 from hpcrun.actions.studies.report import Part, Report
 from hpcrun.scaling.causes import ScalingDiagnosis
 from hpcrun.scaling.claims import Contradiction
 from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction, scaled_speedup
 from hpcrun.scaling.points import Point, Source
 from hpcrun.scaling.series import BASIS_WORDS, BatchChange, Row, Series
+from hpcrun.scaling.sizes import Unit
 from hpcrun.scaling.verdict import Advice, verdict
-from hpcrun.views.report.numbers import interval_text, number_text, percent_text, size_text, time_unit, times_text
+from hpcrun.views.report.numbers import (
+    interval_text,
+    number_text,
+    percent_text,
+    size_text,
+    time_unit,
+    times_text,
+    units_text,
+    whole_percent,
+)
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
@@ -25,6 +33,8 @@ SOURCES: dict[Source, str] = {
     "csv": "a table",
 }
 LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "communication": "communication"}
+_NO_FASTER = 1.01
+"""A speed-up that is larger by less than this is none."""
 _MOST = 20
 """The most lines of the same kind: no user reads more."""
 
@@ -47,17 +57,80 @@ def caption(series: Series) -> str:
     """Return the quantity by which the sizes are compared, and the source of the numbers."""
     kind = "weak scaling" if series.weak else "strong scaling"
     sources = ", ".join(SOURCES[source] for source in series.sources)
-    of = "the run" if series.basis == "run" else "one epoch"
-    times = f"; time and GPU-hours of {of}" if any(row.time_s for row in series.rows) else ""
+    of = "the run" if series.time_of == "run" else "one epoch"
+    times = f"; time and {hours_name(series.unit)} of {of}" if any(row.time_s for row in series.rows) else ""
     return f"{kind}, {BASIS_WORDS[series.basis]}{f', source: {sources}' if sources else ''}{times}"
+
+
+def hours_name(unit: Unit) -> str:
+    """Return ``GPU-hours``, or for ranks ``rank-hours``."""
+    return f"{unit.removesuffix('s')}-hours"
+
+
+def answer_lines(report: Report, most: int | None = None) -> list[Line]:
+    """Return the answer for each series, and what makes it doubtful: the first lines of a report.
+
+    Args:
+        most: of how many series; None for all.
+    """
+    if report.unfinished:
+        return [Line("", f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.")]
+    several = len(report.parts) > 1
+    lines: list[Line] = []
+    for part in report.parts[:most]:
+        name = f"{heading(part.series, report)}: " if several else ""
+        lines.append(Line("", f"{name}{_answer(part)}"))
+        lines += [Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}") for doubt in part.doubts]
+        if part.again:
+            alone = ", one run after the other" if "--chain" in part.again else ""
+            lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
+    return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
+
+
+def _answer(part: Part) -> str:
+    """Return how many GPUs to request, or why this cannot be said."""
+    series = part.series
+    if part.advice:
+        return f"Ask for {_recommended(part.advice)}"
+    if not series.rows:
+        return "No answer: no usable run."
+    if not series.compared:
+        return f"No answer: only one size was measured, {size_text(series.rows[0])}. Run at least one other size."
+    why = f"No answer yet: the times are unreliable ({', '.join(doubt.kind for doubt in part.doubts)})."
+    if part.tentative is None or any(doubt.kind == "super-linear" for doubt in part.doubts):
+        return why
+    return f"{why} They suggest {_recommended(part.tentative)}"
+
+
+def _recommended(advice: Advice) -> str:
+    """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
+    row, following = advice.value, advice.next_step
+    own = f"{times_text(row.speedup.mean)} at {whole_percent(row.efficiency)}; " if advice.step else ""
+    if following is None:
+        rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
+        return f"{size_text(row)}: {own}{rest or 'no larger size was measured'}."
+    other = following.row
+    if other.speedup.mean < _NO_FASTER * row.speedup.mean:
+        slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
+        would = f"{'slower' if slower else 'no faster'}, {times_text(other.speedup.mean)}"
+    elif other.efficiency < advice.min_efficiency:
+        would = f"{whole_percent(other.efficiency)}" if advice.step else _full(other)
+    else:
+        added = units_text(other.gpus - row.gpus, row.unit)
+        would = f"{whole_percent(other.efficiency)}, the added {added} only {whole_percent(following.added)}"
+    return f"{size_text(row)}: {own}{other.gpus} would be {would}."
+
+
+def _full(row: Row) -> str:
+    return f"{times_text(row.speedup.mean)} at {whole_percent(row.efficiency)}"
 
 
 def part_lines(part: Part) -> list[Line]:
     """Return all sentences about one series."""
     lines = [
-        *_verdicts(part.series),
-        *(_advice(part.advice, part.series) if part.advice and len(part.series.sizes) > 1 else ()),
-        *_fits(part),
+        *_verdicts(part),
+        *(_advice(part.advice, part.series) if part.advice else ()),
+        *(_fits(part) if part.advice else ()),
         *(_causes(part.diagnosis) if part.diagnosis else ()),
         *_left_out(part.series),
         *(Line("note", remark) for remark in part.series.remarks),
@@ -76,16 +149,12 @@ def report_lines(report: Report) -> list[Line]:
     return [Line(line.label, one_line(line.text)) for line in lines]
 
 
-def _verdicts(series: Series) -> Iterator[Line]:
+def _verdicts(part: Part) -> Iterator[Line]:
     """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of the last size."""
-    if not series.rows and (states := _unfinished(series)):
-        yield Line("no verdict", f"Study not finished: {states}.")
-    elif not series.rows:
-        yield Line("no verdict", "no usable run")
-    elif len(series.sizes) == 1:
-        yield Line("no verdict", f"only one size was measured, {size_text(series.rows[0])}: run at least two")
-    for word, group in groupby(series.sizes[1:], key=lambda row: verdict(row, series)):
-        rows = list(group)
+    series = part.series
+    judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
+    for word, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
+        rows = [row for _, row in group]
         last = rows[-1]
         upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
         yield Line(word, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
@@ -93,34 +162,27 @@ def _verdicts(series: Series) -> Iterator[Line]:
 
 def _advice(advice: Advice, series: Series) -> Iterator[Line]:
     yield Line("fastest", _priced(advice.fastest, series))
-    yield Line("fewest GPU-hours", _priced(advice.cheapest, series))
+    yield Line(f"fewest {hours_name(series.unit)}", _priced(advice.cheapest, series))
     yield Line("best value", _priced(advice.value, series))
     yield Line("why", _why_value(advice))
 
 
 def _why_value(advice: Advice) -> str:
     """Return the marginal efficiency behind the choice, and the sizes whose overall efficiency reaches the target."""
-    target = f"{100 * advice.min_efficiency:g} %"
+    target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
     if advice.next_step:
-        step = f"from {advice.value.gpus} to {count(advice.next_step.row.gpus, 'GPU')}"
-        marginal = f"{_whole(advice.next_step.added)} marginal efficiency, below the {target} target"
-        text = f"Going {step} runs at {marginal}: use {count(advice.value.gpus, 'GPU')}."
+        step = f"from {advice.value.gpus} to {units_text(advice.next_step.row.gpus, unit)}"
+        marginal = f"{whole_percent(advice.next_step.added)} marginal efficiency, below the {target} target"
+        text = f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
     else:
-        last = f"{_whole(advice.step.added)} up to {count(advice.step.row.gpus, 'GPU')}" if advice.step else ""
+        last = (
+            f"{whole_percent(advice.step.added)} up to {units_text(advice.step.row.gpus, unit)}" if advice.step else ""
+        )
         text = f"Marginal efficiency stays above the {target} target: {last}."
-    overall = f"{count(advice.overall.gpus, 'GPU')} ({percent_text(advice.overall.efficiency)})"
+    if advice.overall == advice.value:
+        return text
+    overall = f"{units_text(advice.overall.gpus, unit)} ({percent_text(advice.overall.efficiency)})"
     return f"{text} Overall efficiency is at least {target} up to {overall}."
-
-
-def _unfinished(series: Series) -> str:
-    """Return how many runs have not ended, by state: ``1 running, 2 pending``."""
-    states = [problem.removeprefix(NOT_ENDED) for _, problem in series.left_out if problem.startswith(NOT_ENDED)]
-    numbers = Counter(state.removeprefix(": ").lower().replace("_", " ") for state in states)
-    return ", ".join(f"{number} {state}" for state, number in numbers.items())
-
-
-def _whole(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _priced(row: Row, series: Series) -> str:
@@ -128,49 +190,50 @@ def _priced(row: Row, series: Series) -> str:
         return size_text(row)
     unit = time_unit(series)
     time = f"{number_text(row.time_s.mean / unit.seconds)} {unit.name}"
-    return f"{size_text(row)}: {time}, {number_text(row.gpu_hours)} GPU-hours"
+    return f"{size_text(row)}: {time}, {number_text(row.gpu_hours)} {hours_name(row.unit)}"
 
 
 def _fits(part: Part) -> Iterator[Line]:
-    sizes = len(part.series.sizes)
+    sizes = max((fit.sizes for fit in part.fits), default=0)
     if 1 < sizes < FEWEST_SIZES:
         yield Line("laws", f"{sizes} sizes are too few for a confidence interval: measure a third")
     for fit in part.fits:
-        yield Line(LAWS[fit.law], _fit(fit))
+        yield Line(LAWS[fit.law], _fit(fit, part.series.unit.removesuffix("s")))
         if fit.law == "amdahl" and fit.serial and fit.describes:
             gpus = part.series.sizes[-1].gpus
             speedup = interval_text(scaled_speedup(fit.serial, gpus), 1, "×")
-            yield Line(LAWS["gustafson"], f"{count(gpus, 'GPU')} with proportionally more work would reach {speedup}")
+            size = units_text(gpus, part.series.unit)
+            yield Line(LAWS["gustafson"], f"{size} with proportionally more work would reach {speedup}")
     if part.expected:
-        words = "; ".join(map(_prediction, part.expected.predictions))
-        yield Line("next", f"{words}, by {LAWS[part.expected.law]}{_peak(part.expected)}")
+        unit = part.series.unit
+        words = "; ".join(_prediction(each, unit) for each in part.expected.predictions)
+        peak = f", fastest at {units_text(part.expected.peak, unit)}" if part.expected.peak else ""
+        yield Line("next", f"{words}, by {LAWS[part.expected.law]}{peak}")
     elif part.fits:
         yield Line("next", "no prediction: no scaling law fits these sizes")
 
 
-def _fit(fit: Fit) -> str:
+def _fit(fit: Fit, one: str) -> str:
     if not fit.describes:
-        return f"does not fit: error {_whole(fit.error)}"
+        return f"does not fit: error {whole_percent(fit.error)}"
     words = []
     if fit.serial:
-        words.append(f"serial fraction {interval_text(fit.serial, 100, ' %')} of the work on one GPU")
+        words.append(f"serial fraction {interval_text(fit.serial, 100, ' %')} of the work on one {one}")
     if fit.communication:
-        words.append(f"communication adds {interval_text(fit.communication, 100, ' %')} of the one-GPU time per GPU")
+        words.append(
+            f"communication adds {interval_text(fit.communication, 100, ' %')} of the one-{one} time per {one}"
+        )
     off = f"; fit error {100 * fit.error:.1f} %" if fit.sizes >= FEWEST_SIZES else ""
     return ", ".join(words) + off
 
 
-def _peak(fit: Fit) -> str:
-    return f", fastest at {count(fit.peak, 'GPU')}" if fit.peak else ""
-
-
-def _prediction(prediction: Prediction) -> str:
+def _prediction(prediction: Prediction, unit: Unit) -> str:
     speedup = interval_text(prediction.speedup, 1, "×")
-    return f"{count(prediction.gpus, 'GPU')} {speedup} = {percent_text(prediction.efficiency.value)}"
+    return f"{units_text(prediction.gpus, unit)} {speedup} = {percent_text(prediction.efficiency.value)}"
 
 
 def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
-    at = f"at {count(diagnosis.row.gpus, 'GPU')} "
+    at = f"at {units_text(diagnosis.row.gpus, diagnosis.row.unit)} "
     for number, cause in enumerate(diagnosis.causes, 1):
         yield Line(f"cause {number}", f"{at}{cause.evidence}: {cause.advice}", cause.command)
     if diagnosis.unknown:
@@ -179,13 +242,13 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
 
 def _left_out(series: Series) -> Iterator[Line]:
     for point, problem in series.left_out[:_MOST]:
-        yield Line("left out", f"{_point(point)}: {problem}")
+        yield Line("left out", f"{_point(point, series.unit)}: {problem}")
     if len(series.left_out) > _MOST:
         yield Line("left out", f"{len(series.left_out) - _MOST} more (see --json)")
 
 
-def _point(point: Point) -> str:
-    return f"{count(point.gpus, 'GPU')}, repeat {point.repeat}" + (f", run {point.run}" if point.run else "")
+def _point(point: Point, unit: Unit) -> str:
+    return f"{units_text(point.gpus, unit)}, repeat {point.repeat}" + (f", run {point.run}" if point.run else "")
 
 
 def _change(change: BatchChange) -> Line:

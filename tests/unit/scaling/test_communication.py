@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hpcrun.job.profile import CardSection, FabricSection
 from hpcrun.scaling.communication import (
     Link,
     Network,
     bucket_overlap,
-    computed_s,
-    exposed_s,
     link_between,
     link_inside,
     ring_allreduce_s,
@@ -67,19 +63,3 @@ def test_the_links_of_fabrics() -> None:
 def test_a_model_of_one_bucket_hides_nothing() -> None:
     assert bucket_overlap(10**6) == 0
     assert bucket_overlap(100 * 1024**2) == 0.75
-
-
-def test_communication_hides_behind_the_backward_pass_and_not_beyond() -> None:
-    assert exposed_s(1.0, 30.0, 0.75) == 0.25
-    assert exposed_s(10.0, 3.0, 0.75) == 8.0  # two of three seconds are the backward pass
-    assert exposed_s(1.0, 30.0, 0) == 1.0
-
-
-@given(
-    compute_s=st.floats(1e-6, 1e3),
-    comm_s=st.floats(0, 1e3),
-    overlap=st.floats(0, 1),
-)
-def test_what_was_computed_follows_from_the_whole_step(compute_s: float, comm_s: float, overlap: float) -> None:
-    step_s = compute_s + exposed_s(comm_s, compute_s, overlap)
-    assert computed_s(step_s, comm_s, overlap) == pytest.approx(compute_s, rel=1e-6, abs=1e-9 * step_s)

@@ -126,3 +126,31 @@ def test_a_published_speedup_gives_times_only_where_one_was_published() -> None:
         (False, 42.3),
     ]
     assert [row.time_s for row in one(Point(1, speedup=1.0), Point(4, speedup=3.49)).rows] == [None, None]
+
+
+def test_a_published_speedup_is_kept_where_its_baseline_is_not_in_the_table() -> None:
+    lone = one(Point(8, speedup=7.0, source="csv"))
+    assert [(row.gpus, row.speedup.mean, row.efficiency) for row in lone.rows] == [(1, 1, 1), (8, 7.0, 0.875)]
+    timed = one(*(Point(n, total_s=3600 / n, speedup=0.9 * n, source="csv") for n in (2, 4)))
+    assert (timed.basis, timed.time_of) == ("published", "run")
+    assert [(row.gpus, row.speedup.mean) for row in timed.rows] == [(1, 1), (2, 1.8), (4, 3.6)]
+    assert [row.time_s and row.time_s.mean for row in timed.rows] == [pytest.approx(3240), 1800, 900]
+
+
+def test_a_published_baseline_stays_the_baseline() -> None:
+    series = one(*(Point(n, total_s=3600 / n, speedup=n / 2 * 0.99, source="csv") for n in (2, 4)))
+    assert (series.basis, [row.gpus for row in series.rows]) == ("run", [2, 4])
+    assert [row.published for row in series.rows] == [0.99, 1.98]
+
+
+def test_one_size_is_compared_with_nothing() -> None:
+    assert not one(run(4, 10)).compared
+    assert not one(run(4, 10), run(4, 9, nodes=2)).compared
+    assert one(run(1, 10), run(4, 3)).compared
+
+
+def test_ranks_are_called_ranks() -> None:
+    (series,) = build_series([run(2, 10), run(4, 6)], unit="ranks")
+    assert (series.unit, series.rows[0].unit) == ("ranks", "ranks")
+    assert series.remarks[0].startswith("the smallest size is 2 ranks")
+    assert series.remarks[0].endswith("not 1 rank")

@@ -26,11 +26,32 @@ def advice(series: Series, least: float = 0.7) -> Advice:
 
 @pytest.mark.parametrize(
     ("speedup", "word"),
-    [(3.4, "excellent"), (3.39, "good"), (2.8, "good"), (2.79, "poor"), (1, "poor"), (0.99, "negative scaling")],
-)
-def test_verdicts(speedup: float, word: str) -> None:
+    [(3.4, "good"), (3.1, "good"), (3.09, "diminishing returns"), (2.8, "diminishing returns"), (2.79, "poor"),
+     (1, "poor"), (0.999, "poor"), (0.99, "negative scaling")],
+)  # fmt: skip
+def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: float, word: str) -> None:
     series = study((1, 1), (4, speedup))
-    assert [verdict(row, series) for row in series.rows] == ["baseline", word]
+    found = advice(series)
+    assert [verdict(row, series, found) for row in series.rows] == ["baseline", word]
+    assert [verdict(row, series, None) for row in series.rows] == ["baseline", "no verdict"]
+    assert (found.value.gpus == 4) == (word == "good")
+
+
+def test_another_target_changes_advice_and_verdicts_alike() -> None:
+    series = study((1, 1), (4, 2.6))
+    assert verdict(series.rows[1], series, advice(series, 0.5)) == "good"
+    assert verdict(series.rows[1], series, advice(series, 0.6)) == "diminishing returns"
+    assert verdict(series.rows[1], series, advice(series, 0.66)) == "poor"
+
+
+def test_doubtful_sizes_carry_no_advice() -> None:
+    series = study((1, 1), (2, 1.9), (4, 9))
+    found = advise(series, 0.7, frozenset({4}))
+    assert found
+    assert (found.value.gpus, found.fastest.gpus, found.next_step) == (2, 2, None)
+    assert [verdict(row, series, found) for row in series.rows] == ["baseline", "good", "no verdict"]
+    assert advise(series, 0.7, frozenset({1})) is None
+    assert advise(series, 0.7, frozenset({2, 4})) is None
 
 
 def test_best_value_is_where_added_gpus_stop_earning_their_keep() -> None:
@@ -49,8 +70,9 @@ def test_a_lower_demand_buys_more() -> None:
 
 
 def test_one_size_and_no_size() -> None:
-    found = advice(study((4, 1)))
-    assert (found.value.gpus, found.step, found.next_step) == (4, None, None)
+    lone = study((4, 1))
+    assert advise(lone) is None
+    assert verdict(lone.rows[0], lone, None) == ""
     (empty,) = build_series([Point(1, state="FAILED")])
     assert advise(empty) is None
 
@@ -128,5 +150,7 @@ def test_the_first_size_that_does_not_pay_is_asked_about_not_the_largest() -> No
     found = diagnose_series(series, advice(series), ScaleCommand())
     assert found
     assert found.row.gpus == 4
-    excellent = study((1, 1), (2, 1.95), (4, 3.9))
-    assert diagnose_series(excellent, advice(excellent), ScaleCommand()) is None
+    ideal = study((1, 1), (2, 1.95), (4, 3.9))
+    assert diagnose_series(ideal, advice(ideal), ScaleCommand()) is None
+    worth_it = study((1, 1), (2, 1.9), (4, 3.4))
+    assert diagnose_series(worth_it, advice(worth_it), ScaleCommand()) is None  # nothing was measured that explains it

@@ -1,0 +1,153 @@
+"""How good the forecasts of `hpcrun plan` are: published scaling tables, forecast from their first one to three points.
+
+Prints a table for docs/scaling-plan.md: measured, forecast and range of each point that the model was not given.
+Nothing runs; the tables with their sources are in tests/data/scaling_tables.yaml.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from hpcrun.job.units import parse_count
+from hpcrun.scaling.communication import Link, Network
+from hpcrun.scaling.step_model import StepModel, StepSize, TimedStep
+
+TABLES = Path(__file__).resolve().parents[1] / "tests" / "data" / "scaling_tables.yaml"
+_LATENCY_S = {"nvlink": 3.4e-6, "pcie": 5.7e-6}  # as in hpcrun/scaling/communication.py
+_NETWORK_LATENCY_S = 14e-6
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A point that was forecast; speed-ups over the table's first point.
+
+    Attributes:
+        given: the number of points that the model was given.
+    """
+
+    table: str
+    given: int
+    size: StepSize
+    measured: float
+    forecast: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """The relative error of the forecast."""
+        return abs(self.forecast / self.measured - 1)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured value lies in the range."""
+        return self.low <= self.measured <= self.high
+
+
+def load_tables() -> list[dict[str, Any]]:
+    """Return the tables as they are written."""
+    tables: list[dict[str, Any]] = YAML(typ="safe").load(TABLES)
+    return tables
+
+
+def steps_of(table: dict[str, Any]) -> list[TimedStep]:
+    """Return the points of a table as times of a step."""
+    timed = []
+    for gpus, nodes, batch, value in table["points"]:
+        rate = value  # samples per second
+        if "samples" in table:
+            rate = table["samples"] / value
+        elif "step_s" in table:
+            rate = value * table["points"][0][2] / table["step_s"]
+        timed.append(TimedStep(StepSize(gpus, nodes, batch), gpus * batch / rate))
+    return timed
+
+
+def model_of(table: dict[str, Any], first: TimedStep) -> StepModel:
+    """Return the model before any measurement, with what the source says of the machine."""
+    inside = next((Link(kind, rate * 1e9, _LATENCY_S[kind]) for kind, rate in table.get("inside", {}).items()), None)
+    between = Link("network", table["between"] * 1e9 / 8, _NETWORK_LATENCY_S) if "between" in table else None
+    return StepModel(
+        first=first,
+        half_batch=table.get("rows", 0) / table.get("tokens", 1),
+        parameters=parse_count(table["parameters"]) if "parameters" in table else None,
+        gradient_bytes=4,
+        overlap=None,
+        network=Network(inside, between),
+    )
+
+
+def backtest(table: dict[str, Any], given: int) -> Iterator[HeldOut]:
+    """Forecast the points of a table that follow the first few."""
+    timed = steps_of(table)
+    fitted = model_of(table, timed[0]).fit(timed[:given])
+    first = timed[0]
+
+    def speedup(size: StepSize, step_s: float) -> float:
+        return (size.gpus * size.batch_per_gpu / step_s) / (first.size.gpus * first.size.batch_per_gpu / first.step_s)
+
+    for point in timed[given:]:
+        fastest_s, slowest_s = fitted.range_s(point.size)
+        yield HeldOut(
+            table["name"],
+            given,
+            point.size,
+            speedup(point.size, point.step_s),
+            speedup(point.size, fitted.parts(point.size).step_s),
+            speedup(point.size, slowest_s),
+            speedup(point.size, fastest_s),
+        )
+
+
+def all_points(given: int) -> list[HeldOut]:
+    """Return the forecasts of all tables that have further points."""
+    return [point for table in load_tables() for point in backtest(table, given)]
+
+
+def summary(points: Sequence[HeldOut]) -> str:
+    """Return how far off the forecasts are, and how many measured values lie in their range."""
+    inside = sum(point.inside for point in points)
+    off = sorted(point.error for point in points)
+    return (
+        (
+            f"median error {median(off):.1%}, nine of ten under {off[math.ceil(0.9 * len(off)) - 1]:.0%}; "
+            f"{inside} of {len(points)} measured values in their range"
+        )
+        .replace("%", " %")
+        .replace("  %", " %")
+    )
+
+
+def line(point: HeldOut) -> str:
+    """Return a forecast as a line of a Markdown table."""
+    size, mark = point.size, "" if point.inside else " (outside)"
+    cells = (
+        point.table,
+        f"{size.gpus} × {size.batch_per_gpu:g}",
+        f"{point.measured:.2f}",
+        f"{point.forecast:.2f}",
+        f"{point.low:.2f} to {point.high:.2f}{mark}",
+        f"{point.error:.0%}".replace("%", " %"),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Print the tables."""
+    for given, words in ((1, "one point"), (2, "two points"), (3, "three points")):
+        points = all_points(given)
+        print(f"\nFrom {words}: {summary(points)}.\n")
+        print("| table | GPUs × batch | measured | forecast | range | error |\n|---|--:|--:|--:|--:|--:|")
+        print(*map(line, points), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,331 @@
+"""Parts of a report's figures: panels, curves, axes on which the ideal is straight, and labels that never overlap."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.actions.studies.report import Part
+from hpcrun.scaling.measure import Spread
+from hpcrun.scaling.series import Row, Series
+from hpcrun.scaling.sizes import Unit
+from hpcrun.views.report.numbers import number_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+Box = tuple[float, float, float, float]
+"""The left, lower, right and upper end of something drawn, in pixels."""
+COLUMN, PAGE = 3.5, 7.0
+"""The widths of a column and of a page of a paper, in inches."""
+GREY, DARK = "#777777", "#222222"
+_LINEAR_UP_TO = 8.0
+"""Up to this ratio of the largest to the smallest value an axis is linear, else logarithmic."""
+_TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(n / 2 for n in range(2, 20)))
+_MOST_TICKS = 7
+MOST_NOTES = 8
+"""The numbers of more points do not fit beside them."""
+# places of a label around its point, in points: above first, for the whiskers go up and down and the curves aside
+_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12))
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A series with its title; its number chooses colour and marker."""
+
+    number: int
+    title: str
+    part: Part
+
+    @property
+    def series(self) -> Series:
+        return self.part.series
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """Return its colour and marker."""
+        import matplotlib
+
+        styles = matplotlib.rcParams["axes.prop_cycle"].by_key()
+        return {name: values[self.number % len(values)] for name, values in styles.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a figure shows."""
+
+    panels: tuple[Panel, ...]
+    target: float
+    warmup: int
+    unit: Unit
+
+    @property
+    def gpus(self) -> list[int]:
+        """All sizes of all series."""
+        return sorted({row.gpus for panel in self.panels for row in panel.series.sizes})
+
+
+def new_figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
+    """Return a figure with a panel for each series."""
+    number = len(shown.panels)
+    across = number if number <= 3 else 2 if number == 4 else 3
+    down = math.ceil(number / across)
+    figure = new_figure(COLUMN if across == 1 else PAGE, 2.6 if across == 1 else 2.4 * down)
+    every = list(figure.subplots(down, across, squeeze=False).flat)
+    for axes, panel in zip(every, shown.panels, strict=False):
+        if number > 1:
+            axes.set_title(shortened(panel.title, 78 // across))
+        draw(axes, panel)
+    for axes in every[number:]:
+        axes.set_visible(False)
+    return figure
+
+
+def draw_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Put a legend above everything, in as many columns as its longest label leaves room for."""
+    cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
+    most = min(3, len(labels)) if figure.get_figwidth() > COLUMN else 1
+    texts = [shortened(label, cells // most - 8) for label in labels]
+    columns = max(1, min(len(texts), cells // (max(map(len, texts)) + 8)))
+    figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(texts) // columns))
+    figure.legend(handles, texts, loc="outside upper center", ncols=columns)
+
+
+def draw_curve(axes: Axes, panel: Panel, found: Sequence[tuple[Row, Spread]]) -> Any:
+    """Draw one number of a series by size with the range of its repeats; markers are hollow where no verdict stands."""
+    at, style = [row.gpus for row, _ in found], panel.style
+    (curve,) = axes.plot(at, [value.mean for _, value in found], zorder=4, **style)
+    whiskers(axes, at, [value for _, value in found], style["color"])
+    if doubtful := [(row.gpus, value.mean) for row, value in found if is_doubtful(row, panel.part)]:
+        axes.plot(*zip(*doubtful, strict=True), linestyle="", markerfacecolor="white", zorder=4.5, **style)
+    return curve
+
+
+def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float]) -> Any:
+    """Draw the line of the ideal."""
+    (line,) = axes.plot(gpus, values, color=GREY, linestyle="--", marker="", linewidth=0.9, zorder=2)
+    return line
+
+
+def is_doubtful(row: Row, part: Part) -> bool:
+    """Whether no verdict stands on a size, though it is compared with others."""
+    return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
+
+
+def shades(number: int) -> list[Any]:
+    """Return colours for ordered sizes: from dark to light, distinct without colour vision, too."""
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](0.85 * each / max(1, number - 1)) for each in range(number)]
+
+
+def shortened(title: str, cells: int) -> str:
+    """Return a title of at most so many cells: letters of East Asia take two."""
+    kept, room = "", cells
+    for char in title:
+        room -= 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if room < 0:
+            return f"{kept[:-1]}…"
+        kept += char
+    return kept
+
+
+def brief(value: float) -> str:
+    """Return ``235k`` for 235,400: a number that fits into a figure."""
+    for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 10 * size:
+            return f"{value / size:.3g}{letter}"
+    return number_text(value)
+
+
+def spans(values: Iterable[float]) -> bool:
+    """Return whether values differ so much that their axis is logarithmic."""
+    listed = list(values)
+    return max(listed) > _LINEAR_UP_TO * min(listed) > 0
+
+
+def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool) -> None:
+    """Label an axis of sizes with the measured ones."""
+    sizes = sorted(set(gpus))
+    axes.set_xlabel(unit)
+    if logarithmic:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(each) for each in sizes])
+    axes.set_xticks([], minor=True)
+    low, high = sizes[0], sizes[-1]
+    if logarithmic or low == high:
+        axes.set_xlim(low / 1.2, high * 1.2)
+    else:
+        axes.set_xlim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+
+
+def log_axis(axis: Axis, values: Iterable[float]) -> None:
+    """Make an axis logarithmic, with room around the values and plain numbers at three ticks or more."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    listed = [value for value in values if value > 0]
+    low, high = min(listed), max(listed)
+    pad = (high / low) ** 0.08 * 1.12
+    low, high = low / pad, high * pad
+    axes = axis.axes
+    if axis is axes.xaxis:
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+    else:
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+    axis.set_major_locator(FixedLocator(_log_ticks(low, high)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between two limits: at least three where there are some, not more than fit."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks: list[float] = []
+    for steps in _TICKS:
+        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 3:
+            break
+    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
+
+
+def from_zero(axes: Axes, highest: float) -> None:
+    """Let the vertical axis begin at zero, with room above the values."""
+    axes.set_ylim(0, 1.1 * highest)
+
+
+def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: str = DARK) -> None:
+    """Draw the range of the repeats where there are several."""
+    ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
+    if ranged:
+        ends = [[value.mean - value.low for _, value in ranged], [value.high - value.mean for _, value in ranged]]
+        axes.errorbar([x for x, _ in ranged], [value.mean for _, value in ranged], ends, fmt="none", ecolor=colour,
+                      elinewidth=0.8, zorder=3)  # fmt: skip
+
+
+def note(axes: Axes, x: float, y: float, text: str) -> None:
+    """Write a number beside a point; ``settle`` finds its place."""
+    paper = {"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
+    axes.annotate(text, (x, y), (0, 6), textcoords="offset points", fontsize=7, zorder=3.5, bbox=paper)
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out for good: labels are moved away from each other, and those without room are hidden."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # "none" would lay it out again each time that it is saved
+    taken = [_box(legend, renderer) for legend in figure.legends]
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    for axes in shown:
+        for axis in (axes.xaxis, axes.yaxis):
+            taken += [*_thinned(axis, renderer), _box(axis.label, renderer)]
+        if axes.get_title():
+            taken.append(_box(axes.title, renderer))
+    for axes in shown:
+        marks, curves = _marks(axes), _curves(axes) if axes.texts else None
+        for text in axes.texts:
+            if curves is not None and _placed(text, [*taken, *marks], curves, axes.bbox.extents, renderer):
+                taken.append(_box(text, renderer))
+            else:
+                text.set_visible(False)
+
+
+def _box(artist: Any, renderer: Any) -> Box:
+    left, low, right, high = artist.get_window_extent(renderer).extents.tolist()
+    return left, low, right, high
+
+
+def _thinned(axis: Axis, renderer: Any) -> list[Box]:
+    """Hide labels of ticks that touch the one before; return the boxes of the others."""
+    kept: list[Box] = []
+    low, high = sorted(axis.get_view_interval())
+    for tick in axis.get_major_ticks():
+        label = tick.label1
+        if not (label.get_text() and low <= tick.get_loc() <= high):
+            continue
+        box = _box(label, renderer)
+        if any(_touch(box, other) for other in kept):
+            label.set_visible(False)
+        else:
+            kept.append(box)
+    return kept
+
+
+def _marks(axes: Axes) -> list[Box]:
+    """Return the boxes of the markers."""
+    boxes: list[Box] = []
+    for line in axes.lines:
+        if line.get_marker() not in (None, "None", "", " ", "_", "|"):
+            half = line.get_markersize() * axes.figure.dpi / 72 / 2
+            for x, y in axes.transData.transform(line.get_xydata()):
+                boxes.append((x - half, y - half, x + half, y + half))
+    return boxes
+
+
+def _curves(axes: Axes) -> Array:
+    """Return points along all lines and whiskers, a few pixels apart."""
+    import numpy as np
+    from matplotlib.collections import LineCollection
+
+    found = [np.empty((0, 2))]
+    drawn = [line for line in axes.lines if line.get_linestyle() not in ("None", "", " ")]
+    paths = [line.get_transform().transform(line.get_xydata()) for line in drawn]
+    whiskered = [each for each in axes.collections if isinstance(each, LineCollection)]
+    paths += [axes.transData.transform(segment) for each in whiskered for segment in each.get_segments()]
+    for corners in paths:
+        for start, end in pairwise(corners):
+            steps = int(np.clip(np.hypot(*(end - start)) / 4, 1, 500))
+            found.append(start + (end - start) * np.linspace(0, 1, steps + 1)[:, None])
+    return np.concatenate(found)
+
+
+def _placed(text: Text, taken: Sequence[Box], curves: Array, within: Box, renderer: Any) -> bool:
+    """Move a label to the free place around its point that hides the least of the curves; False if none is free."""
+    import numpy as np
+
+    free = []
+    for number, (x, y) in enumerate(_AROUND):
+        _move(text, x, y)
+        box = _box(text, renderer)
+        inside = within[0] <= box[0] and box[2] <= within[2] and within[1] <= box[1] and box[3] <= within[3]
+        if inside and not any(_touch(box, other, 0) for other in taken):
+            hidden = np.all((curves > box[:2]) & (curves < box[2:]), axis=1).sum()
+            free.append((int(hidden), number))
+    if free:
+        _move(text, *_AROUND[min(free)[1]])
+    return bool(free)
+
+
+def _move(text: Text, x: float, y: float) -> None:
+    """Put a label beside its point, some points to the right and above."""
+    text.set_position((x, y))
+    text.set_horizontalalignment("center" if x == 0 else "left" if x > 0 else "right")
+    text.set_verticalalignment("center" if y == 0 else "bottom" if y > 0 else "top")
+
+
+def _touch(one: Box, other: Box, room: float = 2.0) -> bool:
+    """Return whether two boxes come closer to each other than some pixels."""
+    return (
+        one[0] < other[2] + room and other[0] < one[2] + room and one[1] < other[3] + room and other[1] < one[3] + room
+    )
