@@ -1,0 +1,133 @@
+"""The GPUs of a job on one node: a single nvidia-smi, which reports them again and again into a pipe.
+
+To start nvidia-smi for each sample would cost more than all else, since it loads the driver's library and opens every
+GPU each time. In this process that library (NVML) could hang: a call waits for the driver, and a GPU that has failed
+does not respond. A process that hangs is only never read, and killed at the end without being waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from .processes import HEARD, send, try_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Reading = tuple[int, float, int, int, "float | None"]
+    """Index, busy share, memory in use and in all in bytes, watts."""
+
+FIELDS = "index,utilization.gpu,memory.used,memory.total,power.draw"
+MOST_STARTS = 5
+STALE = 3
+"""A reading counts for this many periods, since the two clocks are not in step."""
+_MOST_TEXT = 1 << 16
+
+
+def query(period_s: float) -> list[str]:
+    """Return the command for the GPUs of this job; empty if it has none."""
+    env = os.environ
+    visible = env.get("CUDA_VISIBLE_DEVICES", "")
+    has_some = any(env.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE"))
+    if visible == "NoDevFiles" or not (visible or (has_some and "CUDA_VISIBLE_DEVICES" not in env)):
+        return []
+    # -i does not accept parts of a GPU (MIG-...)
+    chosen = ["-i", visible] if visible and "MIG" not in visible else []
+    return ["nvidia-smi", *chosen, f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits",
+            f"--loop-ms={int(period_s * 1000)}"]  # fmt: skip
+
+
+class Gpus:
+    """The readings of this node's GPUs, with the mean of each period; none if there is no nvidia-smi."""
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._command = query(period_s)
+        self._pid = self._pipe = self._starts = 0
+        self._start_at = 0.0
+        self._text = b""
+        self._last: list[Reading] = []
+        self._read_at = float("-inf")
+        self._start()
+
+    def read(self) -> list[Reading]:
+        """Return the mean of what was reported since the last call, or the last values if they are recent."""
+        now = time.monotonic()
+        seen: dict[int, list[Reading]] = {}
+        for line in self._lines():
+            if (found := parse(line)) is not None:
+                seen.setdefault(found[0], []).append(found)
+        if seen:
+            self._last, self._read_at = [mean(values) for _, values in sorted(seen.items())], now
+        if self._pid and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG) is not None:
+            self._forget()
+        if not self._pid and now >= self._start_at:
+            self._start()
+        return self._last if now - self._read_at < STALE * self._period_s else []
+
+    def end(self) -> None:
+        """Kill nvidia-smi; does not wait for it, since it may not even respond to SIGKILL."""
+        if self._pid:
+            send(self._pid, signal.SIGKILL, group=True)
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG)
+            self._forget()
+        self._command = []
+
+    def _start(self) -> None:
+        """Start it with the signals blocked that Slurm may send to every process of the step."""
+        if not self._command or self._starts >= MOST_STARTS:
+            return
+        self._starts += 1
+        self._start_at = time.monotonic() + 6 * self._period_s * self._starts
+        self._pipe, end = os.pipe()
+        try:
+            # the pipe's own name: the descriptor itself is closed when the program starts
+            out = f"/proc/self/fd/{end}"
+            self._pid, _ = try_start(self._command, os.environ, out=out, err=os.devnull, own_group=True, blocked=HEARD)
+        finally:
+            os.close(end)
+        os.set_blocking(self._pipe, False)
+        if not self._pid:
+            os.close(self._pipe)
+            self._command = []  # there is none on this node
+
+    def _forget(self) -> None:
+        os.close(self._pipe)
+        self._pid, self._text = 0, b""
+
+    def _lines(self) -> list[str]:
+        if not self._pid:
+            return []
+        try:
+            self._text += os.read(self._pipe, _MOST_TEXT)
+        except BlockingIOError:
+            return []
+        whole, newline, rest = self._text.rpartition(b"\n")
+        self._text = rest if newline or len(rest) < _MOST_TEXT else b""
+        return whole.decode("ascii", "replace").splitlines()
+
+
+def parse(line: str) -> Reading | None:
+    """Read one line of nvidia-smi; None for another line, or a GPU that does not report how busy it is (MIG)."""
+    words = [word.strip() for word in line.split(",")]
+    if len(words) != len(FIELDS.split(",")) or not words[0].isdigit() or _number(words[1]) is None:
+        return None
+    busy, used, total = (_number(word) or 0.0 for word in words[1:4])
+    return int(words[0]), min(busy / 100, 1.0), int(used) << 20, int(total) << 20, _number(words[4])
+
+
+def _number(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:  # [N/A], [Not Supported], [GPU requires reset]
+        return None
+    return value if 0 <= value < 1e9 else None
+
+
+def mean(values: list[Reading]) -> Reading:
+    """Return the mean of several readings of one GPU, with the most memory."""
+    power = [each[4] for each in values if each[4] is not None]
+    used, total = max(each[2] for each in values), max(each[3] for each in values)
+    busy = sum(each[1] for each in values) / len(values)
+    return values[-1][0], busy, used, total, sum(power) / len(power) if power else None

@@ -1,0 +1,213 @@
+"""What a job uses of one node, every ten seconds, in one file: ``node-NAME.use``. ``hpcrun/runs/use.py`` reads it.
+
+The process that exists once per node samples between two looks for requests to stop: there is no thread, and the only
+other process is nvidia-smi. The first sample is written at once, later ones six at a time, so that the shared file
+system sees one write a minute. Old samples are joined: a file never has more than about 1500 lines. No error of it
+ever reaches the job, and a sample that takes long makes the next one later, so that all of them together take less
+than 0.1 % of a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import records
+from .environment import SAMPLE, SAMPLE_S
+from .sample_gpus import Gpus
+from .sample_node import COST, Meter, Traffic, allocated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+PER_WRITE, MOST_UNWRITTEN = 6, 360
+MOST_LINES, RECENT_LINES, OLD_LINES = 1440, 360, 700
+
+
+class Sampler:
+    """The samples of this node.
+
+    Args:
+        roots: returns the processes of the job on this node; those below them count, too.
+    """
+
+    def __init__(self, roots: Callable[[], Iterable[int]]) -> None:
+        self._roots = roots
+        self._period_s = float(os.environ.get(SAMPLE) or SAMPLE_S)
+        self._at = 0.0 if self._period_s > 0 else float("inf")
+        self._node = os.environ["HPCRUN_NODE"]
+        self._path = os.path.join(records.attempt_dir(), f"node-{self._node}.use")
+        self._unwritten: list[str] = []
+        self._lines = 0
+        self._has_failed = False
+        self._write_at = 0.0
+        self._costs = [0.0] * 4
+        self._before: tuple[float, float, int, int | None] | None = None
+        self._gpus: Gpus | None = None
+
+    def tick(self) -> None:
+        """Take a sample if it is time for one."""
+        now = time.monotonic()
+        if now < self._at:
+            return
+        began = time.process_time()
+        try:
+            self._take(now)
+        except Exception as error:  # whatever it is, the training continues
+            self._at = float("inf")
+            records.say(f"the use of {self._node} is not recorded any more: {type(error).__name__}: {error}")
+            return
+        # a search of all processes has its own share of 0.05 %, and a sample with one is rare: so take the cheapest
+        self._costs = [*self._costs[1:], time.process_time() - began]
+        self._at = now + self._period_s + max(0.0, COST * min(self._costs) - SAMPLE_S)
+
+    def end(self) -> None:
+        """Write what is left."""
+        try:
+            if self._gpus:
+                self._gpus.end()
+            self._write()
+        except Exception as error:
+            records.say(f"the last samples of {self._node} are lost: {type(error).__name__}: {error}")
+
+    def _take(self, now: float) -> None:
+        if self._gpus is None:
+            self._meter, self._network, self._gpus = Meter(self._roots), Traffic(), Gpus(self._period_s)
+            self._started = time.time()
+        cpu_s, memory = self._meter.read()
+        moved, rdma = self._network.read()
+        before, self._before = self._before, (now, cpu_s, moved, rdma)
+        if before is None:
+            return
+        span = now - before[0]
+        both = None if rdma is None or before[3] is None else max(0, rdma - before[3]) / span
+        cpus = max(0.0, cpu_s - before[1]) / span
+        most = float(os.cpu_count() or 1)  # a search of the processes may find the past of some at once
+        self._unwritten.append(
+            line(time.time(), min(cpus, most), memory, max(0, moved - before[2]) / span, both, self._gpus.read())
+        )
+        if now >= self._write_at:
+            self._write()
+            self._write_at = now + (PER_WRITE - 0.5) * self._period_s
+
+    def _write(self) -> None:
+        """Append the new samples; a full disk is reported once, and the samples are kept for the next time."""
+        if not self._unwritten:
+            return
+        try:
+            if self._lines == 0:
+                self._begin()
+            _append(self._path, "".join(self._unwritten), fresh_line=self._has_failed)
+            self._lines += len(self._unwritten)
+            self._unwritten, self._has_failed = [], False
+            if self._lines > MOST_LINES:
+                self._lines = join(self._path)
+        except OSError as error:
+            if not self._has_failed:
+                records.say(f"cannot record the use of {self._node}: {error}")
+            self._has_failed = True
+            del self._unwritten[:-MOST_UNWRITTEN]
+
+    def _begin(self) -> None:
+        """Write the first line; after another process of this node, as srun's tasks are, go on with its file."""
+        if os.path.exists(self._path) and os.path.getsize(self._path):
+            with open(self._path, "rb") as file:
+                self._lines = file.read().count(b"\n")
+        else:
+            cpus, memory = allocated(self._meter.cgroup)
+            words = [f'"cpus": {cpus or "null"}', f'"memory_limit": {memory or "null"}']
+            _append(self._path, f'{{"started": {self._started:.1f}, {", ".join(words)}}}\n')
+            self._lines = 1
+
+
+def _append(path: str, text: str, *, fresh_line: bool = False) -> None:
+    """Append text in one write.
+
+    Args:
+        fresh_line: the last write has failed, perhaps within a line.
+
+    Raises:
+        OSError: it was not written as a whole.
+    """
+    data = (("\n" if fresh_line else "") + text).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        if os.write(descriptor, data) < len(data):
+            raise OSError("the disk is full")
+    finally:
+        os.close(descriptor)
+
+
+def line(at: float, cpus: float, memory: float, network: float, rdma: float | None, gpus: Iterable[Any]) -> str:
+    """Return one sample as JSON; written by hand, since every node would import json for it."""
+    rows = ", ".join(
+        f"[{index:d}, {busy:.3f}, {used:d}, {total:d}, {'null' if watts is None else format(watts, '.0f')}]"
+        for index, busy, used, total, watts in gpus
+    )
+    both = "null" if rdma is None else format(rdma, ".0f")
+    numbers = f'"cpus": {cpus:.2f}, "memory": {memory:.0f}, "network": {network:.0f}, "rdma": {both}'
+    return f'{{"time": {at:.2f}, {numbers}, "gpus": [{rows}]}}\n'
+
+
+def join(path: str) -> int:
+    """Join old samples of a file, so that they are evenly far apart; return its number of lines."""
+    import json  # about once an hour
+
+    head: dict[str, Any] = {}
+    samples: list[dict[str, Any]] = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for text in file:
+            try:
+                found = json.loads(text)
+                if "time" in found:
+                    samples.append(found)
+                else:
+                    head = found
+            except (TypeError, ValueError):  # cut off when a disk was full
+                continue
+    last = float(head.get("started") or 0)
+    for each in samples:
+        each["span"], last = max(0.0, each["time"] - last), each["time"]
+    old, recent = samples[:-RECENT_LINES], samples[-RECENT_LINES:]
+    joined = _joined(old, sum(each["span"] for each in old) / OLD_LINES)
+    lines = [
+        line(each["time"], each["cpus"], each["memory"], each["network"], each["rdma"], each["gpus"])
+        for each in (*joined, *recent)
+    ]
+    aside = f"{path}.{os.getpid()}"
+    with open(aside, "w", encoding="utf-8") as file:
+        file.write(json.dumps(head) + "\n" + "".join(lines))
+    os.replace(aside, path)
+    return 1 + len(lines)
+
+
+def _joined(samples: list[dict[str, Any]], span: float) -> list[dict[str, Any]]:
+    """Join neighbours until each stands for at least such a span, in seconds."""
+    found: list[dict[str, Any]] = []
+    group: list[dict[str, Any]] = []
+    for each in samples:
+        group.append(each)
+        if sum(one["span"] for one in group) >= span:
+            found.append(_one(group))
+            group = []
+    return [*found, *([_one(group)] if group else [])]
+
+
+def _one(group: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one sample for several: the mean over time, and the most memory."""
+
+    def over_time(pairs: list[tuple[float, float | None]]) -> float | None:
+        known = [(weight or 1e-9, value) for weight, value in pairs if value is not None]
+        return sum(w * value for w, value in known) / sum(w for w, _ in known) if known else None
+
+    names = ("cpus", "network", "rdma")
+    means = {name: over_time([(each["span"], each[name]) for each in group]) for name in names}
+    gpus = []
+    for index in sorted({gpu[0] for each in group for gpu in each["gpus"]}):
+        rows = [(each["span"], gpu) for each in group for gpu in each["gpus"] if gpu[0] == index]
+        busy, watts = (over_time([(weight, gpu[place]) for weight, gpu in rows]) for place in (1, 4))
+        gpus.append([index, busy, max(gpu[2] for _, gpu in rows), rows[-1][1][3], watts])
+    memory = max(each["memory"] for each in group)
+    return {**means, "time": group[-1]["time"], "memory": memory, "gpus": gpus, "span": 0.0}

@@ -1,0 +1,281 @@
+"""What an attempt uses of its nodes' hardware: the samples that its job has recorded (``launch/sampler.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from hpcrun.job.layout import AttemptFolder, parse_nodes
+from hpcrun.reading import Kind, number, open_regular, optional, parse_object, read_fields, read_object, time_s, whole
+from hpcrun.runs.attempt import hosts, names_in
+
+IDLE = 0.01
+"""A GPU that is busy for at most this share of the time is idle."""
+_MOST_BYTES = 8 << 20
+"""Of one file: launch/sampler.py joins old samples before it has 1 MB."""
+_MOST_GPUS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """The use of one GPU.
+
+    Attributes:
+        index: in nvidia-smi's order.
+        busy: the share of the time in which anything ran on it, 0 to 1.
+        memory: bytes in use.
+        memory_total: bytes; 0 if unknown.
+        power: watts; None if unknown.
+    """
+
+    index: int
+    busy: float
+    memory: int
+    memory_total: int
+    power: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class UseSample:
+    """The use of one node since the sample before.
+
+    Attributes:
+        time: seconds since the epoch by the node's clock.
+        cpus: CPUs that the job kept busy: 2.5 for two and a half.
+        memory: bytes that its processes hold, without the page cache.
+        network: bytes per second, both directions, all interfaces but ``lo``, also of other jobs.
+        rdma: the same of the RDMA devices; None without such a device.
+        gpus: of the job; empty if there is none, or nvidia-smi did not respond.
+    """
+
+    time: float
+    cpus: float
+    memory: int
+    network: float
+    rdma: float | None
+    gpus: tuple[GpuUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """The samples of one node, the oldest first.
+
+    Attributes:
+        cpus: allocated on this node; None if unknown.
+        memory_limit: bytes allocated on this node; None if unknown.
+        started: when sampling began, in seconds since the epoch: the first sample covers the time since then.
+    """
+
+    node: str
+    cpus: int | None
+    memory_limit: int | None
+    samples: tuple[UseSample, ...]
+    started: float = 0.0
+
+    def spans(self) -> list[float]:
+        """Return the seconds that each sample covers."""
+        times = [each.time for each in self.samples]
+        before = [self.started, *times] if self.started else times[:1] + times
+        return [max(0.0, time - earlier) for earlier, time in zip(before, times, strict=False)]
+
+
+_BYTES = whole(0, 1 << 60)
+
+
+def _amount(value: Any) -> float:
+    if not 0 <= number(value) < 1e15:
+        raise ValueError("is not an amount")
+    return float(value)
+
+
+def _gpu(value: Any) -> GpuUse:
+    if not isinstance(value, list) or len(value) != 5:
+        raise ValueError("is not the use of a GPU")
+    index, busy, memory, total, power = value
+    watts = optional(_amount)(power)
+    return GpuUse(whole(0, 10**6)(index), min(1.0, _amount(busy)), _BYTES(memory), _BYTES(total), watts)
+
+
+def _gpus(value: Any) -> tuple[GpuUse, ...]:
+    if not isinstance(value, list) or len(value) > _MOST_GPUS:
+        raise ValueError("is not a list of GPUs")
+    return tuple(_gpu(each) for each in value)
+
+
+_HEAD: dict[str, Kind] = {"started": time_s, "cpus": optional(whole(1, 10**6)), "memory_limit": optional(_BYTES)}
+_SAMPLE: dict[str, Kind] = {
+    "time": time_s, "cpus": _amount, "memory": _BYTES, "network": _amount, "rdma": optional(_amount), "gpus": _gpus,
+}  # fmt: skip
+
+
+def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
+    """Return the samples of each node of an attempt, in the order of its nodes; a damaged line is left out."""
+    names = parse_nodes(names_in(folder.path), "use")
+    if not names:
+        return ()
+    order = {host: place for place, host in enumerate(hosts(folder))}
+    ordered = sorted(names, key=lambda name: (order.get(name, len(order)), name))
+    found = (read_node(folder, name) for name in ordered)
+    return tuple(use for use in found if use is not None)
+
+
+def read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
+    """Return the samples of one node; None if it has none."""
+    try:
+        with open_regular(folder.node_file(node, "use"), links=False) as file:
+            data = file.read(_MOST_BYTES)
+    except OSError:
+        return None
+    head: dict[str, Any] = {}
+    samples: list[UseSample] = []
+    for line in data.split(b"\n"):
+        fields = _fields(line)
+        if "time" not in fields:
+            head = head or fields
+        elif not samples or fields["time"] > samples[-1].time:
+            samples.append(UseSample(**fields))
+    return NodeUse(node, head.get("cpus"), head.get("memory_limit"), tuple(samples), head.get("started", 0.0))
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    """Return the checked fields of one line; none of a damaged line."""
+    try:
+        data = parse_object(line.decode("utf-8", "replace"))
+        kinds, needed = (_SAMPLE, tuple(_SAMPLE)) if "time" in data else (_HEAD, ("started",))
+        return read_fields(data, kinds, needed)[0]
+    except ValueError:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class IdleWarning:
+    """The warning of a job whose GPUs are all idle.
+
+    Attributes:
+        since, warned, ends: since when they are, when it was warned, when it ends; seconds since the epoch.
+    """
+
+    since: float
+    warned: float
+    ends: float
+
+
+_WARNING: dict[str, Kind] = {"since": time_s, "warned": time_s, "ends": time_s}
+
+
+def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
+    """Return the warning of an attempt whose GPUs are all idle now (``launch/idle_watch.py``); None without one."""
+    try:
+        return IdleWarning(**read_fields(read_object(folder.idle), _WARNING, tuple(_WARNING))[0])
+    except (OSError, ValueError):
+        return None
+
+
+def idle_unknown(folder: AttemptFolder) -> str | None:
+    """Return the node without whose samples the limit on idle GPUs has no effect; None if it has."""
+    try:
+        node = read_object(folder.idle_unknown).get("node")
+    except (OSError, ValueError):
+        return None
+    return node if isinstance(node, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class UseSummary:
+    """The use of the hardware by a run in a few numbers: of one node on average, unless they say otherwise.
+
+    Attributes:
+        seconds: how long the run was sampled, over all of its attempts; of the node with the most samples.
+        nodes: how many nodes were sampled.
+        cpus: CPUs that were busy on average.
+        cpus_peak: the most CPUs that were busy on a node in one sample.
+        cpus_asked: CPUs of a node; None if unknown.
+        memory_peak: the most bytes that a node held in one sample.
+        memory_asked: bytes of a node; None if unknown.
+        gpus: how many GPUs were sampled, of all nodes.
+        gpus_unused: how many of them were idle all the time.
+        gpu_busy: the busy share of the GPUs; None without a GPU.
+        gpu_idle: the share of the time in which a GPU was idle; None without a GPU.
+        gpu_memory: the highest share of a GPU's memory in use; None if unknown.
+        idle_cpus: CPUs that were busy on a node while all of its GPUs were idle; None if they never were.
+        watts: of one GPU; None if unknown.
+        network: bytes per second of a node.
+        rdma: the same over RDMA; None without such a device.
+    """
+
+    seconds: float
+    nodes: int
+    cpus: float
+    cpus_peak: float
+    cpus_asked: int | None
+    memory_peak: int
+    memory_asked: int | None
+    gpus: int = 0
+    gpus_unused: int = 0
+    gpu_busy: float | None = None
+    gpu_idle: float | None = None
+    gpu_memory: float | None = None
+    idle_cpus: float | None = None
+    watts: float | None = None
+    network: float = 0.0
+    rdma: float | None = None
+
+
+def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
+    """Return the summary of the samples of nodes, of one attempt or of several; None without a sample."""
+    nodes = [use for use in uses if use.samples]
+    if not nodes:
+        return None
+    weighted = [(span, sample) for use in nodes for span, sample in zip(use.spans(), use.samples, strict=True)]
+    by_gpu = [(span, gpu) for span, sample in weighted for gpu in sample.gpus]
+    idle = [(span, one.cpus) for span, one in weighted if one.gpus and all(gpu.busy <= IDLE for gpu in one.gpus)]
+    highest: dict[tuple[str, int], float] = {}
+    seconds: dict[str, float] = {}
+    for use in nodes:
+        for gpu in (gpu for sample in use.samples for gpu in sample.gpus):
+            highest[use.node, gpu.index] = max(gpu.busy, highest.get((use.node, gpu.index), 0.0))
+        seconds[use.node] = seconds.get(use.node, 0.0) + sum(use.spans())
+    fullest = (gpu.memory / gpu.memory_total for _, gpu in by_gpu if gpu.memory_total)
+    return UseSummary(
+        max(seconds.values()),
+        len(seconds),
+        cast(float, _mean([(span, one.cpus) for span, one in weighted])),
+        max(one.cpus for _, one in weighted),
+        _least(use.cpus for use in nodes),
+        max(one.memory for _, one in weighted),
+        _least(use.memory_limit for use in nodes),
+        gpus=len(highest),
+        gpus_unused=sum(busy <= IDLE for busy in highest.values()),
+        gpu_busy=_mean([(span, gpu.busy) for span, gpu in by_gpu]),
+        gpu_idle=_mean([(span, float(gpu.busy <= IDLE)) for span, gpu in by_gpu]),
+        gpu_memory=max(fullest, default=None),
+        idle_cpus=_mean(idle),
+        watts=_mean([(span, gpu.power) for span, gpu in by_gpu if gpu.power is not None]),
+        network=cast(float, _mean([(span, one.network) for span, one in weighted])),
+        rdma=_mean([(span, one.rdma) for span, one in weighted if one.rdma is not None]),
+    )
+
+
+def only_gpu(use: NodeUse, index: int) -> NodeUse:
+    """Return the samples of a node with one of its GPUs alone, and only those that have it."""
+    kept = (
+        replace(sample, gpus=tuple(gpu for gpu in sample.gpus if gpu.index == index))
+        for sample in use.samples
+        if any(gpu.index == index for gpu in sample.gpus)
+    )
+    return replace(use, samples=tuple(kept))
+
+
+def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Return the mean over time of values with their seconds; None of no values."""
+    if not pairs:
+        return None
+    whole_s = sum(span for span, _ in pairs)
+    if not whole_s:
+        return sum(value for _, value in pairs) / len(pairs)
+    return sum(span * value for span, value in pairs) / whole_s
+
+
+def _least(values: Iterable[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)

@@ -1,0 +1,168 @@
+"""The samples of a job of real processes, with a stand-in for nvidia-smi: they never change how the job ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.job.layout import AttemptFolder
+from hpcrun.runs.use import NodeUse, read_use, summarise
+from tests.launch.given import LAUNCH, job, python, wait_until
+
+BUSY = "while :; do echo '0, 80, 1000, 80000, 300.5'; sleep 0.1; done"
+IDLE = "while :; do echo '0, 0, 1000, 80000, 60'; sleep 0.1; done"
+HANGS = "trap '' TERM INT HUP USR1; while :; do sleep 100; done"
+DIES = "echo 'Unable to determine the device handle' >&2; exit 9"
+
+UNTIL_ENOUGH = "import os, sys, time\nwhile not os.path.exists(os.environ['HPCRUN_ATTEMPT_DIR'] + '/enough'):\n"
+UNTIL_ENOUGH += "    time.sleep(0.1)\n"
+
+
+def with_gpu(folder: Path, stand_in: str, *more: str) -> dict[str, Any]:
+    """Options and variables of a job with one GPU, and a stand-in for nvidia-smi."""
+    program = folder / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/bash\n{stand_in}\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    return {"options": ("--gpus", "0", "--sample", "0.2", *more), "env": path}
+
+
+def uses(attempt: Path) -> tuple[NodeUse, ...]:
+    return read_use(AttemptFolder(attempt))
+
+
+def has_gpus(use: NodeUse) -> bool:
+    return any(sample.gpus for sample in use.samples)
+
+
+def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
+    program = python(tmp_path, UNTIL_ENOUGH.replace("time.sleep(0.1)", "sum(range(10_000))"))
+    with job(tmp_path, program, **with_gpu(tmp_path, BUSY)) as running:
+        first = wait_until(lambda: [use for use in uses(running.attempt) if has_gpus(use)], "the first sample of a GPU")
+        (running.attempt / "enough").touch()
+        assert running.end() == 0
+        found = summarise(uses(running.attempt))
+        wait_until(lambda: not left(tmp_path), "nvidia-smi to be gone")
+    assert len(first) == 1
+    assert found is not None
+    assert (found.gpus, found.gpu_busy, found.gpu_idle) == (1, 0.8, 0)
+    assert found.cpus > 0.01  # more, unless the machine is busy
+    assert found.memory_peak > 5 << 20
+
+
+def left(folder: Path) -> list[str]:
+    """What runs of the stand-in."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_text()
+        except OSError:
+            continue
+        found += [words] if str(folder / "bin/nvidia-smi") in words else []
+    return found
+
+
+@pytest.mark.parametrize("stand_in", [HANGS, DIES], ids=["hangs", "dies"])
+def test_a_broken_nvidia_smi_delays_nothing(tmp_path: Path, stand_in: str) -> None:
+    program = python(tmp_path, f"{UNTIL_ENOUGH}sys.exit(7)\n")
+    with job(tmp_path, program, **with_gpu(tmp_path, stand_in)) as running:
+        wait_until(lambda: any(use.samples for use in uses(running.attempt)), "a sample")
+        (running.attempt / "enough").touch()
+        began = time.monotonic()
+        assert running.end() == 7
+        assert time.monotonic() - began < 8
+        (use,) = uses(running.attempt)
+        assert use.samples
+        assert all(each.gpus == () for each in use.samples)
+        wait_until(lambda: not left(tmp_path), "nvidia-smi to be gone")
+
+
+def test_a_full_disk_is_no_reason_to_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    def err() -> str:
+        said.append(capfd.readouterr().err)
+        return "".join(said)
+
+    with job(tmp_path, python(tmp_path, UNTIL_ENOUGH), options=("--sample", "0.2")) as running:
+        (running.attempt / "node-local-0.use").symlink_to("/dev/full")
+        wait_until(err, "the message")
+        (running.attempt / "enough").touch()
+        assert running.end() == 0
+    assert err() == "hpcrun: cannot record the use of local-0: [Errno 28] No space left on device\n"
+
+
+def test_sampling_can_be_switched_off(tmp_path: Path) -> None:
+    gpu = with_gpu(tmp_path, f"touch {tmp_path}/started; {BUSY}")
+    with job(tmp_path, ["sleep", "1.5"], options=("--gpus", "0", "--sample", "0"), env=gpu["env"]) as running:
+        assert running.end() == 0
+        assert uses(running.attempt) == ()
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_job_whose_gpus_are_idle_is_warned_and_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is not requeued, and its ranks can still save."""
+    text = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved'), sys.exit(0)))\n"
+    program = python(tmp_path, f"{text}time.sleep(60)\n")
+    options = ("--cancel-idle", "3", "--warn", "60", "--requeue", "2")
+    with job(tmp_path, program, nodes=2, **with_gpu(tmp_path, IDLE, "--gpus", "0;1", *options)) as running:
+        wait_until((running.attempt / "idle").exists, "the warning")
+        said = json.loads((running.attempt / "idle").read_text())
+        assert running.end(20) == 124
+        assert said["ends"] > said["warned"] > said["since"]
+        assert running.out() == "saved\n"
+        record = running.record
+    assert (record["reason"], record["again"]) == ("idle", False)
+    assert record["message"] == "cancelled: its GPUs were idle for 3 s"
+    err = capfd.readouterr().err
+    assert err.count("hpcrun: all GPUs have been idle for") == 1
+    assert "hpcrun: cancelled: its GPUs were idle for 3 s; --cancel-idle" in err
+
+
+def test_a_job_with_one_busy_node_continues(tmp_path: Path) -> None:
+    stand_in = f'case "$*" in *"-i 1"*) {BUSY} ;; *) {IDLE} ;; esac'
+    options = ("--gpus", "0;1", "--cancel-idle", "1.5")
+    program = python(tmp_path, UNTIL_ENOUGH)
+    with job(tmp_path, program, nodes=2, **with_gpu(tmp_path, stand_in, *options)) as running:
+        wait_until(lambda: [has_gpus(use) for use in uses(running.attempt)] == [True, True], "both nodes")
+        time.sleep(3)
+        (running.attempt / "enough").touch()
+        assert running.end() == 0
+        assert not (running.attempt / "idle").exists()
+
+
+def test_without_nvidia_smi_the_job_continues_and_says_so_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with job(tmp_path, ["sleep", "3"], **with_gpu(tmp_path, DIES, "--cancel-idle", "1")) as running:
+        assert running.end() == 0
+    assert capfd.readouterr().err.count("reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect") == 1
+
+
+def test_one_task_of_srun_samples_for_its_node(tmp_path: Path) -> None:
+    """With srun as the launcher there is no process of the node: the first running task samples, and then the next."""
+    program = python(tmp_path, UNTIL_ENOUGH.replace("enough'", "enough-' + os.environ['RANK']"))
+    env = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "HPCRUN_HEAD_ADDR": "127.0.0.1", "HPCRUN_PORT": "1"}
+    tasks = "import os, subprocess, sys\nranks = []\nfor rank in '01':\n"
+    tasks += "    env = {**os.environ, 'SLURM_PROCID': rank, 'SLURM_LOCALID': rank}\n"
+    tasks += "    ranks.append(subprocess.Popen(sys.argv[1:], env=env))\n"
+    tasks += "sys.exit(max(rank.wait() for rank in ranks))\n"
+    (tmp_path / "tasks.py").write_text(tasks)
+    chain = [sys.executable, str(tmp_path / "tasks.py"), *LAUNCH, "rank", "--task", "--"]
+    with job(tmp_path, program, chain=chain, options=("--sample", "0.2"), env=env) as running:
+        wait_until(lambda: any(use.samples for use in uses(running.attempt)), "a sample")
+        (running.attempt / "enough-0").touch()
+        ended = wait_until(
+            lambda: (running.attempt / "rank-0.exit").exists() and running.rank(0)["ended"], "rank 0's end"
+        )
+        wait_until(lambda: uses(running.attempt)[0].samples[-1].time > ended, "a sample of rank 1")
+        (running.attempt / "enough-1").touch()
+        assert running.end() == 0
+    assert (running.attempt / "node-local-0.use").read_text().count("started") == 1

@@ -1,0 +1,320 @@
+"""The sampler of a node: what it reads of the kernel and of nvidia-smi, and how its file stays small."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hpcrun.job.layout import AttemptFolder
+from hpcrun.launch import sample_gpus, sampler
+from hpcrun.launch.environment import SAMPLE
+from hpcrun.launch.sample_gpus import Gpus, mean, parse
+from hpcrun.launch.sample_node import Cgroup, ProcessTree, Traffic, allocated
+from hpcrun.runs.use import read_use
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_cgroup_of_the_job_version_2(tmp_path: Path) -> None:
+    job = tmp_path / "system.slice/slurmstepd.scope/job_12"
+    put(job / "cpu.stat", "usage_usec 2500000\nuser_usec 1\n")
+    put(job / "memory.stat", "anon 1000\nfile 999999\nshmem 200\nkernel_stack 30\n")
+    put(job / "memory.max", "16000\n")
+    found = Cgroup("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", str(tmp_path))
+    assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1230, 16000)
+    put(job / "memory.max", "max\n")
+    assert found.memory_limit() is None
+
+
+def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
+    path = "slurm/uid_1000/job_12"
+    put(tmp_path / "cpu,cpuacct" / path / "cpuacct.usage", "2500000000\n")
+    put(tmp_path / "memory" / path / "memory.stat", "rss 5\ntotal_rss 1000\ntotal_shmem 200\ntotal_cache 9999\n")
+    put(tmp_path / "memory" / path / "memory.limit_in_bytes", f"{(1 << 63) - 4096}\n")
+    text = f"4:cpu,cpuacct:/{path}/step_0/task_0\n3:memory:/{path}/step_0\n1:name=systemd:/\n0::/user.slice\n"
+    found = Cgroup(text, str(tmp_path))
+    assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1200, None)
+
+
+def test_without_a_cgroup_of_slurm_or_its_memory_the_processes_are_read(tmp_path: Path) -> None:
+    none = Cgroup("0::/user.slice/user-1000.slice/session-3.scope\n", str(tmp_path))
+    assert (none.cpu_s(), none.memory_used(), none.memory_limit()) == (None, None, None)
+    put(tmp_path / "job_12/cpu.stat", "usage_usec 1000000\n")
+    only_cpu = Cgroup("0::/job_12/step_0\n", str(tmp_path))
+    assert (only_cpu.cpu_s(), only_cpu.memory_used()) == (1.0, None)
+
+
+def test_the_processes_below_one_count_with_their_ended_children() -> None:
+    text = "import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', 'sum(range(20_000_000))'])\n"
+    text += "child = subprocess.Popen([sys.executable, '-c', \"x = b'1' * (64 << 20); print('up', flush=True); "
+    text += 'input()"], stdin=subprocess.PIPE)\nchild.wait()\n'
+    with subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        cpu_s, memory = ProcessTree(lambda: [process.pid]).read()
+        process.kill()
+    assert cpu_s > 0.1
+    assert 64 << 20 < memory < 1 << 30
+
+
+def test_processes_that_start_later_are_found_without_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import subprocess, sys\ninput()\nchild = subprocess.Popen(['sleep', '60'])\nprint(child.pid, flush=True)\n"
+    text += "input()\nchild.kill()\nchild.wait()\nprint('killed', flush=True)\ninput()\n"
+    with subprocess.Popen([sys.executable, "-c", text], stdin=-1, stdout=-1, text=True, bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        tree = ProcessTree(lambda: [process.pid])
+        tree.read()
+        monkeypatch.setattr(tree, "_search_at", float("inf"))
+        process.stdin.write("\n")
+        child = int(process.stdout.readline())
+        tree.read()
+        assert tree._pids == {process.pid, child}
+        process.stdin.write("\n")
+        process.stdout.readline()
+        tree.read()
+        assert tree._pids == {process.pid}
+        process.kill()
+
+
+def test_a_process_that_is_gone_counts_nothing() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert ProcessTree(lambda: [process.pid]).read() == (0.0, 0)
+
+
+NET = """Inter-|   Receive               |  Transmit
+ face |bytes    packets errs ... |bytes    packets errs ...
+    lo: 999999 1 0 0 0 0 0 0 999999 1 0 0 0 0 0 0
+  eth0: 1000 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0
+ bond0: 1000 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0
+"""
+
+
+def test_the_network_without_lo_and_with_rdma(tmp_path: Path) -> None:
+    put(tmp_path / "proc/self/net/dev", NET)
+    assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (2040, None)
+    (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)  # bond0 stands for it
+    for port, name, value in ((1, "port_rcv_data", "10"), (1, "port_xmit_data", "5"), (2, "port_rcv_data", "N/A")):
+        put(tmp_path / f"sys/class/infiniband/mlx5_0/ports/{port}/counters/{name}", f"{value}\n")
+    assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (1020, 60)
+    assert Traffic(str(tmp_path / "none"), str(tmp_path / "none")).read() == (0, None)
+
+
+def test_what_is_allocated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    none = Cgroup("", str(tmp_path))
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "6")
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "1024")
+    monkeypatch.delenv("SLURM_MEM_PER_NODE", raising=False)
+    assert allocated(none) == (6, 6 << 30)
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "4096")
+    assert allocated(none) == (6, 4 << 30)
+    for name in ("SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU"):
+        monkeypatch.delenv(name, raising=False)
+    assert allocated(none) == (len(os.sched_getaffinity(0)), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("0, 97, 40536, 81559, 401.20", (0, 0.97, 40536 << 20, 81559 << 20, 401.2)),
+        ("7, 0, 0, 81559, [N/A]", (7, 0.0, 0, 81559 << 20, None)),
+        ("0, [N/A], 40536, 81559, 401.20", None),  # MIG
+        ("0, nan, 1, 1, 1", None),
+        ("Unable to determine the device handle for GPU0000:C1:00.0: Unknown Error", None),
+        ("", None),
+    ],
+)
+def test_a_line_of_nvidia_smi(text: str, reading: object) -> None:
+    assert parse(text) == reading
+
+
+def test_the_mean_of_readings() -> None:
+    assert mean([(1, 0.0, 5, 9, None), (1, 1.0, 3, 9, 100.0)]) == (1, 0.5, 5, 9, 100.0)
+
+
+SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
+
+
+@pytest.mark.parametrize(
+    ("env", "chosen"),
+    [
+        ({}, None),
+        ({"CUDA_VISIBLE_DEVICES": ""}, None),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles", "SLURM_JOB_GPUS": "0"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, ["-i", "2,3"]),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1"}, []),
+        ({"SLURM_GPUS_ON_NODE": "4"}, []),
+        ({"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": ""}, None),
+    ],
+)
+def test_only_the_gpus_of_the_job(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], chosen: list[str]) -> None:
+    for name in (*SLURM_GPUS, "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    command = sample_gpus.query(10)
+    assert command == [] if chosen is None else command[: 1 + len(chosen)] == ["nvidia-smi", *chosen]
+    assert chosen is None or command[-1] == "--loop-ms=10000"
+
+
+def stand_in(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a stand-in for nvidia-smi on PATH."""
+    put(folder / "nvidia-smi", f"#!/bin/bash\n{body}\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+
+def first_reading(gpus: Gpus) -> list[sample_gpus.Reading]:
+    deadline = time.monotonic() + 10
+    while not (found := gpus.read()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def test_one_nvidia_smi_reports_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, "while :; do echo '0, 50, 1, 2, 3'; sleep 0.05; done", monkeypatch)
+    gpus = Gpus(0.1)
+    assert first_reading(gpus) == [(0, 0.5, 1 << 20, 2 << 20, 3.0)]
+    assert gpus.read()  # the last values stand for a moment
+    pid = gpus._pid
+    gpus.end()
+    os.waitpid(pid, 0)  # it ends
+
+
+def test_an_nvidia_smi_that_dies_is_started_again_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_gpus, "MOST_STARTS", 3)
+    stand_in(tmp_path, f"echo start >>{tmp_path}/starts; exit 9", monkeypatch)
+    gpus = Gpus(0.01)
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        assert gpus.read() == []
+        time.sleep(0.01)
+    gpus.end()
+    assert (tmp_path / "starts").read_text().count("start") == 3
+
+
+def test_an_nvidia_smi_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, "trap '' TERM INT; while :; do sleep 100; done", monkeypatch)
+    began = time.monotonic()
+    gpus = Gpus(0.1)
+    assert gpus.read() == []
+    gpus.end()
+    assert time.monotonic() - began < 2
+
+
+def test_where_there_is_no_nvidia_smi_there_are_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    gpus = Gpus(0.1)
+    assert gpus.read() == []
+    gpus.end()
+
+
+def test_a_file_of_weeks_stays_small_and_keeps_the_means_and_the_peak(tmp_path: Path) -> None:
+    path, samples = tmp_path / "node-a.use", 6000
+    path.write_text('{"started": 1000.0, "cpus": 4, "memory_limit": null}\n')
+    lines = 1
+    for number in range(1, samples + 1):
+        memory, busy = 9 if number == 700 else 1, float(number % 2)
+        with path.open("a") as file:
+            file.write(sampler.line(1000 + number * 10, number % 4, memory, 5, None, [(0, busy, memory, 9, 100.0)]))
+        lines += 1
+        if lines > sampler.MOST_LINES:
+            lines = sampler.join(str(path))
+            assert lines == len(path.read_text().splitlines())
+            assert lines < sampler.MOST_LINES - 200
+    (use,) = read_use(AttemptFolder(tmp_path))
+    assert sum(use.spans()) == samples * 10
+    assert [each.time for each in use.samples[-3:]] == [60980, 60990, 61000]
+    assert max(use.spans()) < 200
+    over_time = sum(span * each.cpus for span, each in zip(use.spans(), use.samples, strict=True))
+    assert over_time / (samples * 10) == pytest.approx(1.5, abs=0.02)
+    assert max(each.memory for each in use.samples) == max(each.gpus[0].memory for each in use.samples) == 9
+
+
+def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> sampler.Sampler:
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(folder))
+    monkeypatch.setenv("HPCRUN_NODE", "a")
+    monkeypatch.setenv(SAMPLE, "0.01")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    return sampler.Sampler(lambda: [os.getpid()])
+
+
+def tick(this: sampler.Sampler, times: int) -> None:
+    for _ in range(times):
+        this._at = 0.0
+        this.tick()
+
+
+def test_the_first_sample_is_written_at_once_and_then_six_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this, path = sampled(tmp_path, monkeypatch), tmp_path / "node-a.use"
+    clock = count(1, 0.01)  # the period of this sampler
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), "monotonic": lambda: next(clock)}))
+    tick(this, 1)
+    assert not path.exists()  # a rate needs two readings
+    seen = []
+    for _ in range(14):
+        tick(this, 1)
+        seen.append(len(path.read_text().splitlines()) - 1)
+    assert seen == [1, 1, 1, 1, 1, 1, 7, 7, 7, 7, 7, 7, 13, 13]
+    this.end()
+    assert len(path.read_text().splitlines()) == 15
+    assert "started" in json.loads(path.read_text().splitlines()[0])
+
+
+def test_a_full_disk_is_reported_once_and_loses_no_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "node-a.use"
+    path.symlink_to("/dev/full")
+    this = sampled(tmp_path, monkeypatch)
+    tick(this, 20)
+    assert capsys.readouterr().err == "hpcrun: cannot record the use of a: [Errno 28] No space left on device\n"
+    path.unlink()
+    this.end()
+    assert path.read_text().count("time") == 19
+
+
+def test_another_process_of_the_node_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        this = sampled(tmp_path, monkeypatch)
+        tick(this, 4)
+        this.end()
+    text = (tmp_path / "node-a.use").read_text()
+    assert (text.count("started"), len(text.splitlines())) == (1, 7)
+
+
+def test_an_error_ends_the_samples_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    this = sampled(tmp_path, monkeypatch)
+    monkeypatch.setattr(sampler, "Meter", None)
+    tick(this, 1)
+    this.tick()
+    this.end()
+    assert capsys.readouterr().err.count("is not recorded any more: TypeError") == 1
+
+
+def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    this = sampled(tmp_path, monkeypatch)
+    clock = count(0, 2)  # each sample takes two seconds of CPU time
+    monkeypatch.setattr(time, "process_time", lambda: float(next(clock)))
+    tick(this, 4)
+    assert this._at - time.monotonic() > 1000
