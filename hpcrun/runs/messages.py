@@ -1,0 +1,128 @@
+"""The messages about a run: which of them were sent where. A message is sent at most once to each destination.
+
+The job sends them, and each command of hpcrun that asks for the run's status sends what the job could not. Both first
+make a file for the event and the destination (O_EXCL), and the one that makes it sends the message. If this process is
+killed meanwhile, the file stays, and nobody knows whether the message arrived: it is shown, and not sent again.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import re
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.job.layout import RunFolder
+from hpcrun.reading import Kind, one_of, read_fields, read_object, text, time_s
+from hpcrun.runs.attempt import names_in
+from hpcrun.writing import replace_file
+
+SENT, FAILED, UNSURE, CLAIMED = "sent", "failed", "unsure", "claimed"
+UNREACHABLE, UNKNOWN = "unreachable", "unknown"
+"""The message has not left its host, and the next command sends it: no connection, or no such destination there."""
+UNSURE_AFTER_S = 600.0
+"""A message that has been claimed for so long has lost its sender."""
+
+_UNSENT = ".unsent"
+_NAME = re.compile(rf"(?P<event>[a-z]+(?:-[a-z0-9]+)*)\.[0-9a-f]{{8}}(?:{re.escape(_UNSENT)})?", re.ASCII)
+_STATES = one_of(SENT, FAILED, UNSURE, CLAIMED, UNREACHABLE, UNKNOWN)
+_KINDS: dict[str, Kind] = {"to": text, "state": _STATES, "time": time_s, "reason": text}
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a message to one destination.
+
+    Attributes:
+        event: ``started``, ``attempt-0`` ...
+        to: the destination, without secrets.
+        state: ``sent``, ``failed``, ``claimed`` while it is sent, ``unsure`` if nobody knows whether it arrived;
+            ``unreachable`` or ``unknown`` if it was not sent, and still may be.
+        time_s: when, in seconds since the epoch.
+        reason: why it failed.
+    """
+
+    event: str
+    to: str
+    state: str
+    time_s: float
+    reason: str = ""
+
+
+class MessageClaim:
+    """The right to send one message to one destination.
+
+    Raises:
+        FileExistsError: another process has it, or had it.
+        OSError: it cannot be claimed.
+    """
+
+    def __init__(self, run_folder: Path, event: str, to: str) -> None:
+        self._to = to
+        self._path = _path(run_folder, event, to)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(_text(to, CLAIMED, ""))
+
+    def close(self, state: str, reason: str = "") -> None:
+        """Record what became of the message."""
+        with suppress(OSError):  # it stays claimed: it is not sent again
+            replace_file(self._path, _text(self._to, state, reason), durable=False)
+
+    def release(self) -> None:
+        """Give the right back: the message cannot have left this host."""
+        with suppress(OSError):
+            self._path.unlink()
+
+
+def record_unsent(run_folder: Path, event: str, to: str, state: str, reason: str) -> None:
+    """Record why a message has not left this host; it can still be claimed, and what comes of that counts."""
+    path = _path(run_folder, event, to)
+    with suppress(OSError):
+        replace_file(path.with_name(path.name + _UNSENT), _text(to, state, reason), durable=False)
+
+
+def _text(to: str, state: str, reason: str) -> str:
+    return json.dumps({"to": to, "state": state, "time": time.time(), "reason": reason}) + "\n"
+
+
+def _path(run_folder: Path, event: str, to: str) -> Path:
+    return RunFolder(run_folder).messages() / f"{event}.{_digest(to)}"
+
+
+def _digest(to: str) -> str:
+    return f"{binascii.crc32(to.encode('utf-8', 'surrogateescape')):08x}"  # hashlib takes long to import
+
+
+def unclaimed(run_folder: Path, event: str, destinations: Collection[str]) -> list[str]:
+    """Return the destinations to which a message about an event has not been sent."""
+    known = set(names_in(RunFolder(run_folder).messages()))
+    return [to for to in destinations if f"{event}.{_digest(to)}" not in known]
+
+
+def deliveries(run_folder: Path, now_s: float) -> list[Delivery]:
+    """Return what became of the messages about a run, the oldest first."""
+    folder = RunFolder(run_folder).messages()
+    found, names = [], set(names_in(folder))
+    for name in names:
+        was_claimed = name.removesuffix(_UNSENT) != name and name.removesuffix(_UNSENT) in names
+        if not was_claimed and (match := _NAME.fullmatch(name)):
+            with suppress(OSError):
+                found.append(_delivery(folder / name, match["event"], now_s))
+    return sorted(found, key=lambda each: each.time_s)
+
+
+def _delivery(path: Path, event: str, now_s: float) -> Delivery:
+    try:
+        said, _ = read_fields(read_object(path), _KINDS, tuple(_KINDS))
+        delivery = Delivery(event, said["to"], said["state"], said["time"], said["reason"])
+    except ValueError:  # its sender was killed before it wrote
+        delivery = Delivery(event, "", CLAIMED, path.stat().st_mtime)
+    if delivery.state == CLAIMED and now_s - delivery.time_s > UNSURE_AFTER_S:
+        return Delivery(event, delivery.to, UNSURE, delivery.time_s)
+    return delivery

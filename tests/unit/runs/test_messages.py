@@ -1,0 +1,88 @@
+"""Which message was sent where: claimed by one process, and never sent twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hpcrun.job.layout import RunFolder
+from hpcrun.runs.messages import (
+    CLAIMED,
+    FAILED,
+    SENT,
+    UNREACHABLE,
+    UNSURE,
+    UNSURE_AFTER_S,
+    MessageClaim,
+    deliveries,
+    record_unsent,
+    unclaimed,
+)
+from hpcrun.views.messages import delivery_rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    RunFolder(tmp_path).messages().mkdir()
+    return tmp_path
+
+
+def test_one_of_many_processes_may_send(folder: Path) -> None:
+    def claim(_: int) -> bool:
+        try:
+            MessageClaim(folder, "finished", "$A")
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(claim, range(64))) == 1
+    assert unclaimed(folder, "finished", ["$A", "$B"]) == ["$B"]
+    assert unclaimed(folder, "started", ["$A"]) == ["$A"]
+
+
+def test_what_became_of_each_message_is_kept(folder: Path) -> None:
+    MessageClaim(folder, "started", "$A").close(SENT)
+    MessageClaim(folder, "finished", "$A").close(FAILED, "error=500")
+    MessageClaim(folder, "finished", "$B").release()
+    assert [(each.event, each.to, each.state, each.reason) for each in deliveries(folder, time.time())] == [
+        ("started", "$A", SENT, ""),
+        ("finished", "$A", FAILED, "error=500"),
+    ]
+    assert unclaimed(folder, "finished", ["$A", "$B"]) == ["$B"]
+
+
+def test_a_sender_that_was_killed_leaves_a_message_that_may_not_have_arrived(folder: Path) -> None:
+    MessageClaim(folder, "finished", "$A")
+    (path,) = RunFolder(folder).messages().iterdir()
+    cut = RunFolder(folder).messages() / f"started{path.suffix}"
+    cut.write_text("")
+    os.utime(cut, (1, 1))
+    now_s = time.time()
+    assert {(each.event, each.state) for each in deliveries(folder, now_s)} == {
+        ("started", UNSURE),
+        ("finished", CLAIMED),
+    }
+    assert {each.state for each in deliveries(folder, now_s + UNSURE_AFTER_S + 1)} == {UNSURE}
+    assert unclaimed(folder, "finished", ["$A"]) == []
+
+
+def test_a_run_without_messages_has_none(tmp_path: Path) -> None:
+    assert deliveries(tmp_path, 0.0) == []
+
+
+def test_a_message_that_could_not_be_sent_is_shown_until_another_command_sends_it(folder: Path) -> None:
+    for event in ("started", "attempt-0", "attempt-1", "idle-1"):
+        record_unsent(folder, event, "$A", UNREACHABLE, "A Connection error occurred")
+    assert unclaimed(folder, "started", ["$A"]) == ["$A"]
+    (row,) = delivery_rows(deliveries(folder, time.time()))
+    assert sorted(row[1].partition(" NOT")[0].split(", ")) == ["failed (2)", "idle", "started"]
+    assert row[1].endswith(" NOT sent to $A: cannot connect")
+    for event in ("started", "attempt-0", "attempt-1", "idle-1"):
+        MessageClaim(folder, event, "$A").close(SENT)
+    ((_, said),) = delivery_rows(deliveries(folder, time.time()))
+    assert said == "started, failed (2), idle sent to $A"
