@@ -1,0 +1,65 @@
+"""hpcrun top."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.outcome import Outcomes
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.diagnosis.rules import Rule
+
+
+def top(
+    words: Annotated[
+        str, typer.Option("--filter", "-f", metavar="WORDS", help="Begin with this filter.", show_default=False)
+    ] = "",
+) -> Outcomes:
+    """Show all runs on the whole terminal, live, with keys to look closer and to cancel.
+
+    It costs Slurm what hpcrun status --watch does. Key ? lists all keys.
+    """
+    context = make_context()
+    _check_terminal(context.env)
+    from hpcrun.top.reader import Reader
+
+    def rules() -> tuple[Rule, ...]:
+        return _rules(context)
+
+    reader = Reader(context.ports, context.env, rules, lambda profile: _patterns(profile, context))
+    reader.start()
+    from hpcrun.top.app import show_top
+
+    show_top(reader, words)
+    yield from ()
+
+
+def _check_terminal(env: Mapping[str, str]) -> None:
+    """Refuse what cannot be drawn on.
+
+    Raises:
+        UsageError: there is no terminal, or one that cannot move its cursor.
+    """
+    hint = "hpcrun status --watch shows the runs on any terminal"
+    if not (sys.stdin.isatty() and sys.stderr.isatty() and sys.stdout.isatty()):
+        raise UsageError("hpcrun top needs a terminal: its input or output is a file or a pipe", hint=hint)
+    if (kind := env.get("TERM", "")) in ("", "dumb", "unknown"):
+        raise UsageError(f"hpcrun top needs a terminal that can move its cursor; TERM is {kind!r}", hint=hint)
+
+
+def _rules(context: Context) -> tuple[Rule, ...]:
+    from hpcrun.actions.explain.rules import load_rules
+
+    return load_rules(context.layers.values())
+
+
+def _patterns(profile: str, context: Context) -> Mapping[str, str]:
+    from hpcrun.actions.runs.metrics import metric_patterns
+
+    return metric_patterns(profile, tuple(context.profile_layers.values()), context.config.metrics)[0]

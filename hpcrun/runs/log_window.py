@@ -1,0 +1,395 @@
+"""A window on logs of any size: the lines around one place, read in blocks from the end and from the beginning.
+
+Of a log of a gigabyte only the end is read; going up reads the block before, and lets go of the end. Nothing is read
+again unless the file has changed: one lstat tells.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from hpcrun.job.patterns import Pattern
+from hpcrun.reading import open_regular
+from hpcrun.runs.log_times import Stamps
+from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold
+
+BLOCK = 256 * 1024
+SKIMMED = 4 * 1024 * 1024
+"""A search reads so many bytes at a time, and makes lines only of what may hold a match."""
+MOST_BYTES = 2 * 1024 * 1024
+"""The bytes of one log that are kept in memory."""
+_HALF_A_DAY_S = 12 * 3600
+_CHECKED_LINES = 200
+"""Lines without a time after which a log counts as one without times."""
+
+
+@dataclass(slots=True, eq=False)
+class WindowLine:
+    """One line of a log.
+
+    Attributes:
+        log: the log that it is from.
+        at: where it begins, in bytes from the beginning of its file.
+        raw: its text without its end, undecodable bytes as lone surrogates.
+        read_s: when it was written at the latest, in seconds since the epoch.
+        stamp_s, stamp_end: the time at its beginning and where that ends; None and 0 without one.
+    """
+
+    log: LogFile
+    at: int
+    raw: str
+    read_s: float
+    stamp_s: float | None = None
+    stamp_end: int = 0
+
+
+@dataclass(slots=True)
+class LogWindow:
+    """The lines of one log from byte ``begin`` to byte ``end``, and the rest of a line that is not complete yet.
+
+    Attributes:
+        changed_s: when the file was last written, by its server's clock.
+        error: why it cannot be read now; empty if it can.
+    """
+
+    log: LogFile
+    most: int = MOST_BYTES
+    begin: int = 0
+    end: int = 0
+    lines: list[WindowLine] = field(default_factory=list)
+    partial: WindowLine | None = None
+    changed_s: float = 0.0
+    error: str = ""
+    _mark: tuple[int, int, int] | None = None  # device, inode, size at the last look
+
+    @property
+    def at_start(self) -> bool:
+        """Whether nothing is before the window."""
+        return self.begin == 0
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing was after the window at the last look."""
+        read = self.end + (len(_bytes(self.partial.raw)) if self.partial else 0)
+        return self._mark is None or read >= self._mark[2]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file at the last look."""
+        return self._mark[2] if self._mark else 0
+
+    def shown(self) -> list[WindowLine]:
+        """Return the lines, and the one that is not complete."""
+        return [*self.lines, self.partial] if self.partial else self.lines
+
+    def to_end(self) -> None:
+        """Move to the end of the file."""
+        if self._look():
+            self._clear(self.size)
+            self.older()
+            self.newer()
+
+    def to_start(self) -> None:
+        """Move to the beginning of the file."""
+        if self._look():
+            self._clear(0)
+            self.newer()
+
+    def older(self) -> list[WindowLine]:
+        """Put the block before the window at its front; returns the lines in it."""
+        if self.at_start:
+            return []
+        start = max(0, self.begin - BLOCK)
+        data = self._read(start, self.begin - start)
+        if start and (cut := data.find(b"\n")) >= 0 and cut + 1 < len(data):
+            data, start = data[cut + 1 :], start + cut + 1  # a line that has its beginning before the block
+        if not self.lines:  # the end of the file: its last line may not be complete
+            whole = data.rfind(b"\n") + 1 or (len(data) if len(data) > LONGEST_LINE else 0)
+            data, self.end = data[:whole], start + whole
+        self.begin = start
+        found = self._lines(data, start, self.changed_s)
+        self.lines[:0] = found
+        while len(self.lines) > len(found) and self.end - self.begin > self.most:
+            self.end = self.lines.pop().at
+            self.partial = None
+        return found
+
+    def newer(self) -> list[WindowLine]:
+        """Put what follows the window at its end, what is new in the file included; returns the complete lines in it.
+
+        Where much has come since the last look, the window moves to the end of the file.
+        """
+        at_end = self.at_end
+        before = self._mark
+        if not self._look():
+            return []
+        if before is not None and (before[:2] != (self._mark or before)[:2] or self.size < self.end):
+            self._clear(self.size)  # another file has taken its name, or it was truncated
+            self.older()
+        if at_end and before == self._mark and self.at_end:
+            return []
+        if at_end and self.size - self.end > self.most:
+            self._clear(self.size)
+            self.older()
+        data = self._read(self.end, 4 * BLOCK)
+        whole = data.rfind(b"\n") + 1
+        if not whole and len(data) >= LONGEST_LINE:
+            whole = LONGEST_LINE
+        now_s = time.time() if at_end and before is not None else self.changed_s
+        found = self._lines(data[:whole], self.end, now_s)
+        rest, self.end = data[whole:], self.end + whole
+        reaches_end = self.end + len(rest) >= self.size
+        self.partial = self._line(rest, self.end, now_s) if rest and reaches_end else None
+        self.lines += found
+        dropped = 0
+        while dropped < len(self.lines) - 1 and self.end - self.begin > self.most:
+            dropped += 1
+            self.begin = self.lines[dropped].at
+        del self.lines[:dropped]
+        return found
+
+    def skim(self, pattern: Pattern, *, up: bool, is_stopped: Callable[[], bool]) -> None:
+        """Move over what surely does not match."""
+        while not is_stopped():
+            start = max(0, self.begin - SKIMMED) if up else self.end
+            data = self._read(start, self.begin - start if up else SKIMMED)
+            cut = data.find(b"\n") + 1 if up and start else 0 if up else data.rfind(b"\n") + 1
+            whole = data[cut:] if up else data[:cut]
+            if not whole or pattern.may_be_in(whole.decode("utf-8", "replace")):
+                return
+            self._clear(start + cut)
+
+    def _clear(self, at: int) -> None:
+        self.begin = self.end = at
+        self.lines, self.partial = [], None
+
+    def _look(self) -> bool:
+        """Note the file's size; returns whether it can be read."""
+        try:
+            status = os.lstat(self.log.path)
+        except OSError as error:
+            self.error = "" if isinstance(error, FileNotFoundError) and self._mark is None else str(error.strerror)
+            return False
+        self._mark, self.changed_s = (status.st_dev, status.st_ino, status.st_size), status.st_mtime
+        self.error = ""
+        return True
+
+    def _read(self, start: int, size: int) -> bytes:
+        try:
+            with open_regular(self.log.path, links=False) as file:
+                return _block(file, start, size)
+        except OSError as error:
+            self.error = str(error.strerror)
+            return b""
+
+    def _lines(self, data: bytes, at: int, read_s: float) -> list[WindowLine]:
+        found = []
+        for piece in _split(data):
+            for start in range(0, len(piece), LONGEST_LINE):
+                found.append(self._line(piece[start : start + LONGEST_LINE], at + start, read_s))
+            at += len(piece)
+        return found
+
+    def _line(self, piece: bytes, at: int, read_s: float) -> WindowLine:
+        text = piece.removesuffix(b"\n").decode("utf-8", "surrogateescape")
+        return WindowLine(self.log, at, text, read_s)
+
+
+def _split(data: bytes) -> Iterable[bytes]:
+    """Yield lines with their ends."""
+    *whole, rest = data.split(b"\n")
+    yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def _block(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    return file.read(size)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+@dataclass(slots=True)
+class LogView:
+    """The windows on one or several logs, and their lines in the order of their times.
+
+    A line without a time stays after the line before it, so that a traceback stays together. The lines of a log without
+    times are placed when they were written at the latest.
+    """
+
+    windows: list[LogWindow]
+    lines: list[WindowLine] = field(default_factory=list)
+
+    @property
+    def at_start(self) -> bool:
+        """Whether nothing is before the lines."""
+        return all(window.at_start for window in self.windows)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing was after the lines at the last look."""
+        return all(window.at_end for window in self.windows)
+
+    @property
+    def error(self) -> str:
+        """Why a log cannot be read; empty if all can."""
+        return next((f"{window.log.path}: {window.error}" for window in self.windows if window.error), "")
+
+    def to_end(self) -> None:
+        """Move to the ends of all logs."""
+        self._each(LogWindow.to_end)
+
+    def to_start(self) -> None:
+        """Move to the beginnings of all logs."""
+        self._each(LogWindow.to_start)
+
+    def older(self) -> list[WindowLine]:
+        """Read a block more at the front: of several logs, of the one whose lines begin last. Returns the new lines."""
+        found = self._older()
+        self._merge()
+        return found
+
+    def newer(self) -> list[WindowLine]:
+        """Read what follows, also what is new; returns the new lines in their order."""
+        before = self._state()
+        found = self._newer()
+        if self._state() != before:
+            self._merge()
+        return found
+
+    def _older(self) -> list[WindowLine]:
+        not_at_start = [window for window in self.windows if not window.at_start]
+        return max(not_at_start, key=_first_s).older() if not_at_start else []
+
+    def _newer(self) -> list[WindowLine]:
+        return merge_lines([window.newer() for window in self.windows])
+
+    def _state(self) -> list[tuple[object, ...]]:
+        return [(window.begin, window.end, window.partial and window.partial.raw) for window in self.windows]
+
+    def find(
+        self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
+    ) -> WindowLine | None:
+        """Return the next line in which a pattern is found, after ``start`` or before it; None if there is none.
+
+        It reads on in the logs until it finds one, and leaves the window there; else the window stays where it was.
+
+        Args:
+            start: where to begin; None for the end or the beginning of the window.
+            is_stopped: asked between blocks: whether the person has lost patience.
+        """
+        lines = self.lines
+        place = next((number for number, line in enumerate(lines) if line is start), None)
+        batch = lines[:place] if up else lines[0 if place is None else place + 1 :]
+        before = [(window.begin, window.end, list(window.lines), window.partial) for window in self.windows]
+        found = first_match(batch[::-1] if up else batch, pattern)
+        while found is None and not is_stopped() and not (self.at_start if up else self.at_end):
+            self._skim(pattern, up=up, is_stopped=is_stopped)
+            batch = self._older() if up else self._newer()
+            found = first_match(batch[::-1] if up else batch, pattern)
+            if not batch:
+                break
+        if found is None:
+            for window, place_before in zip(self.windows, before, strict=True):
+                window.begin, window.end, window.lines, window.partial = place_before
+        self._merge()
+        return found
+
+    def find_round(
+        self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
+    ) -> tuple[WindowLine | None, bool]:
+        """Return what ``find`` does, and whether it was found only after a turn: from the other end of the logs on."""
+        is_whole = start is None and (self.at_end if up else self.at_start)
+        found = self.find(pattern, start, up=up, is_stopped=is_stopped)
+        if found is not None or is_whole or is_stopped():
+            return found, False
+        before = [(window.begin, window.end, list(window.lines), window.partial) for window in self.windows]
+        (self.to_end if up else self.to_start)()
+        found = self.find(pattern, None, up=up, is_stopped=is_stopped)
+        if found is None:
+            for window, place in zip(self.windows, before, strict=True):
+                window.begin, window.end, window.lines, window.partial = place
+            self._merge()
+        return found, True
+
+    def _skim(self, pattern: Pattern, *, up: bool, is_stopped: Callable[[], bool]) -> None:
+        """Move over what surely does not match in the only log that has more; several keep their order by lines."""
+        more = [window for window in self.windows if not (window.at_start if up else window.at_end)]
+        if len(more) == 1:
+            more[0].skim(pattern, up=up, is_stopped=is_stopped)
+
+    def _each(self, move: Callable[[LogWindow], None]) -> None:
+        for window in self.windows:
+            move(window)
+        self._merge()
+
+    def _merge(self) -> None:
+        self.lines = merge_lines([window.shown() for window in self.windows])
+
+
+def first_match(lines: Iterable[WindowLine], pattern: Pattern) -> WindowLine | None:
+    """Return the first line in which a pattern is found; many lines are searched at once."""
+    of: dict[str, WindowLine] = {}  # a text → the first line that has it
+
+    def texts() -> Iterator[tuple[str, str]]:
+        for line in lines:
+            of.setdefault(line.raw, line)
+            yield line.raw, fold(line.raw)
+
+    text = next(pattern.filter(texts()), None)
+    return None if text is None else of[text]
+
+
+def _first_s(window: LogWindow) -> float:
+    return next(iter(_keys(window.lines[:1])), float("inf"))
+
+
+def merge_lines(logs: Sequence[Sequence[WindowLine]]) -> list[WindowLine]:
+    """Return the lines of logs in the order of their times; each log keeps its own order."""
+    filled = [lines for lines in logs if lines]
+    if len(filled) == 1:
+        return list(filled[0])
+    every = [line for lines in filled for line in lines]
+    keys = [key for lines in filled for key in _keys(lines)]
+    return [every[place] for place in sorted(range(len(every)), key=keys.__getitem__)]
+
+
+def _keys(lines: Sequence[WindowLine]) -> list[float]:
+    """Return for each line the time at which it stands among the lines of other logs."""
+    read_stamps(lines[:_CHECKED_LINES])
+    has_stamps = any(line.stamp_s is not None for line in lines[:_CHECKED_LINES])
+    if not has_stamps:
+        return [line.read_s for line in lines]
+    read_stamps(lines)
+    first = next(line.stamp_s for line in lines if line.stamp_s is not None)
+    keys, at_s = [], first or 0.0
+    for line in lines:
+        at_s = max(at_s, line.stamp_s or 0.0)
+        keys.append(at_s)
+    return keys
+
+
+def read_stamps(lines: Iterable[WindowLine]) -> None:
+    """Note in each line the time at its beginning."""
+    stamps: Stamps | None = None
+    for line in lines:
+        if line.stamp_end:
+            continue
+        stamps = stamps or Stamps(line.read_s - _HALF_A_DAY_S)  # a time without a date is of the day before read_s
+        line.stamp_s, line.stamp_end = stamps.read_with_end(line.raw)
+        if line.stamp_s is None:
+            line.stamp_end = -1
+
+
+def open_logs(logs: Sequence[LogFile], most: int = MOST_BYTES) -> LogView:
+    """Return a view of logs, moved to their ends."""
+    view = LogView([LogWindow(log, most) for log in logs])
+    view.to_end()
+    return view

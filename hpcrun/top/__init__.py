@@ -1,0 +1,1 @@
+"""The screens of ``hpcrun top``; the only room that imports textual."""

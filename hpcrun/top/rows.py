@@ -1,0 +1,333 @@
+"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped. Pure: what is known of the runs in, rows out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.job import state
+from hpcrun.job.layout import run_name
+from hpcrun.job.parameters import parameters_text
+from hpcrun.runs.record import LastStatus
+from hpcrun.views.status import why_text
+from hpcrun.views.table import GAP, fitting
+from hpcrun.views.text import clock_text, count, visible
+
+DAMAGED = "DAMAGED"
+"""The state of a run whose record cannot be read."""
+GROUPINGS = ("study", "name", "state", "none")
+_STATE_ORDER = (state.RUNNING, "COMPLETING", state.PENDING, state.SUBMITTING, state.UNKNOWN, DAMAGED, state.FAILED)
+COLUMNS = ("name", "job", "profile", "state", "size", "elapsed", "limit", "info")
+HEADINGS = {"info": "INFO"}
+# A narrow terminal drops these columns in this order.
+_DROPPED = ("profile", "limit", "size", "job", "elapsed")
+_NAME_MOST, _INFO_LEAST = 28, 40
+_NAME_SHORT, _INFO_SHORT = 14, 30
+"""To so much the two are shortened before the job ids are left out."""
+_INFO = "info:"
+
+
+@dataclass(eq=False, slots=True)
+class TopRow:
+    """One row: a run, an element of a sweep, or a group of runs. A key stays the same in a later reading.
+
+    Attributes:
+        key: run id, ``run id/3`` of an element, or the group's name behind a colon.
+        run: what is known of the run; None of a group, and of a run that cannot be read.
+        element: which element of the run this row is.
+        children: elements of a sweep, runs of a group.
+        about: what is said of a row without a run.
+        text: what a word of a filter looks into first.
+        more: reason and cause, for ``info:word``, and for a word that is in no row's text.
+    """
+
+    key: str
+    name: str
+    state: str
+    run: RunStatus | None = None
+    element: ElementStatus | None = None
+    children: Sequence[TopRow] = ()
+    about: str = ""
+    text: str = ""
+    more: str = ""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it stands for several runs."""
+        return self.key.startswith(":")
+
+    @property
+    def status(self) -> LastStatus | None:
+        """The status of the run or element."""
+        return self.element.status if self.element else self.run.status if self.run else None
+
+    def item(self) -> RunStatus | None:
+        """Return the run, or the element as a run of its own."""
+        return element_row(self.run, self.element) if self.run and self.element else self.run
+
+    def runs(self) -> list[TopRow]:
+        """Return the rows of runs or elements that an action on this row is about."""
+        return list(self.children) if self.is_group else [self]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How a person wants the rows.
+
+    Attributes:
+        words: each row has all of these words; none of those that begin with ``!``.
+        sort: one of ``SORTS``.
+        group: one of ``GROUPINGS``.
+        opened: keys of the rows whose children are shown.
+    """
+
+    words: str = ""
+    sort: str = "age"
+    reverse: bool = False
+    group: str = GROUPINGS[0]
+    opened: frozenset[str] = frozenset()
+
+
+def run_rows(
+    runs: Iterable[RunStatus], damaged: Mapping[str, str], before: Iterable[TopRow] = ()
+) -> tuple[TopRow, ...]:
+    """Return a row for each run; the rows of runs that have not changed are those of before.
+
+    Args:
+        damaged: run id → what is wrong with it.
+    """
+    known = {row.key: row for row in before}
+    rows = []
+    for item in runs:
+        row = known.get(item.run.run_id)
+        rows.append(row if row and row.run is item else _run_row(item))
+    bad = (TopRow(run_id, run_id, DAMAGED, about=words, text=f"{run_id} {words} damaged".lower())
+           for run_id, words in damaged.items())  # fmt: skip
+    return (*rows, *bad)
+
+
+def _run_row(item: RunStatus) -> TopRow:
+    run = item.run
+    children = tuple(_element_row(item, element) for element in item.elements)
+    word = state.UNKNOWN if item.lost else item.status.state
+    text = _text(run.name, run.run_id, run.job_id, run.profile, word, item.status)
+    return TopRow(run.run_id, visible(run.name), word, item, children=children, text=text, more=_more(item.status))
+
+
+def _element_row(item: RunStatus, element: ElementStatus) -> TopRow:
+    name, status = f"{item.run.name}/{element.index}", element.status
+    text = _text(name, item.run.run_id, element.job_id, parameters_text(element.parameters), status.state, status)
+    return TopRow(
+        f"{item.run.run_id}/{element.index}", visible(name), status.state, item, element, text=text, more=_more(status)
+    )
+
+
+def _text(name: str, run_id: str, job_id: str | None, more: str, word: str, status: LastStatus) -> str:
+    return f"{name} {run_id} {job_id or ''} {more} {word} {status.hosts or ''}".lower()
+
+
+def _more(status: LastStatus) -> str:
+    return f"{status.reason or ''} {status.cause or ''}".lower()
+
+
+def matches(row: TopRow, words: Sequence[str]) -> bool:
+    """Whether a row has all words, and none of those that begin with ``!``."""
+    return all(not _has(row, word[1:]) if word[0] == "!" and word[1:] else _has(row, word) for word in words)
+
+
+def _has(row: TopRow, word: str) -> bool:
+    return word[len(_INFO) :] in row.more if word.startswith(_INFO) else word in row.text
+
+
+def _placed(words: Iterable[str], rows: Sequence[TopRow]) -> list[str]:
+    """Return the words of a filter; one that no name, id, state, parameter or node has is looked for in the causes."""
+    placed = []
+    for word in words:
+        sign, plain = ("!", word[1:]) if word[0] == "!" else ("", word)
+        is_known = any(plain in each.text for row in rows for each in (row, *row.children))
+        placed.append(word if is_known or not plain or plain.startswith(_INFO) else f"{sign}{_INFO}{plain}")
+    return placed
+
+
+def _age(row: TopRow) -> Any:
+    return -row.run.run.created_s if row.run else 0.0
+
+
+def _state(row: TopRow) -> Any:
+    return _STATE_ORDER.index(row.state) if row.state in _STATE_ORDER else len(_STATE_ORDER), row.state
+
+
+def _elapsed(row: TopRow) -> Any:
+    return -((row.status.elapsed_s if row.status else None) or -1)
+
+
+def _job(row: TopRow) -> Any:
+    job_id = row.run.run.job_id if row.run else None
+    number = "".join(char for char in job_id or "" if char.isdigit())
+    return -int(number or 0)
+
+
+SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
+    "age": (_age, "newest first"),
+    "name": (lambda row: row.name, "by name"),
+    "state": (_state, "by state, running first"),
+    "job": (_job, "by job id, highest first"),
+    "elapsed": (_elapsed, "by elapsed time, longest first"),
+}
+"""How rows can be sorted: what they are compared by, and how this is said."""
+
+
+def arranged(
+    rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None
+) -> list[tuple[TopRow, int]]:
+    """Return the rows as they are shown, each with its depth.
+
+    Args:
+        studies: run id → the study that it belongs to.
+    """
+    rows = list(rows)
+    words = _placed(how.words.lower().split(), rows)
+    kept: list[TopRow] = []
+    found: dict[str, list[TopRow]] = {}
+    for row in rows:
+        inner = [child for child in row.children if matches(child, words)] if words else []
+        if matches(row, words) or inner:
+            kept.append(row)
+            if inner and len(inner) < len(row.children):
+                found[row.key] = inner  # those are shown, whether or not the sweep is open
+    order = SORTS[how.sort][0]
+    kept.sort(key=order, reverse=how.reverse)
+    shown: list[tuple[TopRow, int]] = []
+
+    def show(row: TopRow, depth: int) -> None:
+        shown.append((row, depth))
+        if row.key in how.opened or row.key in found:
+            children = found.get(row.key, row.children)
+            if not row.is_group and how.sort in ("state", "elapsed"):
+                children = sorted(children, key=order, reverse=how.reverse)
+            elif not row.is_group and how.reverse:
+                children = list(reversed(children))
+            for child in children:
+                show(child, depth + 1)
+
+    for row in _grouped(kept, how.group, studies or {}):
+        show(row, 0)
+    return shown
+
+
+def keys_to_mark(shown: Sequence[tuple[TopRow, int]]) -> set[str]:
+    """Return the keys of all runs that are shown; of a sweep that a filter shows in part, of its elements."""
+    elements: dict[str, list[str]] = {}
+    for row, _ in shown:
+        if row.element and row.run:
+            elements.setdefault(row.run.run.run_id, []).append(row.key)
+    keys: set[str] = set()
+    for row, _ in shown:
+        for each in [] if row.element else row.runs():
+            some = elements.get(each.key, [])
+            keys |= set(some) if 0 < len(some) < len(each.children) else {each.key}
+    return keys
+
+
+def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> list[TopRow]:
+    """Return the rows, those of one group in a row for it, where the first of them was."""
+    names: Mapping[str, Callable[[TopRow], str | None]] = {
+        "study": lambda row: studies.get(row.key),
+        "name": lambda row: row.name,
+        "state": lambda row: row.state,
+    }
+    if group not in names:
+        return list(rows)
+    name_of = names[group]
+    members: dict[str | None, list[TopRow]] = {}
+    for row in rows:
+        members.setdefault(name_of(row), []).append(row)
+    result, seen = [], set()
+    for row in rows:
+        name = name_of(row)
+        if name is None or (group == "name" and len(members[name]) == 1):
+            result.append(row)
+        elif name not in seen:
+            seen.add(name)
+            result.append(_group_row(group, name, members[name]))
+    return result
+
+
+def _group_row(group: str, name: str, rows: Sequence[TopRow]) -> TopRow:
+    words = Counter(row.state for row in rows)
+    counts = ", ".join(f"{number} {word.lower().replace('_', ' ')}" for word, number in words.most_common())
+    title = f"study {visible(run_name(name))}" if group == "study" else name
+    return TopRow(f":{group}:{name}", title, "", children=rows, about=f"{count(len(rows), 'run')}: {counts}")
+
+
+# --- what is in the cells ---------------------------------------------------------------------------------------
+
+
+def column_widths(shown: Sequence[tuple[TopRow, int]], width: int) -> dict[str, int]:
+    """Return the columns that a terminal has room for, each with its width."""
+    rows = [row for row, _ in shown]
+    runs = [row.run for row in rows if row.run]
+    times = [row.status for row in rows if row.status]
+    needed = {
+        "name": min(_NAME_MOST, max((len(row.name) + 2 * depth + 2 for row, depth in shown), default=4)),
+        "job": max((len(_job_id(row)) for row in rows), default=3),
+        "profile": max((len(item.run.profile) for item in runs), default=7),
+        "state": max((len(row.state) for row in rows), default=5),
+        "size": max((len(_size(item)) for item in runs), default=4),
+        "elapsed": len(clock_text(max((status.elapsed_s or 0 for status in times), default=0))),
+        "limit": len(clock_text(max((status.limit_s or 0 for status in times), default=0))),
+    }
+    needed = {name: max(wide, len(name)) for name, wide in needed.items()}
+    names = fitting({**needed, "info": _INFO_LEAST}, width - 1, _DROPPED)
+    if "job" not in names:
+        least = {**needed, "name": min(_NAME_SHORT, needed["name"]), "info": _INFO_SHORT}
+        short = fitting(least, width - 1, _DROPPED)
+        if "job" in short:
+            names = tuple(name for name in short if name not in _DROPPED[:3])
+            others = sum(least[name] + GAP for name in names if name not in ("name", "info"))
+            needed["name"] = min(needed["name"], width - 1 - others - GAP - _INFO_SHORT)
+    widths = {name: needed[name] for name in names if name != "info"}
+    return {**widths, "info": max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
+
+
+def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = "") -> dict[str, str]:
+    """Return the cells of a row.
+
+    Args:
+        is_open: its children are shown.
+        words: what the run wrote last.
+    """
+    sign = ("- " if is_open else "+ ") if row.children else "  "
+    name = f"{'  ' * depth}{sign}{row.name}"
+    item = row.item()
+    if item is None:
+        return {"name": name, "state": row.state, "info": row.about}
+    status = item.status
+    why = why_text(item, now_s)
+    if words and item.silent_s is None:
+        rest = why.removeprefix(item.about).removeprefix(", ")
+        why = ", ".join(part for part in (item.about, words, rest) if part)
+    return {
+        "name": name,
+        "job": _job_id(row),
+        "profile": item.run.profile,
+        "state": row.state,
+        "size": _size(item),
+        "elapsed": clock_text(status.elapsed_s),
+        "limit": clock_text(status.limit_s or item.run.walltime_s),
+        "info": why,
+    }
+
+
+def _job_id(row: TopRow) -> str:
+    if row.element:
+        return row.element.job_id or "-"
+    return (row.run.run.job_id or "-") if row.run else ""
+
+
+def _size(item: RunStatus) -> str:
+    return f"{item.run.nodes}×{item.run.gpus_per_node}"

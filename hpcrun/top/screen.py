@@ -1,0 +1,320 @@
+"""What the screens of ``hpcrun top`` share: a title, a line for messages, the keys at the bottom, and ``?``.
+
+Lines are drawn as they are, never as markup, and only the cells that have changed are sent to the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import ClassVar
+
+from rich.cells import cell_len, get_character_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
+from textual.geometry import Region
+from textual.screen import ModalScreen, Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from hpcrun.views.text import visible
+
+Piece = tuple[str, Style]
+"""A part of a line, and how it looks."""
+PLAIN, BOLD, DIM, REVERSED = Style(), Style(bold=True), Style(dim=True), Style(reverse=True)
+_KEY_NAMES = {
+    "question_mark": "?", "slash": "/", "escape": "esc", "asterisk": "*", "full_stop": ".", "minus": "-",
+    "plus": "+", "pagedown": "pgdn", "pageup": "pgup", "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "left_square_bracket": "[", "right_square_bracket": "]",
+    "left_curly_bracket": "{", "right_curly_bracket": "}",
+}  # fmt: skip
+
+
+def strip_of(pieces: Iterable[Piece], width: int, style: Style = PLAIN) -> Strip:
+    """Return a line of a certain width; text is shown literally, with invisible characters written out."""
+    return Strip([Segment(visible(text), style + own) for text, own in pieces]).adjust_cell_length(width, style)
+
+
+def cut(text: str, width: int) -> str:
+    """Return text in so many cells at most, the last one an ellipsis if it is cut."""
+    if cell_len(text) <= width:
+        return text
+    kept, left = [], width - 1
+    for char in text:
+        left -= get_character_cell_size(char)
+        if left < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + "…" if width > 0 else ""
+
+
+class TextLines(Widget):
+    """Lines of text; where they change, only the columns that differ are drawn again.
+
+    Args:
+        line: number of a line and its width → what is on it.
+    """
+
+    DEFAULT_CSS = "TextLines { height: 1; background: ansi_default; color: ansi_default; }"
+
+    def __init__(self, line: Callable[[int, int], Iterable[Piece]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._line = line
+        self._shown: list[Strip] = []
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line for the terminal."""
+        return strip_of(self._line(y, self.size.width), self.size.width)
+
+    def update(self) -> None:
+        """Draw what has changed since the last call."""
+        before, self._shown = self._shown, [self.render_line(y) for y in range(self.size.height)]
+        if len(before) != len(self._shown):
+            self.refresh()
+        elif changed := changed_regions(before, self._shown):
+            self.refresh(*changed)
+
+
+def changed_regions(before: Sequence[Strip], after: Sequence[Strip]) -> list[Region]:
+    """Return the parts of lines that differ: for each line one, from the first to the last cell that has changed."""
+    found = []
+    for y, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old == new:
+            continue
+        pairs = zip_longest(_cells_of(old), _cells_of(new))
+        columns = [x for x, (mine, other) in enumerate(pairs) if mine != other]
+        if columns:
+            found.append(Region(columns[0], y, columns[-1] + 1 - columns[0], 1))
+    return found
+
+
+def _cells_of(strip: Strip) -> list[tuple[str, Style | None]]:
+    return [
+        (char, segment.style)
+        for segment in strip
+        for char in segment.text
+        for _ in range(get_character_cell_size(char))
+    ]
+
+
+def key_names(binding: Binding, between: str = "/") -> str:
+    """Return the keys of a binding as a person knows them: ``j/↓``."""
+    return between.join(_key_name(key) for key in binding.key.split(","))
+
+
+def _key_name(key: str) -> str:
+    return _KEY_NAMES.get(key, key).replace("ctrl+", "ctrl-")
+
+
+def bindings_of(cls: type[DOMNode]) -> list[Binding]:
+    """Return the keys of a screen or widget, those of its own before those that all have."""
+    own = [each.__dict__.get("BINDINGS", ()) for each in cls.__mro__ if each.__module__.startswith("hpcrun.")]
+    return [item if isinstance(item, Binding) else Binding(*item) for items in own for item in items]
+
+
+@dataclass(slots=True)
+class TypedLine:
+    """A line that a person types at the bottom of a screen, such as a filter.
+
+    Attributes:
+        prompt: what stands before it.
+        changed: is called with the text after each key.
+        done: is called with the text at Enter, with None at Esc.
+    """
+
+    prompt: str
+    text: str
+    changed: Callable[[str], object]
+    done: Callable[[str | None], object]
+
+    def take(self, key: str, character: str | None) -> bool:
+        """Take a key; returns whether the line is still typed."""
+        if key == "enter":
+            self.done(self.text)
+            return False
+        if key in ("escape", "ctrl+c") or (key in ("backspace", "ctrl+h") and not self.text):
+            self.done(None)
+            return False
+        before, self.text = self.text, edited(self.text, key, character)
+        if self.text != before:
+            self.changed(self.text)
+        return True
+
+
+def edited(text: str, key: str, character: str | None) -> str:
+    """Return a typed line after one more key, as readline knows them."""
+    if key in ("backspace", "ctrl+h"):
+        return text[:-1]
+    if key == "ctrl+u":
+        return ""
+    if key == "ctrl+w":
+        return text.rstrip().rpartition(" ")[0]
+    return text + character if character and character.isprintable() else text
+
+
+class TopScreen(Screen[None]):
+    """A screen with a title, a body, a line for messages, and the keys at the bottom."""
+
+    DEFAULT_CSS = """
+    TopScreen { layout: vertical; background: ansi_default; color: ansi_default; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "keys", "all keys"),
+        Binding("q", "app.quit", "quit"),
+    ]
+    AUTO_FOCUS = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._message: tuple[str, Style] = ("", PLAIN)
+        self.typed: TypedLine | None = None
+
+    def take_key(self, event: events.Key) -> bool:
+        """Take a key before all others; returns whether it was taken. While a line is typed, all keys are for it."""
+        if self.typed is None:
+            return False
+        line = self.typed
+        if not line.take(event.key, event.character) and self.typed is line:
+            self.typed = None
+        self.query_one("#message", TextLines).update()
+        return True
+
+    def type_line(
+        self, prompt: str, text: str, changed: Callable[[str], object], done: Callable[[str | None], object]
+    ) -> None:
+        """Let a person type a line at the bottom."""
+        self.typed = TypedLine(prompt, text, changed, done)
+        self.query_one("#message", TextLines).update()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Add what is pasted to the line that is typed."""
+        if self.typed:
+            self.typed.text += " ".join(event.text.split())
+            self.typed.changed(self.typed.text)
+            self.query_one("#message", TextLines).update()
+
+    def compose(self) -> ComposeResult:
+        """Yield the lines from top to bottom."""
+        yield TextLines(lambda _, width: self.title_line(width), id="title")
+        yield from self.body()
+        yield TextLines(lambda _, width: self.message_line(width), id="message")
+        yield TextLines(lambda _, width: key_line(bindings_of(type(self)), width), id="keys")
+
+    def title_line(self, width: int) -> Iterable[Piece]:
+        """Return the first line; each screen has its own."""
+        return ((cut("hpcrun top", width), BOLD),)
+
+    def body(self) -> ComposeResult:
+        """Yield what is between the title and the messages; each screen has its own."""
+        yield from ()
+
+    def message_line(self, width: int) -> Iterable[Piece]:
+        """Return the line above the keys."""
+        if self.typed:
+            return ((f"{self.typed.prompt}{self.typed.text}", BOLD), (" ", REVERSED))
+        text, style = self._message
+        return ((cut(text, width), style),)
+
+    def say(self, text: str, style: Style = PLAIN) -> None:
+        """Show a message until the next one."""
+        self._message = (" ".join(text.split()), style)
+        self.query_one("#message", TextLines).update()
+
+    def action_keys(self) -> None:
+        """Show all keys."""
+        focused = bindings_of(type(self.focused)) if self.focused else []
+        self.app.push_screen(KeysHelp([*bindings_of(type(self)), *focused]))
+
+
+def key_line(bindings: Sequence[Binding], width: int) -> list[Piece]:
+    """Return the keys for the bottom of a screen, as many as it has room for; ``?`` is always among them."""
+    shown = [(key_names(item), item.description) for item in bindings if item.show]
+    last = [pair for pair in shown if pair[0] == "?"]
+    rest, left = [pair for pair in shown if pair[0] != "?"], width
+    kept: list[tuple[str, str]] = []
+    for pair in (*last, *rest):
+        need = cell_len(pair[0]) + cell_len(pair[1]) + 3
+        if need > left + 2:
+            break
+        kept.append(pair)
+        left -= need
+    ordered = [*(pair for pair in kept if pair not in last), *last]
+    return [piece for key, text in ordered for piece in ((key, BOLD), (f" {text}  ", PLAIN))]
+
+
+class Dialog(ModalScreen[bool]):
+    """Lines in a box over the screen below.
+
+    Args:
+        lines: what it says.
+        title: what stands in its frame.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "answer(False)", "close"),
+        Binding("j,down", "scroll(1)", "down"),
+        Binding("k,up", "scroll(-1)", "up"),
+    ]
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: transparent; }
+    Dialog TextLines { border: ascii ansi_default; width: auto; height: auto; }
+    """
+
+    def __init__(self, lines: Sequence[Sequence[Piece]], title: str = "") -> None:
+        super().__init__()
+        self._lines, self._title, self._top = lines, title, 0
+
+    def compose(self) -> ComposeResult:
+        """Yield the box."""
+        box = TextLines(lambda y, _: self._lines[self._top + y] if self._top + y < len(self._lines) else ())
+        yield box
+
+    def on_mount(self) -> None:
+        """Make the box as large as what it says, and no larger than the terminal."""
+        self._fit()
+
+    def on_resize(self) -> None:
+        """Fit it into the new size."""
+        self._fit()
+
+    def _fit(self) -> None:
+        box = self.query_one(TextLines)
+        widths = [sum(cell_len(text) for text, _ in line) for line in self._lines]
+        box.styles.width = min(max(widths, default=0) + 2, self.app.size.width)
+        box.styles.height = min(len(self._lines) + 2, self.app.size.height)
+        box.border_title = self._title
+
+    def action_scroll(self, lines: int) -> None:
+        """Show the lines further down or up, of a terminal that is too low for all."""
+        most = max(0, len(self._lines) - self.query_one(TextLines).size.height)
+        self._top = min(most, max(0, self._top + lines))
+        self.query_one(TextLines).refresh()
+
+    def action_answer(self, answer: bool) -> None:
+        """Close it with an answer."""
+        self.dismiss(answer)
+
+
+class KeysHelp(Dialog):
+    """All keys of a screen."""
+
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        wide = max(cell_len(key_names(item)) for item in bindings)
+        lines = [
+            [(f" {key_names(item):<{wide}}  ", BOLD), (item.tooltip or item.description, PLAIN)] for item in bindings
+        ]
+        super().__init__(lines, "keys (j/k scroll, esc closes)")
+
+
+class Confirmation(Dialog):
+    """Something that is done only after ``y``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes"),
+        Binding("n", "answer(False)", "no"),
+    ]

@@ -1,0 +1,376 @@
+"""The sections of a run's page in ``hpcrun top``, as lines of text: all is readable without colours. Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from hpcrun.actions.runs.metrics import Metrics, choose_metrics
+from hpcrun.actions.runs.ranks import RankRow, RankState, counts_text
+from hpcrun.actions.runs.use import size_text
+from hpcrun.actions.status.resolve import ended_text
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.job import state
+from hpcrun.job.units import format_span
+from hpcrun.runs.attempt import Attempt
+from hpcrun.views.details import detail_lines
+from hpcrun.views.log_text import terminal_text
+from hpcrun.views.metrics import braille_plot, curves_of, value_text
+from hpcrun.views.status import COLOURS, why_text
+from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line, visible
+
+if TYPE_CHECKING:
+    from hpcrun.runs.use import NodeUse
+
+_BARS = "▁▂▃▄▅▆▇█"
+_TEXT_LEAST = 24
+"""The least columns for the words beside a bar."""
+_RANK_STYLES = {
+    RankState.FAILED: "bold red",
+    RankState.NO_END: "bold red",
+    RankState.SILENT: "bold yellow",
+    RankState.NO_OUTPUT: "yellow",
+    RankState.NOT_STARTED: "yellow",
+    RankState.RUNNING: "",
+    RankState.TERMINATED: "",
+    RankState.COMPLETED: "green",
+}
+
+
+def title_text(item: RunStatus, now_s: float) -> Text:
+    """Return the state, the name, the job, its size and its time."""
+    run, status = item.run, item.status
+    colour = COLOURS.get(status.state, "red" if status.final else "")
+    text = Text(status.state, style=f"bold {colour}".strip())
+    ranks = count(run.world_size, "rank")
+    size = f"{count(run.nodes, 'node')} × {count(run.gpus_per_node, 'GPU')}" if run.gpus_per_node else (
+        count(run.nodes, "node")
+    )  # fmt: skip
+    elapsed_s = status.elapsed_s
+    if elapsed_s is not None and status.state == state.RUNNING and not item.stale:
+        elapsed_s += max(0, int(now_s - status.asked_s))
+    limit_s = status.limit_s or run.walltime_s
+    times = clock_text(elapsed_s) + (f" of {clock_text(limit_s)}" if limit_s else "")
+    text.append(f"  {visible(run.name)}", "bold")
+    text.append(f"  job {visible(run.job_id)}" if run.job_id else "  no job")
+    text.append(f"  {size}, {ranks}  {times}")
+    return text
+
+
+def why_line(item: RunStatus, now_s: float) -> str:
+    """Return what is to be said besides: attempt, cause, reason; the nodes where there is nothing else."""
+    return one_line(why_text(item, now_s))
+
+
+# --- ranks
+
+
+def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: float) -> str:
+    """Return a line above the ranks: the attempt, when it began, and how many ranks are in each state."""
+    filtered = f"{shown} of {count(len(rows), 'rank')} shown; " if shown < len(rows) else ""
+    began = f"attempt {attempt.number + 1} began {format_span(max(0.0, now_s - attempt.started_s))} ago"
+    counts = counts_text(rows)
+    number, _, words = counts.partition(" ")
+    if ", " not in counts and number.isdecimal():
+        counts = f"{count(int(number), 'rank')} {words}"
+    return f"{began}; {filtered}{counts}"
+
+
+class RankColumns:
+    """The widths of the columns of some ranks."""
+
+    def __init__(self, rows: Sequence[RankRow]) -> None:
+        self._rank = max([4, *(len(str(row.rank)) for row in rows[-1:])])
+        self._state = max([5, *(len(row.state) for row in rows)])
+        self._node = min(20, max([4, *(len(visible(row.node or "-")) for row in rows)]))
+
+    def heading(self) -> str:
+        """Return the names of the columns."""
+        return f"{'RANK':>{self._rank}}  {'STATE':<{self._state}}  {'NODE':<{self._node}}  {'OUTPUT':>8}  LAST LINE"
+
+    def line(self, row: RankRow, now_s: float) -> Text:
+        """Return one rank; its last line goes on beyond the screen."""
+        age = "-" if row.wrote_s is None else f"{format_span(max(0.0, now_s - row.wrote_s))}"
+        text = Text(f"{row.rank:>{self._rank}}  ")
+        text.append(f"{row.state:<{self._state}}", _RANK_STYLES[row.kind])
+        node = visible(row.node or "-")
+        node = node if len(node) <= self._node else f"{node[: self._node - 1]}…"
+        text.append(f"  {node:<{self._node}}  {age:>8}  ")
+        return text.append(visible(terminal_text(row.line, colours=False)))
+
+
+# --- attempts
+
+
+def attempt_lines(
+    attempts: Sequence[Attempt], created_s: float, now_s: float, width: int, *, is_over: bool, ending: str = ""
+) -> list[Text]:
+    """Return a run's attempts as bars over real time, oldest first, each with the reason of its end.
+
+    Args:
+        attempts: the oldest first.
+        created_s: when the run was submitted: the time until its first start is waiting time.
+        is_over: the job has ended; otherwise the last attempt runs.
+        ending: how Slurm says that it ended, for a last attempt that left no record.
+    """
+    if not attempts:
+        return [Text(f"No attempt has started; submitted {format_span(max(0.0, now_s - created_s))} ago.")]
+    spans = [_span(attempt, now_s, runs=not is_over and attempt is attempts[-1]) for attempt in attempts]
+    first, last = min(created_s, spans[0][0]), max(end for _, end in spans)
+    bar = max(10, min(100, width - _TEXT_LEAST - 6) if width >= 100 else width - 2 * _TEXT_LEAST + 8)
+    lines = [Text(f"    {_axis(first, last, bar)}", "dim"), Text(f"    {'├' + '─' * (bar - 2) + '┤'}", "dim")]
+    before = first
+    for attempt, (begin, end) in zip(attempts, spans, strict=True):
+        drawn = _bar(before, begin, end, first, last, bar)
+        is_last = attempt is attempts[-1]
+        words = f"{_length(end - begin)}, " + (
+            "runs" if is_last and not is_over
+            else ending if is_last and ending and attempt.exit is None
+            else _end_text(attempt)
+        )  # fmt: skip
+        head, *more = _folded(words, width - bar - 6)
+        line = Text(f"{attempt.number + 1:>3} ").append(drawn, "bold").append(f"  {head}")
+        lines += [line, *(Text(f"{'':{bar + 6}}{part}") for part in more)]
+        before = end
+    ran = sum(end - begin for begin, end in spans)
+    waited = sum(max(0.0, begin - end) for (_, end), (begin, _) in zip([(0.0, first), *spans], spans, strict=False))
+    total = f"{count(len(attempts), 'attempt')}: ran {_length(ran)}, waited {_length(waited)}"
+    return [*lines, Text(), Text(f"█ running  · waiting     {total}")]
+
+
+def attempt_of(line: Text) -> int | None:
+    """Return the number of the attempt that a line of ``attempt_lines`` begins; None of another line."""
+    word = line.plain[:4].strip()
+    return int(word) - 1 if word.isdecimal() else None
+
+
+def _span(attempt: Attempt, now_s: float, *, runs: bool) -> tuple[float, float]:
+    end = now_s if runs else attempt.exit.ended_s if attempt.exit else attempt.alive_s
+    return attempt.started_s, max(attempt.started_s, end)
+
+
+def _axis(first: float, last: float, width: int) -> str:
+    several_days = time.localtime(first)[:3] != time.localtime(last)[:3]
+    form = "%d %b %H:%M" if several_days else "%H:%M:%S"
+    left, right = (time.strftime(form, time.localtime(at)) for at in (first, last))
+    return left + right.rjust(width - len(left))
+
+
+def _bar(before: float, begin: float, end: float, first: float, last: float, width: int) -> str:
+    """Return dots from ``before`` to ``begin`` and a bar from there to ``end``, of at least one column."""
+
+    def column(at: float) -> int:
+        return round((at - first) / (last - first) * width) if last > first else 0
+
+    left = min(width - 1, column(begin))
+    right = max(left + 1, column(end))
+    wait = min(left, column(before))
+    return (" " * wait + "·" * (left - wait) + "█" * (right - left)).ljust(width)
+
+
+def _end_text(attempt: Attempt) -> str:
+    nodes = f" ({', '.join(attempt.exit.nodes)})" if attempt.exit and attempt.exit.nodes else ""
+    text, place, _ = ended_text(attempt).partition(", restarted in place")
+    if attempt.exit and not attempt.exit.reason and attempt.exit.status == 0:
+        text = "completed"
+    again = place.replace("in place", "in the allocation") or (
+        ", requeued" if attempt.exit and attempt.exit.again else ""
+    )
+    return visible(f"{text}{nodes}{again}")
+
+
+def _length(seconds: float) -> str:
+    return clock_text(max(0, int(seconds)))
+
+
+def _folded(words: str, width: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(words, max(10, width), break_on_hyphens=False) or [""]
+
+
+# --- metrics
+
+
+def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list[Text]:
+    """Return a curve of one metric over the steps, and below it all metrics with their last values."""
+    names = metrics.names
+    if not names:
+        return []
+    name = names[chosen % len(names)]
+    curves = curves_of(choose_metrics(metrics, [name]), name)
+    which = f" ({chosen % len(names) + 1} of {len(names)}: m next, M before)" if len(names) > 1 else ""
+    lines = [Text(f"{one_line(name)} by step{which}{_begins(metrics)}", "bold")]
+    listed = len(names) + 2 if len(names) > 1 else 0
+    if curves:
+        rows = max(5, min(20, height - 3 - min(listed, 6)))
+        lines += map(Text, braille_plot(list(curves.values()), width, rows))
+    else:
+        lines.append(Text("no values that are finite numbers"))
+    if len(names) == 1:
+        return [*lines, Text(), _metric_row(metrics, name, 0, width)]
+    wide = min(24, max(len(one_line(each)) for each in names))
+    lines.append(Text())
+    for each in names:
+        row = Text("> " if each == name else "  ").append_text(_metric_row(metrics, each, wide, width - 2))
+        lines.append(row)
+    return lines
+
+
+def _begins(metrics: Metrics) -> str:
+    """Return the steps at which attempts begin: ``; attempt 2 from step 120``."""
+    first: dict[int, float] = {}
+    for row in metrics.rows:
+        if row.step is not None:
+            first.setdefault(row.attempt, row.step)
+    later = [f"attempt {number + 1} from step {step:g}" for number, step in sorted(first.items()) if number]
+    return f"; {', '.join(later[-3:])}" if later else ""
+
+
+def _metric_row(metrics: Metrics, name: str, wide: int, width: int) -> Text:
+    values = [value for row in metrics.rows if isinstance(value := row.values.get(name), float | int)]
+    finite = [float(value) for value in values if math.isfinite(value)]
+    last = next((row.values[name] for row in reversed(metrics.rows) if name in row.values), None)
+    numbers = f"last {value_text(last)}" + (
+        f", least {value_text(min(finite))}, most {value_text(max(finite))}" if finite else ""
+    )
+    label = f"{one_line(name):<{wide}}  " if wide else ""
+    room = width - len(label) - 50
+    curve = f"{sparkline(finite, min(room, 40)):<{min(room, 40)}}  " if room >= 8 and wide else ""
+    return Text(f"{label}{curve}{numbers}")
+
+
+# --- use of the hardware
+
+
+def use_lines(nodes: Sequence[NodeUse], width: int) -> list[Text]:
+    """Return the use of GPUs, CPUs, memory and network of each node over time."""
+    lines: list[Text] = []
+    room = max(8, min(60, width - 58))
+    for node in nodes:
+        if not node.samples:
+            continue
+        first, last = node.started or node.samples[0].time, node.samples[-1].time
+        clock = time.strftime("%H:%M:%S", time.localtime(last))
+        lines += [
+            *([Text()] if lines else []),
+            Text(f"{visible(node.node)}: {_length(last - first)} until {clock}", "bold"),
+        ]
+        lines += [
+            Text(f"  {label:<8} {sparkline(values, room, 0.0, top):<{room}}  {words}")
+            for label, values, top, words in _use_rows(node)
+        ]
+    return lines
+
+
+def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, str]]:
+    """Yield what a node used: its label, the values, the most that there is of it, and the numbers in words."""
+    samples = node.samples
+    for index in sorted({gpu.index for sample in samples for gpu in sample.gpus}):
+        gpus = [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
+        busy, last = [gpu.busy for gpu in gpus], gpus[-1]
+        memory = size_text(last.memory) + (f" of {size_text(last.memory_total)}" if last.memory_total else "")
+        power = f", {last.power:.0f} W" if last.power is not None else ""
+        yield f"GPU {index}", busy, 1.0, f"{last.busy:.0%} busy (mean {sum(busy) / len(busy):.0%}), {memory}{power}"
+    cpus = [sample.cpus for sample in samples]
+    of = f" of {node.cpus}" if node.cpus else ""
+    yield "CPUs", cpus, node.cpus, f"{cpus[-1]:.1f}{of} busy (mean {sum(cpus) / len(cpus):.1f})"
+    memories = [float(sample.memory) for sample in samples]
+    limit = f" of {size_text(node.memory_limit)}" if node.memory_limit else ""
+    most = size_text(int(max(memories)))
+    yield "memory", memories, node.memory_limit, f"{size_text(int(memories[-1]))}{limit} (most {most})"
+    rates = {"network": [sample.network for sample in samples],
+             "RDMA": [sample.rdma for sample in samples if sample.rdma is not None]}  # fmt: skip
+    for label, values in rates.items():
+        if values:
+            yield label, values, None, f"{_rate(values[-1])} (most {_rate(max(values))})"
+
+
+def _rate(bytes_per_s: float) -> str:
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
+        if bytes_per_s >= size:
+            return f"{bytes_per_s / size:.1f} {unit}"
+    return f"{bytes_per_s / 1e3:.0f} kB/s"
+
+
+def sparkline(values: Sequence[float], width: int, low: float | None = None, high: float | None = None) -> str:
+    """Return values as a row of bars, at most ``width`` columns: each is the mean of the values at its place.
+
+    Args:
+        low, high: the values of the lowest and the highest bar; those of the values where None.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite or width < 1:
+        return ""
+    columns = min(width, len(finite))
+    means = []
+    for column in range(columns):
+        part = finite[column * len(finite) // columns : (column + 1) * len(finite) // columns]
+        means.append(math.fsum(part) / len(part))
+    least = min(means) if low is None else low
+    most = max(means) if high is None or not high > least else high
+    if not most - least > 1e-9 * max(abs(most), abs(least)):  # the means of equal values differ in their last digit
+        return _BARS[0] * columns
+    places = (min(1.0, max(0.0, (mean - least) / (most - least))) for mean in means)
+    return "".join(_BARS[min(len(_BARS) - 1, int(place * len(_BARS)))] for place in places)
+
+
+# --- script and plan
+
+
+def script_lines(text: str) -> list[Text]:
+    """Return the script as it was submitted."""
+    return [Text(visible(line.expandtabs())) for line in text.splitlines()]
+
+
+def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
+    """Return the command that submits the same run, its resources, and its folder, code and relations.
+
+    Args:
+        submit_line: one line for each option.
+    """
+    run = item.run
+    lines = [Text(visible(line)) for line in submit_line.splitlines()]
+    lines += [Text(), Text("resources", "bold")]
+    for label, words in _plan_rows(run.plan, run.nodes, run.gpus_per_node, run.world_size, run.walltime_s):
+        lines += map(Text, labelled(f"  {label}", one_line(words), 15, width))
+    lines += [Text(), Text(f"run {visible(run.run_id)}", "bold")]
+    own = [("submitted", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}"),
+           *([("from", run.cwd)] if run.cwd else []), ("profile", run.profile)]  # fmt: skip
+    return [*lines, *map(Text, detail_lines(item, width, own)[1:])]
+
+
+def _plan_rows(
+    plan: Mapping[str, Any], nodes: int, gpus_per_node: int, ranks: int, walltime_s: int | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a recorded plan; what a record lacks is left out."""
+    gpus = f" × {count(gpus_per_node, 'GPU')}" if gpus_per_node else ""
+    yield "size", f"{count(nodes, 'node')}{gpus}, {count(ranks, 'rank')}"
+    if cpus := plan.get("cpus_per_node"):
+        yield "CPUs", f"{cpus} per node"
+    if plan.get("scheduler") == "slurm":
+        yield "memory", memory_text(plan.get("memory_mb"))
+    yield "time", clock_text(walltime_s) if walltime_s else "no limit of hpcrun's"
+    for name, value in _pairs(plan.get("directives")):
+        yield "#SBATCH", f"--{name}={value}" if value is not None else f"--{name}"
+    python = plan.get("python") or {}
+    if python.get("executable"):
+        yield "python", f"{python['executable']} ({python.get('kind', '')})"
+    if (container := plan.get("container")) and container.get("image"):
+        yield "container", str(container["image"])
+    if plan.get("modules"):
+        yield "modules", " ".join(map(str, plan["modules"]))
+    for command in plan.get("setup") or ():
+        yield "set-up", str(command)
+    for name, value in _pairs(plan.get("env")):
+        yield "env", f"{name}={'***' if value is None else value}"
+    for note in plan.get("notes") or ():
+        yield "note", str(note)
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    return [(str(pair[0]), pair[1]) for pair in value or () if isinstance(pair, list | tuple) and len(pair) == 2]

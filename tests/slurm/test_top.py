@@ -1,0 +1,83 @@
+"""hpcrun top in a real terminal on a real Slurm: a run from pending to failed, one that is cancelled, and the end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pexpect
+import pyte
+import pytest
+
+from tests.harness import Cluster, Hpcrun
+
+pytestmark = pytest.mark.slurm
+JOB = ("submit", "-P", "cpu", "-G", "0", "-c", "1", "--launcher", "python")
+
+
+class At:
+    """hpcrun top on a terminal of 80×24."""
+
+    def __init__(self, person: Hpcrun) -> None:
+        self._screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self._screen)
+        argv = [*person.become, *person.argv("top")]
+        env = {**person.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
+        self.child = pexpect.spawn(
+            argv[0], argv[1:], env=cast("Any", env), cwd=str(person.folder), dimensions=(24, 80), timeout=30
+        )
+        self.bytes, self.is_over = b"", False
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self._screen.display]
+
+    def row(self, name: str) -> str:
+        """The line of a run; empty where it is not shown."""
+        return next((line for line in self.lines if line.strip(" *").startswith(f"{name} ")), "")
+
+    def until(self, shown: Callable[[], bool], within_s: float = 60) -> None:
+        end = time.monotonic() + within_s
+        while not shown():
+            assert time.monotonic() < end, "\n".join(self.lines)
+            try:
+                data = self.child.read_nonblocking(65536, timeout=0.2)
+            except pexpect.TIMEOUT:
+                continue
+            except pexpect.EOF:
+                self.is_over = True
+                continue
+            self.bytes += data
+            self._stream.feed(data)
+
+
+def test_a_run_goes_from_pending_to_failed_another_is_cancelled_and_the_terminal_is_restored(
+    as_researcher: Hpcrun, cluster: Cluster
+) -> None:
+    person = as_researcher
+    person(*JOB, "-J", "stays", "sleep", "600", check=True)
+    person("submit", "-P", "cpu", "-G", "0", "-c", "1", "--launcher", "python", "--sbatch", "hold", "-J", "fails",
+           "sh", "-c", "sleep 1; exit 3", check=True)  # fmt: skip
+    top = At(person)
+    top.until(lambda: "RUNNING" in top.row("stays") and "held by you" in top.row("fails"))
+    assert "PENDING" in top.row("fails")
+    top.child.send("U")  # the cursor stands on the newest
+    top.until(lambda: any("Release 1 run?" in line for line in top.lines))
+    top.child.send("y")
+    top.until(lambda: "RUNNING" in top.row("fails"))
+    top.until(lambda: "FAILED" in top.row("fails"))
+    top.until(lambda: "rank 0 on cpu-1 failed" in top.row("fails"))
+    top.child.send("jc")
+    top.until(lambda: any("Cancel 1 run?" in line for line in top.lines))
+    top.child.send("y")
+    top.until(lambda: "CANCELLED" in top.row("stays"))
+    top.until(lambda: top.lines[-2].startswith("cancelled job "))
+    top.child.send("3")
+    top.until(lambda: top.lines[0].startswith("queue by partition  as of"))
+    top.child.send("q")
+    top.until(lambda: top.is_over)
+    assert top.child.wait() == 0
+    assert b"\x1b[?1049l" in top.bytes  # the screen from before is back
+    assert re.search(rb"\x1b\[(?:[0-9;]*;)?[349][0-7](?:;[0-9;]*)?m", top.bytes) is None  # NO_COLOR

@@ -1,0 +1,334 @@
+"""The page of a run and the page of a log, with real files: what a person sees after a key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Mount
+from textual.pilot import Pilot
+
+from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.diagnosis.rules import Rule
+from hpcrun.errors import HpcrunError, NotFoundError
+from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.runs.record import LastStatus
+from hpcrun.top import log_page, run_page
+from hpcrun.top.app import TopApp
+from hpcrun.top.log_page import LogPage
+from hpcrun.top.run_page import RunPage
+from tests.unit.given import run, write
+
+
+@dataclass
+class _Desk:
+    """A reader over one run, whose files are real; ``opens`` holds up all reading until it is set."""
+
+    item: RunStatus
+    gone: str = ""
+    asked: int = 0
+    opens: threading.Event = field(default_factory=threading.Event)
+    app: TopApp | None = None
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.opens.set()
+
+    def run_status(self, run_id: str) -> RunStatus:
+        self.asked += 1
+        if self.gone:
+            raise NotFoundError(self.gone)
+        index = run_id.partition("/")[2]
+        return element_row(self.item, self.item.elements[int(index)]) if index else self.item
+
+    def rules(self) -> Sequence[Rule]:
+        return ()
+
+    def metric_patterns(self, profile: str) -> Mapping[str, str]:
+        return {}
+
+    def now_s(self) -> float:
+        return time.time()
+
+    def in_background(
+        self, call: Callable[[], Any], then: Callable[[Any], object], failed: Callable[[HpcrunError | OSError], object]
+    ) -> None:
+        def work() -> None:
+            self.opens.wait(20)
+            assert self.app is not None
+            try:
+                answer = call()
+            except (HpcrunError, OSError) as error:
+                self.app.call_later(failed, error)
+            else:
+                self.app.call_later(then, answer)
+
+        threading.Thread(target=work, daemon=True).start()
+
+
+class _App(TopApp):
+    """Shows one page."""
+
+    def __init__(self, desk: _Desk, page: RunPage | LogPage) -> None:
+        super().__init__(desk)  # type: ignore[arg-type]
+        desk.app, self._page = self, page
+
+    def on_mount(self, event: Mount) -> None:  # type: ignore[override]
+        event.prevent_default()
+        self.push_screen(self._page)
+
+
+def _screen(app: TopApp) -> str:
+    return "\n".join("".join(part.text for part in strip).rstrip() for strip in app.screen._compositor.render_strips())
+
+
+async def _seen(pilot: Pilot[None], text: str) -> str:
+    for _ in range(200):
+        if text in (shown := _screen(pilot.app)):  # type: ignore[arg-type]
+            return shown
+        await pilot.pause(0.02)
+    raise AssertionError(f"{text!r} does not come:\n{shown}")
+
+
+def _watch(
+    desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], Coroutine[Any, Any, None]],
+    size: tuple[int, int] = (80, 24),
+) -> None:  # fmt: skip
+    async def watch() -> None:
+        async with _App(desk, page).run_test(size=size) as pilot:
+            await look(pilot)
+
+    asyncio.run(watch())
+
+
+def _attempt(path: Path, number: int = 0) -> AttemptFolder:
+    folder = RunFolder(path).element(0).attempt(number)
+    folder.path.mkdir(parents=True)
+    write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": time.time() - 60}))
+    return folder
+
+
+def _given(path: Path, world_size: int = 4, state: str = "FAILED", **record: Any) -> tuple[_Desk, AttemptFolder]:
+    """A run of which rank 2 failed."""
+    folder = _attempt(path)
+    for rank in range(world_size):
+        write(folder.rank_log(rank, "out"), f"rank {rank} [bold]step 9[/bold]\n")
+        code = 1 if rank == 2 else 143
+        exit_ = {"rank": rank, "node": f"n{rank // 8}", "status": code, "ended": time.time() - 9}
+        if state == "FAILED":
+            write(folder.rank_exit(rank), json.dumps(exit_))
+    write(folder.rank_log(2, "err"), "Traceback (most recent call last):\nKeyError: 'recall'\n")
+    write(folder.rank_metrics(0), "".join(f'{{"step": {n}, "loss": {9 - n}, "acc": {n}}}\n' for n in range(9)))
+    write(RunFolder(path).script, "#!/bin/bash\n#SBATCH --nodes=1\n" + "echo line\n" * 50 + "srun train\n")
+    status = LastStatus(
+        state, time.time(), final=state == "FAILED", exit_status=1, cause="rank 2 failed first: KeyError"
+    )
+    record = {"request": {"script": "train.py"}, "world_size": world_size, **record}
+    return _Desk(RunStatus(run(**record), path, status)), folder
+
+
+def test_each_number_shows_a_section(tmp_path: Path) -> None:
+    desk, _ = _given(tmp_path)
+
+    async def look(pilot: Pilot[None]) -> None:
+        shown = await _seen(pilot, "KeyError: 'recall'")
+        lines = shown.splitlines()
+        assert lines[0].startswith("FAILED  train  job 4711")
+        assert lines[1].startswith("rank 2 failed first: KeyError")
+        assert lines[3].endswith("ago; 1 failed, 3 terminated")
+        assert [line.split()[0] for line in lines[5:9]] == ["2", "0", "1", "3"]
+        assert "rank 0 [bold]step 9[/bold]" in shown
+        for key, text in {
+            "2": "1 attempt: ran", "3": "loss by step (1 of 2", "4": "No use of the hardware",
+            "5": "rank 2 on n0 failed", "6": "#SBATCH --nodes=1", "7": "hpcrun submit",
+        }.items():  # fmt: skip
+            await pilot.press(key)
+            assert max(map(len, (await _seen(pilot, text)).splitlines())) <= 80
+        await pilot.press("3", "m")
+        await _seen(pilot, "acc by step (2 of 2")
+
+    _watch(desk, RunPage(desk, "r"), look)
+
+
+def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, _ = _given(tmp_path, 512)
+    monkeypatch.setattr(run_page, "TICK_S", 0.05)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "KeyError: 'recall'")
+        await pilot.press("G")
+        await _seen(pilot, "512 ranks, end")
+        await _seen(pilot, "rank 511 [bold]step 9[/bold]")
+        await pilot.press("slash", *"n63")
+        shown = await _seen(pilot, "8 of 512 ranks shown")
+        assert "/n63" in shown
+        await pilot.press("enter", "down", "enter")
+        await _seen(pilot, "rank 505, out and err")
+        before = desk.asked
+        await pilot.pause(0.2)
+        assert desk.asked == before, "the page reads on below the log"
+        await pilot.press("escape")
+        await _seen(pilot, "8 of 512 ranks shown")
+        await pilot.press("escape")
+        await _seen(pilot, "1 failed, 511 terminated")
+
+    _watch(desk, RunPage(desk, "r"), look)
+
+
+def test_lines_are_searched(tmp_path: Path) -> None:
+    desk, _ = _given(tmp_path)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await pilot.press("6")
+        await _seen(pilot, "53 lines, top")
+        await pilot.press("slash", *"srun", "enter")
+        assert "srun train" in await _seen(pilot, "/srun: line 53 of 53")
+        await pilot.press("n")
+        await _seen(pilot, "/srun: from the top again, line 53 of 53")
+        await pilot.press("slash", *"line", "enter")
+        await _seen(pilot, "/line: from the top again, line 3 of 53")
+        await pilot.press("N")
+        await _seen(pilot, "/line: from the end again, line 52 of 53")
+        await pilot.press("slash", *"[zz", "enter")
+        await _seen(pilot, "/[zz: searched as plain text (no regular expression), no match")
+        await pilot.press("g", "R")
+        await _seen(pilot, "#!/bin/bash")
+
+    _watch(desk, RunPage(desk, "r"), look)
+
+
+def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, _ = _given(tmp_path)
+    desk.opens.clear()
+    monkeypatch.setattr(run_page, "LATE_S", 0.0)
+    monkeypatch.setattr(run_page, "TICK_S", 0.05)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "no answer from the file system for 0 s")
+        await pilot.press("6")
+        await _seen(pilot, "reading ...")
+        desk.opens.set()
+        await _seen(pilot, "#!/bin/bash")
+
+    _watch(desk, RunPage(desk, "r"), look)
+
+
+def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, _ = _given(tmp_path)
+    monkeypatch.setattr(run_page, "TICK_S", 0.05)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "KeyError: 'recall'")
+        RunFolder(tmp_path).script.unlink()
+        await pilot.press("6")
+        await _seen(pilot, "script.sh does not exist")
+        desk.gone = "there is no run 'r' any more"
+        await pilot.press("1")
+        shown = await _seen(pilot, "there is no run 'r' any more; shown is what was last read")
+        assert "KeyError: 'recall'" in shown
+
+    _watch(desk, RunPage(desk, "r"), look)
+
+
+def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
+    desk, _ = _given(tmp_path)
+    failed = replace(desk.item.status, cause=None)
+    desk.item = replace(
+        desk.item,
+        elements=(ElementStatus(0, "4711_0", (("lr", "0.1"),), failed),),
+        status=replace(failed, cause="whole"),
+    )
+
+    async def look(pilot: Pilot[None]) -> None:
+        shown = await _seen(pilot, "lr=0.1")
+        assert shown.startswith("FAILED  train/0  job 4711_0")
+        await _seen(pilot, "rank 2 on n0 failed first: KeyError: 'recall'")
+
+    _watch(desk, RunPage(desk, "r"), look)
+
+
+def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, folder = _given(tmp_path, state="RUNNING")
+    out = folder.rank_log(0, "out")
+    out.write_text("first needle\n" + "".join(f"line {n}\n" for n in range(60_000)))
+    write(folder.rank_log(0, "err"), "2026-11-20 10:00:00 on stderr\x1b]0;title\x07\n")
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "line 59999")
+        with out.open("a") as file:
+            file.write("\x1b[31mred\x1b[0m [b]new[/b]\x1b[2J")
+        shown = await _seen(pilot, "red [b]new[/b]")
+        assert "following (" in shown
+        await pilot.press("slash", *"NEEDLE", "enter")
+        await _seen(pilot, "/NEEDLE: no match in this log")
+        await pilot.press("slash", *"[b]new[")
+        await pilot.press("enter")
+        await _seen(pilot, "/[b]new[: searched as plain text (no regular expression), n next")
+        await pilot.press("slash", *"needle", "enter")
+        await _seen(pilot, "first needle")
+        await pilot.press("n")
+        await _seen(pilot, "/needle: from the top again, n next")
+        await pilot.press("slash", *"line", "space", *"59999", "enter")
+        await _seen(pilot, "/line 59999: n next")
+        await pilot.press("slash", *"first", "enter")
+        await _seen(pilot, "/first: from the top again, n next")
+        await pilot.press("slash", *"line", "space", *"59999", "enter", "N", "N")
+        await _seen(pilot, "/line 59999: from the end again, n next")
+        await pilot.press("G")
+        await _seen(pilot, "red [b]new[/b]")
+        await pilot.press("g")
+        await _seen(pilot, "beginning (")
+        await pilot.press("o")
+        assert "rank 0, out, attempt 1" in await _seen(pilot, "line 59999")
+        await pilot.press("o")
+        assert "2026-11-20 10:00:00 on stderr" in await _seen(pilot, "rank 0, err")
+        await pilot.press("t")
+        assert "2026-11-20" not in await _seen(pilot, "10:00:00 on stderr")
+        await pilot.press("right_square_bracket")
+        await _seen(pilot, "rank 1, err")
+
+    _watch(desk, LogPage(desk, desk.item, 0), look)
+
+
+def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, _ = _given(tmp_path, state="RUNNING")
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(log_page, "NEW_ATTEMPT_EVERY_S", 0.0)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "rank 0 [bold]step 9[/bold]")
+        write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
+        assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
+
+    _watch(desk, LogPage(desk, desk.item, 0), look)
+
+
+def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
+    desk, _ = _given(tmp_path, state="RUNNING")
+    write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
+
+    async def look(pilot: Pilot[None]) -> None:
+        await pilot.press("2")
+        await _seen(pilot, "2 attempts: ran")
+        await pilot.press("k", "enter")
+        assert "rank 0 [bold]step 9[/bold]" in await _seen(pilot, "attempt 1")
+        await _seen(pilot, "end (")
+        await pilot.press("left_curly_bracket")
+        await _seen(pilot, "there is no earlier attempt")
+        await pilot.press("right_curly_bracket")
+        assert "again" in await _seen(pilot, "following (")
+        await pilot.press("left_curly_bracket")
+        await _seen(pilot, "step 9")
+        await pilot.press("escape", "enter")
+        await _seen(pilot, "attempt 1")
+
+    _watch(desk, RunPage(desk, "r"), look)

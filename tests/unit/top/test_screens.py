@@ -1,0 +1,246 @@
+"""The screens of hpcrun top with real run folders and a scheduler that answers, refuses or hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.errors import SchedulerError
+from hpcrun.job.state import JobInfo
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from hpcrun.runs.studies import Study, StudyPoint, StudyStore
+from hpcrun.schedulers.protocol import JobRef
+from hpcrun.top.app import TopApp
+from hpcrun.top.reader import Reader
+from hpcrun.top.rows import run_rows
+from hpcrun.top.runs_screen import RunsScreen, states_text
+from tests.unit.given import ports, run
+
+EVIL = "[red]x[/]\x1b[2J\u202e"
+
+
+class Answers:
+    """A scheduler: all jobs run, unless something else is said of it.
+
+    Attributes:
+        free: not set while it hangs.
+        away: it refuses.
+    """
+
+    name = "slurm"
+
+    def __init__(self) -> None:
+        self.free, self.away, self.asked = threading.Event(), False, 0
+        self.free.set()
+
+    def unavailable(self) -> str:
+        return "there is no Slurm here"
+
+    def cluster(self) -> str:
+        return "alpha"
+
+    def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+        self.asked += 1
+        self.free.wait(20)
+        if self.away:
+            raise SchedulerError("Slurm does not answer: `squeue`: exit status 1")
+        return {job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1") for job in jobs}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    made = RunStore(tmp_path)
+    for number, name in enumerate(("old", "evil", "new")):
+        one = run(f"2026010{number + 1}-030405-{name}-0a1b", created_s=1000.0 + number, job_id=str(70 + number))
+        made.create(one if name != "evil" else run(one.run_id, name=EVIL, created_s=1001.0, job_id="71"), "")
+    made.save_status("20260101-030405-old-0a1b", LastStatus("COMPLETED", 1.0, final=True))
+    return made
+
+
+class Screen:
+    """What a person sees and does."""
+
+    def __init__(self, pilot: Pilot[None]) -> None:
+        self.pilot = pilot
+
+    @property
+    def lines(self) -> list[str]:
+        strips = self.pilot.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    async def until(self, shown: Callable[[], bool], within_s: float = 10.0) -> None:
+        end = time.monotonic() + within_s
+        while not shown():
+            assert time.monotonic() < end, self.text
+            await asyncio.sleep(0.02)
+            await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+
+def play(
+    store: RunStore, scheduler: Any, scene: Callable[[Screen], Awaitable[None]], size: tuple[int, int] = (80, 24)
+) -> None:
+    """Run the screens with a scheduler, and play a scene on them."""
+    reader = Reader(ports(store, scheduler, time.time()), {}, lambda: (), lambda _: {})
+
+    async def run_it() -> None:
+        reader.start()
+        async with TopApp(reader).run_test(size=size) as pilot:
+            screen = Screen(pilot)
+            await screen.until(lambda: scheduler.asked > 0)
+            await scene(screen)
+
+    asyncio.run(run_it())
+
+
+def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: screen.text.count("RUNNING") == 2)
+        assert [line.split()[0] for line in screen.lines[2:5]] == ["new", "[red]x[/]\\x1b[2J\\u2…", "old"]
+        assert screen.lines[0] == "hpcrun top  3 runs: 2 running, 1 completed; newest first"
+        assert screen.lines[-1].startswith("enter open")
+        await screen.press("slash", *"run", "space", *"new")
+        assert screen.lines[-2] == "/run new"
+        await screen.press("enter", "space")
+        assert screen.lines[2].split()[:3] == ["*", "new", "72"]
+        assert screen.lines[0].startswith("hpcrun top  1 marked; filter: run new; 3 runs: 2 running")
+        await screen.press("c")
+        assert "Cancel 1 run?" in screen.text
+        assert "new  job 72  RUNNING" in screen.text
+        await screen.press("n")
+        assert screen.lines[-2] == "nothing was done"
+        await screen.press("escape", "escape")
+        assert not any(line.startswith("*") for line in screen.lines)
+        await screen.press("G", "c")  # it has ended: nothing is asked
+        assert screen.lines[-2] == "nothing to cancel: old has already ended"
+
+    play(store, Answers(), scene)
+
+
+def test_states_are_named_as_far_as_there_is_room() -> None:
+    states = ["RUNNING", "CANCELLED", "TIMEOUT", "TIMEOUT", "FAILED"]
+    assert states_text(states, 80) == "5 runs: 1 running, 1 failed, 2 timed out, 1 cancelled"
+    assert states_text(states, 50) == "5 runs: 1 running, 1 failed, 2 timed out, 1 other"
+    assert states_text(states, 5) == "5 runs: 1 running, 4 others"
+    assert states_text([], 80) == "0 runs"
+
+
+def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcrun.top.reader.LATE_S", 0.1)
+    scheduler = Answers()
+
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        scheduler.free.clear()
+        await screen.press("R")
+        await screen.until(lambda: "no answer from Slurm since" in screen.lines[0])
+        began = time.process_time()
+        await screen.press("j", "k", "question_mark")
+        assert "esc closes" in screen.text
+        assert time.process_time() - began < 1
+        await screen.press("escape")
+        scheduler.away = True
+        scheduler.free.set()
+        await screen.until(lambda: screen.lines[0].endswith("`squeue`: exit status 1"))
+        scheduler.away = False
+        await screen.press("R")
+        await screen.until(lambda: "2 running" in screen.lines[0])
+
+    play(store, scheduler, scene)
+
+
+def test_a_run_that_is_damaged_or_deleted_while_it_is_shown(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        (store.folder("20260103-030405-new-0a1b") / "run.json").write_text("{", "utf-8")
+        shutil.rmtree(store.folder("20260102-030405-evil-0a1b"))
+        await screen.press("R")
+        await screen.until(lambda: "DAMAGED" in screen.text and "evil" not in screen.text)
+        await screen.press("G", "enter", "l")
+        assert "DAMAGED" in screen.text  # there is no page of it
+        shutil.rmtree(store.root)
+        await screen.press("R")
+        await screen.until(lambda: "0 runs" in screen.text or "no answer" in screen.text)
+
+    play(store, Answers(), scene, (140, 40))
+
+
+def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: RunStore) -> None:
+    points = tuple(StudyPoint(n, 1, 1, f"2026010{n}-030405-{name}-0a1b") for n, name in ((1, "old"), (3, "new")))
+    study = Study("20260101-000000-sizes-0a1b", "sizes", 1000.0, "big", "/", points=points)
+    studies = StudyStore(store.root)
+    studies.save(replace(study, study_id="20260101-000000-bad-0a1b"))
+    (studies.folder("20260101-000000-bad-0a1b") / "study.json").write_text("{", "utf-8")
+    studies.save(study)
+
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "study sizes" in screen.text)
+        assert "2 runs: 1 running, 1 completed" in screen.text
+        await screen.press("enter")
+        assert [line.split()[0] for line in screen.lines[2:5]] == ["-", "new", "old"]
+        await screen.press("space", "c")
+        assert "Cancel 1 run?" in screen.text
+        assert "1 other chosen: it has already ended." in screen.text
+
+    play(store, Answers(), scene)
+
+
+def test_the_other_screens_say_that_there_is_no_slurm(store: RunStore) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        assert screen.lines[0] == "your jobs that hpcrun did not submit  there is no Slurm here"
+        await screen.press("3")
+        assert screen.lines[0] == "queue by partition  there is no Slurm here"
+        await screen.press("1", "j")
+        assert screen.lines[0].startswith("hpcrun top")
+
+    play(store, Answers(), scene)
+
+
+def test_the_cause_of_an_element_that_failed_is_worked_out_for_the_rows_on_the_screen(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = LastStatus("FAILED", 1.0, final=True, exit_status=1)
+    known = run("20260104-030405-lr-0a1b", created_s=1003.0, job_id="80")
+    elements = tuple(ElementStatus(n, f"80_{n}", (("lr", str(n)),), failed) for n in range(20))
+    sweep = RunStatus(known, store.folder("20260101-030405-old-0a1b"), failed, elements=elements)
+    asked: list[str] = []
+
+    def explained(item: RunStatus, _: object) -> LastStatus:
+        asked.append(item.run.name)
+        return replace(item.status, cause=f"KeyError: {item.element}")
+
+    monkeypatch.setattr("hpcrun.top.runs_screen.explained_status", explained)
+
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        page = screen.pilot.app.screen
+        assert isinstance(page, RunsScreen)
+        page._rows = [(row, 1) for row in run_rows([sweep], {})[0].children]
+        page.table.show([row.key for row, _ in page._rows])
+        page.look()
+        await screen.until(lambda: "KeyError: 7" in screen.text)
+        assert len(asked) >= 8
+
+    play(store, Answers(), scene)
