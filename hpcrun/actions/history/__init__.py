@@ -1,0 +1,1 @@
+"""history: what jobs have used, how they ended, and how long they waited."""

@@ -1,0 +1,45 @@
+"""hpcrun hold, hpcrun release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from hpcrun.cli.complete import RUNS
+from hpcrun.cli.context import make_context
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
+from hpcrun.errors import PlanError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.runs.hold import HoldResult
+
+
+def hold(runs: Annotated[list[str], RUNS]) -> Outcomes:
+    """Keep pending runs from starting until they are released (scontrol hold)."""
+    yield from _change(runs, release=False)
+
+
+def release(runs: Annotated[list[str], RUNS]) -> Outcomes:
+    """Let runs that were held start again (scontrol release)."""
+    yield from _change(runs, release=True)
+
+
+def _change(words: list[str], *, release: bool) -> Outcomes:
+    from hpcrun.actions.runs.find import find_element
+    from hpcrun.actions.runs.hold import hold_runs
+
+    context = make_context()
+    found = [find_element(word, context.store) for word in words]
+    yield note(item.note for item in found)
+    result = hold_runs(found, context.ports, release=release)
+    yield Outcome(lambda: _text(result, release=release))
+    if not result.changed:
+        verb = "released" if release else "held"
+        raise PlanError(f"nothing was {verb}: only a pending job can be {verb}", hint="hpcrun status lists the runs")
+
+
+def _text(result: HoldResult, *, release: bool) -> list[TextPart]:
+    verb = "released" if release else "held"
+    return [
+        stdout(f"{verb}  job {item.run.job_id}, run {item.run.run_id}" for item in result.changed),
+        stderr(f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending" for item in result.others),
+    ]

@@ -1,0 +1,226 @@
+"""The runs of wandb, MLflow and Aim that a run of hpcrun made: from its ranks' logs, and from files in its folder.
+
+A log says where a tracker's run is; nothing of a tracker is imported, and nothing is asked over the network. Logs are
+written by jobs: only http and https addresses without user names are taken, and only printable paths.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote, urlsplit
+
+from hpcrun.job.layout import RunFolder
+from hpcrun.reading import open_regular, read_text
+from hpcrun.runs.attempt import Attempt, attempts, ranks
+from hpcrun.runs.record import Run
+
+MOST_RANKS, MOST_ATTEMPTS = 16, 64
+"""How many ranks, the first, and how many attempts, the newest, are read."""
+_EACH_END = 256 << 10
+"""Bytes of the beginning of a log and of its end: there trackers write."""
+_MOST_NAMES = 5000
+_LONGEST_URL = 2000
+_WANDB, _MLFLOW, _AIM = "wandb", "MLflow", "Aim"
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+_SAYS = re.compile(
+    rb"wandb: Run data is saved locally in (?P<folder>/[^\r\n]{1,4095})"
+    rb"|wandb: [^\r\n]{0,300}?View run (?:[^\r\n]{0,300}? )?at:? (?P<wandb>http[!-~]{1,2000})"
+    rb"|View run [^\r\n]{0,300}? at: (?P<mlflow>http[!-~]{1,2000})"
+    rb"|Syncing: (?P<synced>http[!-~]{1,2000})"  # older versions of wandb sync
+)
+_WANDB_FOLDER = re.compile(r"(?P<offline>offline-)?run-\d{8}_\d{6}-(?P<id>[\w.-]{1,128})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerRun:
+    """A run of a tracker.
+
+    Attributes:
+        id: the tracker's id of it, None if it is not known.
+        url: its page, None if it has none or the page is not known.
+        folder: what the tracker wrote on disk: a folder, or a database; None if it is not known.
+        offline: wandb wrote it to disk only.
+        synced: it was offline, and has been uploaded.
+    """
+
+    tracker: str
+    attempt: int
+    rank: int
+    id: str | None = None
+    url: str | None = None
+    folder: Path | None = None
+    offline: bool = False
+    synced: bool = False
+
+
+def page_url(text: str) -> str | None:
+    """Return an http or https address that a browser may open, None for any other text."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return None
+    plain = text.isascii() and text.isprintable() and not set(text) & set(" \"'`<>\\^{|}")
+    is_page = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+    return text if is_page and plain and len(text) <= _LONGEST_URL else None
+
+
+def is_local(url: str) -> bool:
+    """Whether an address is of this machine, so that a browser elsewhere needs a tunnel."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+def tracker_runs(run: Run, folder: Path, element: int = 0, *, most_attempts: int = MOST_ATTEMPTS) -> list[TrackerRun]:
+    """Return the runs of trackers that an element of a run made, those of its newest attempt first."""
+    begun = list(islice(attempts(folder, element), most_attempts))
+    if not begun:
+        return []
+    found = [each for attempt in begun for each in _of_logs(attempt)]
+    found = _with_synced_pages(found, folder)
+    places = [working_folder(run, folder), RunFolder(folder).element(element).checkpoints]
+    for place in places:
+        found += _of_mlflow(place, run.run_id, element, begun[0])
+        found += _of_aim(place, begun)
+    return found
+
+
+def working_folder(run: Run, folder: Path) -> Path:
+    """Return the folder in which a run's program started."""
+    snapshot = run.plan.get("snapshot")
+    if isinstance(snapshot, dict):
+        return RunFolder(folder).code / str(snapshot.get("folder", "."))
+    workdir = run.plan.get("workdir")
+    return Path(run.cwd or ".", workdir if isinstance(workdir, str) else "")
+
+
+# --- from logs ----------------------------------------------------------------------------------------------------
+
+
+def _of_logs(attempt: Attempt) -> Iterator[TrackerRun]:
+    for rank in ranks(attempt.folder)[:MOST_RANKS]:
+        for stream in ("err", "out"):
+            with suppress(OSError), open_regular(attempt.folder.rank_log(rank, stream), links=False) as file:
+                yield from parse_log(_ends(file), attempt.number, rank)
+
+
+def _ends(file: BinaryIO) -> bytes:
+    size = os.fstat(file.fileno()).st_size
+    begin = file.read(_EACH_END)
+    if size <= _EACH_END:
+        return begin
+    file.seek(max(_EACH_END, size - _EACH_END))
+    return begin + b"\n" + file.read(_EACH_END)
+
+
+def parse_log(text: bytes, attempt: int, rank: int) -> list[TrackerRun]:
+    """Return the runs that wandb and MLflow name in a log, each once."""
+    found: list[TrackerRun] = []
+    for match in _SAYS.finditer(_COLOUR.sub(b"", text)):
+        if match["folder"]:
+            new = _of_folder(match["folder"], attempt, rank)
+            if new and new.folder not in [each.folder for each in found]:
+                found.append(new)
+            continue
+        said = match["wandb"] or match["mlflow"] or match["synced"]
+        if not (url := page_url(said.decode("ascii"))) or url in [each.url for each in found]:
+            continue
+        tracker = _MLFLOW if match["mlflow"] else _WANDB
+        if tracker == _WANDB and found and found[-1].tracker == _WANDB and found[-1].url is None:
+            found[-1] = replace(found[-1], url=url)
+        else:
+            found.append(TrackerRun(tracker, attempt, rank, id=url.rpartition("/runs/")[2] or None, url=url))
+    return found
+
+
+def _of_folder(said: bytes, attempt: int, rank: int) -> TrackerRun | None:
+    path = Path(os.fsdecode(said.rstrip()))
+    match = _WANDB_FOLDER.fullmatch(path.name)
+    if match is None or not str(path).isprintable():
+        return None
+    offline = match["offline"] is not None
+    synced = False
+    with suppress(OSError):  # no such path is possible, or it cannot be read
+        synced = offline and any(path.glob("run-*.wandb.synced"))
+    return TrackerRun(_WANDB, attempt, rank, match["id"], None, path, offline, synced)
+
+
+def _with_synced_pages(found: list[TrackerRun], folder: Path) -> list[TrackerRun]:
+    """Return the runs, with the pages that ``wandb sync`` named for those that were offline."""
+    if not any(each.offline for each in found):
+        return found
+    try:
+        with open_regular(RunFolder(folder).tracker_sync("log"), links=False) as file:
+            said = parse_log(_ends(file), 0, 0)
+    except OSError:
+        return found
+    pages = {each.url.rstrip("/").rpartition("/")[2]: each.url for each in said if each.url}
+    return [replace(each, url=pages.get(each.id or "")) if each.offline else each for each in found]
+
+
+# --- from files in the working folder -----------------------------------------------------------------------------
+
+
+def _of_mlflow(place: Path, run_id: str, element: int, newest: Attempt) -> Iterator[TrackerRun]:
+    """Yield the MLflow runs in a folder's database or file store that have the tag of this run."""
+    for rows, store in ((_rows(place / "mlflow.db", run_id), place / "mlflow.db"), (_tagged(place, run_id), place)):
+        for mlflow_id, of_element in rows:
+            if of_element in (None, str(element)):
+                path = store if store.suffix else place / "mlruns"
+                yield TrackerRun(_MLFLOW, newest.number, 0, mlflow_id, None, path)
+
+
+def _rows(database: Path, run_id: str) -> list[tuple[str, str | None]]:
+    """Return id and element of the runs in a database with the tag of a run; none where it cannot be read."""
+    if not database.is_file():
+        return []
+    import sqlite3  # few runs have a database
+
+    query = (
+        "select r.run_uuid, e.value from tags t join runs r on r.run_uuid = t.run_uuid left join tags e "
+        "on e.run_uuid = t.run_uuid and e.key = 'hpcrun.element' "
+        f"where t.key = 'hpcrun.run' and t.value = ? order by r.start_time desc limit {MOST_ATTEMPTS}"
+    )
+    address = f"file:{quote(str(database.absolute()))}?mode=ro"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True, timeout=1)) as opened:
+        return [(str(mlflow_id), element) for mlflow_id, element in opened.execute(query, (run_id,))]
+    return []
+
+
+def _tagged(place: Path, run_id: str) -> Iterator[tuple[str, str | None]]:
+    for tag in islice(_paths(place, "mlruns/*/*/tags/hpcrun.run"), _MOST_NAMES):
+        with suppress(OSError):
+            if read_text(tag, 4096).strip() == run_id:
+                yield tag.parents[1].name, _text_or_none(tag.with_name("hpcrun.element"))
+
+
+def _text_or_none(path: Path) -> str | None:
+    try:
+        return read_text(path, 4096).strip()
+    except OSError:
+        return None
+
+
+def _of_aim(place: Path, begun: Iterable[Attempt]) -> Iterator[TrackerRun]:
+    """Yield the Aim runs of a repository that began during an attempt: Aim reads no variable, and has no tag of it."""
+    for identity in islice(_paths(place, ".aim/meta/chunks/*/IDENTITY"), _MOST_NAMES):
+        with suppress(OSError):
+            began_s = identity.stat().st_mtime
+            for attempt in begun:
+                if attempt.started_s - 1 <= began_s and (attempt.exit is None or began_s <= attempt.exit.ended_s + 1):
+                    yield TrackerRun(_AIM, attempt.number, 0, identity.parent.name, None, place / ".aim")
+                    break
+
+
+def _paths(place: Path, pattern: str) -> Iterator[Path]:
+    try:
+        yield from place.glob(pattern)
+    except (OSError, ValueError):
+        return

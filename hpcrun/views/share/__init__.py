@@ -1,0 +1,1 @@
+"""The page of `hpcrun share`: its text, its drawings, and the template that joins them."""

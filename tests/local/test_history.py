@@ -1,0 +1,78 @@
+"""hpcrun history, of runs that were written down."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+
+from tests.harness import Hpcrun
+from tests.local.recorded import record
+
+HOUR = 3600.0
+
+
+def of_cluster(hpcrun: Hpcrun, name: str, hours: float, status: int = 0) -> Path:
+    """A run on a cluster, four GPUs for so many hours until now."""
+    run = record(hpcrun, name, scheduler="slurm")
+    ended = time.time() - 60
+    said = json.loads((run.folder / "run.json").read_text())
+    said |= {"cluster": "far", "nodes": 2, "gpus_per_node": 2, "created_s": ended - hours * HOUR - 120}
+    (run.folder / "run.json").write_text(json.dumps(said, indent=1))
+    attempt = run.attempt()
+    started = {"job_id": "7", "host": "n1", "started": ended - hours * HOUR}
+    (attempt / "start").write_text(json.dumps(started))
+    (attempt / "exit").write_text(json.dumps({"status": status, "signal": "", "ended": ended, "message": ""}))
+    state = "FAILED" if status else "COMPLETED"
+    over = {"state": state, "asked_s": ended, "final": True, "exit_status": status}
+    (run.folder / "status.json").write_text(json.dumps(over))
+    return run.folder
+
+
+def test_a_history_as_a_table_csv_json_and_figure(hpcrun: Hpcrun) -> None:
+    of_cluster(hpcrun, "train", 2)
+    failed = of_cluster(hpcrun, "evaluate", 1, status=3)
+    record(hpcrun, "laptop")
+    shown = hpcrun("history", "--by", "name", check=True).stdout
+    first, second, total = (line.split() for line in shown.splitlines()[1:4])
+    assert first == ["train", "1", "100", "%", "8.0", "0", "2", "min", "2", "min"]
+    assert second[:6] == ["evaluate", "1", "0", "%", "4.0", "4.0"]
+    assert total[:6] == ["total", "2", "50", "%", "12", "4.0"]
+    assert ["exit", "status", "3", "1", "4.0"] in [line.split() for line in shown.splitlines()]
+    assert "lost     4.0 GPU-hours (33 %) in attempts that failed" in shown
+    assert f"counted  2 runs in {hpcrun.runs} since " in shown
+    assert "1 run on this machine not counted" in shown
+    assert json.loads((failed / "status.json").read_text())["rule"] == ""  # it is not examined again
+    rows = csv.DictReader(io.StringIO(hpcrun("history", "--by", "cluster", "--csv", check=True).stdout))
+    assert [(row["group"], row["ended"], row["success"]) for row in rows] == [("far", "2", "0.5")]
+    document = json.loads(hpcrun("history", "--json", check=True).stdout)
+    assert sum(row["ended"] for row in document["rows"]) == document["total"]["ended"] == 2
+    figure = hpcrun("history", "--plot", "use.pdf", check=True)
+    assert figure.stdout == "written  use.pdf\n"
+    assert (hpcrun.folder / "use.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_figure_replaces_no_file_without_force_and_has_a_known_form(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "use.pdf").write_text("mine")
+    exists = hpcrun("history", "--plot", "use.pdf")
+    assert (exists.returncode, (hpcrun.folder / "use.pdf").read_text()) == (4, "mine")
+    assert "replace it with --force" in exists.stderr
+    unknown = hpcrun("history", "--plot", "use.tiff")
+    assert unknown.returncode == 2
+    assert "must end with .png, .pdf or .svg" in unknown.stderr
+
+
+def test_what_history_does_not_understand(hpcrun: Hpcrun) -> None:
+    for words, message in (
+        (("--by", "weak"), "--by weak: no such choice\nhint: did you mean week?"),
+        (("--since", "30"), "--since 30: the unit is missing\nhint: --since 30d is days"),
+        (("--since", "lately"), "--since 'lately' is neither a length of time nor a day"),
+        (("--since", "2999-01-01"), "--since 2999-01-01: lies in the future"),
+        (("--csv", "--json"), "--plot, --csv and --json cannot be combined"),
+    ):
+        done = hpcrun("history", *words)
+        assert done.returncode == 2
+        assert message in done.stdout + done.stderr
+    assert "no runs on a cluster in this time" in hpcrun("history", "--since", "8w", check=True).stdout

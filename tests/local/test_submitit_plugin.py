@@ -1,0 +1,82 @@
+"""submitit.AutoExecutor(cluster="hpcrun") on this machine: real jobs in the background, without Slurm."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.harness import Hpcrun
+
+START = """
+import json, os, pickle, sys
+from pathlib import Path
+import submitit
+from submitit.core.utils import FailedJobError
+executor = submitit.AutoExecutor("logs/%j", cluster="hpcrun", hpcrun_profile="local")
+executor.update_parameters(timeout_min=10, hpcrun_gpus=0)
+def show(**said): print(json.dumps(said))
+"""
+
+
+def said_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
+    """What a program says in one line of JSON."""
+    (hpcrun.folder / "program.py").write_text(START + program)
+    done = hpcrun.run(f"{hpcrun.venv}/bin/python", "program.py", check=True)
+    assert done.stderr == ""
+    return dict(json.loads(done.stdout))
+
+
+def test_calls_results_and_logs_are_where_submitit_has_them(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+factor = 3
+def scaled(by):
+    def closure(n):
+        print("out", n); print("err", n, file=sys.stderr)
+        if n == 2: raise ValueError("two has had enough")
+        return factor * by * n, submitit.JobEnvironment().job_id
+    return closure
+jobs = executor.map_array(scaled(7), [1, 2])
+with executor.batch():
+    batch = [executor.submit(lambda: 5), executor.submit(pow, 2, exp=5)]
+executor.update_parameters(stderr_to_stdout=True)
+merged = executor.submit(scaled(1), 4)
+failure = jobs[1].exception()
+logs = [Path("logs", jobs[0].job_id, f"{jobs[0].job_id}_0_log.{end}").read_text() for end in ("out", "err")]
+show(result=jobs[0].result(), failure=[type(failure).__name__, str(failure)], batch=[job.result() for job in batch],
+     ids=[job.job_id for job in jobs], again=pickle.loads(pickle.dumps(jobs[0])).result(), logs=logs,
+     own=[jobs[0].stdout(), jobs[0].stderr()], merged=[merged.result()[0], merged.stdout(), merged.stderr()],
+     script=Path("logs", jobs[0].job_id, jobs[0].job_id[:-2] + "_submission.sh").read_text()[:11])
+""",
+    )
+    assert found["result"] == found["again"] == [21, found["ids"][0]]
+    assert found["failure"][0] == "FailedJobError"
+    assert "ValueError: two has had enough" in found["failure"][1]
+    assert found["batch"] == [5, 32]
+    assert found["logs"] == found["own"]
+    assert "out 1\n" in found["logs"][0]
+    assert found["logs"][1] == "err 1\n"
+    assert found["merged"][0] == 12
+    assert "out 4\nerr 4\n" in found["merged"][1]
+    assert found["merged"][2] is None
+    assert found["script"] == "#!/bin/bash"
+    rows = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
+    assert {row["name"]: row["state"] for row in rows}["lambda"] == "COMPLETED"
+
+
+def test_a_checkpointable_function_is_requeued_unless_the_program_says_otherwise(hpcrun: Hpcrun) -> None:
+    found = said_by(
+        hpcrun,
+        """
+class Steps(submitit.helpers.Checkpointable):
+    def __call__(self): return 1
+def times(function, **said):
+    executor.update_parameters(**said)
+    job = executor.submit(function)
+    record = json.loads((job.run_folder.path / "run.json").read_text())
+    return job.result(), (record["plan"]["requeue"] or {}).get("times")
+show(unsaid=times(Steps()), function=times(int), none=times(Steps(), hpcrun_requeue=0))
+""",
+    )
+    assert found == {"unsaid": [1, 3], "function": [0, None], "none": [1, None]}

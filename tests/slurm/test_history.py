@@ -1,0 +1,42 @@
+"""hpcrun history on a real Slurm with accounting: runs, removed runs, jobs of others' making, and a budget."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.harness import Cluster, Hpcrun, wait_for
+
+pytestmark = pytest.mark.slurm
+
+
+def rows(person: Hpcrun) -> dict[str, dict[str, Any]]:
+    """Name of a job → its numbers, with the jobs that only the accounting knows."""
+    said = json.loads(person("history", "--by", "name", "--all-jobs", "--since", "1d", "--json", check=True).stdout)
+    return {row["group"]: row for row in said["rows"] if row["ended"]}
+
+
+def test_a_history_counts_each_job_once_and_shows_the_budget(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    job = ("submit", "-P", "v100", "--gpus", "2")
+    as_researcher(*job, "-J", "kept", "sleep", "1", check=True)
+    as_researcher.run("sbatch", "-J", "other", "-o", "/dev/null", "--gres=gpu:v100:1", "--wrap=exit 3")
+    assert as_researcher(*job, "-J", "gone", "--wait", "false").returncode == 7
+    as_researcher("clean", "--yes", "--state", "failed", check=True)
+    wait_for(lambda: {"kept", "gone", "other"} <= set(rows(as_researcher)), 30, "the accounting to have all jobs")
+    found = rows(as_researcher)
+    assert [found[name]["ended"] for name in ("kept", "gone", "other")] == [1, 1, 1]
+    assert [found[name]["success"] for name in ("kept", "gone", "other")] == [1, 0, 0]
+    assert found["kept"]["gpu_hours"] >= 2 / 3600
+    assert found["kept"]["wait_median_s"] >= 0
+    own = json.loads(as_researcher("history", "--json", check=True).stdout)
+    assert (own["runs"], own["others"], own["budgets"]) == (1, 0, [])
+
+    account = ("sacctmgr", "--immediate", "modify", "account", "lab", "set")
+    cluster.slurm(*account, "GrpTRESMins=gres/gpu=6000")
+    try:
+        shown = as_researcher("history", check=True).stdout
+    finally:
+        cluster.slurm(*account, "GrpTRESMins=gres/gpu=-1")
+    assert "budget   account lab: 0 of 100 GPU-hours used (0 %), by all its users\n" in shown

@@ -1,0 +1,247 @@
+"""A history of runs: their attempts, ends and causes, read from their folders, and jobs of Slurm's accounting."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.actions.explain.rules import load_rules
+from hpcrun.actions.history.history import OTHER, REMOVED, History, budgets_of, first_waits, get_history
+from hpcrun.actions.history.past_jobs import cause_of, project_of
+from hpcrun.runs.elements import load_statuses, save_statuses
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.accounting import AccountedJob, AccountedTime
+from hpcrun.schedulers.limits import ACCOUNTS, Limit
+from tests.unit.given import ports, run, write
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+
+
+class Idle:
+    """A cluster that knows none of the jobs any more."""
+
+    def cluster(self) -> str:
+        """It has a name."""
+        return "alpha"
+
+    def poll(self, jobs: object) -> dict[Path, Any]:
+        """It has forgotten all."""
+        return {}
+
+
+def store(folder: Path) -> RunStore:
+    folder.mkdir(mode=0o700)
+    return RunStore(folder)
+
+
+def attempt(folder: Path, begin: float, end: float | None, number: int = 0, element: int = 0, **exit_: Any) -> Path:
+    """Write an attempt: hours before now at which it began and ended; None if it left no exit record."""
+    place = folder / f"elements/{element}/attempts/{number}"
+    start = {"job_id": "4711", "host": "n1", "started": NOW + begin * HOUR}
+    write(place / "start", json.dumps(start))
+    if end is not None:
+        said = {"status": 0, "signal": "", "ended": NOW + end * HOUR, "message": "", "reason": "", **exit_}
+        write(place / "exit", json.dumps(said))
+    return place
+
+
+def made(runs: RunStore, created: float, status: Mapping[str, Any] | None, number: int = 0, **said: Any) -> Path:
+    """Write a run that was submitted so many hours before now."""
+    one = run(f"20270115-000000-{said.pop('name', 'train')}-{number:04x}", created_s=NOW + created * HOUR, **said)
+    folder = runs.create(one, "")
+    if status is not None:
+        runs.save_status(one.run_id, LastStatus(**{"asked_s": NOW, "final": True, **status}))
+    return folder
+
+
+def look(runs: RunStore, by: str = "name", accounted: tuple[AccountedJob, ...] = ()) -> History:
+    found = ports(runs, Idle(), NOW)
+    return get_history(found, by=by, since_s=NOW - 1000 * HOUR, rules=lambda: load_rules([]), accounted=accounted)
+
+
+def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    folder = made(runs, -10, {"state": "COMPLETED"})
+    attempt(folder, -9, -8, 0, status=143, reason="node_failure", again=True, how="requeue")
+    attempt(folder, -7, -5, 1, status=143, reason="preemption", again=True, how="requeue")
+    attempt(folder, -4, -1, 2)
+    found = look(runs)
+    assert (found.total.gpu_hours, found.total.lost_gpu_hours) == ((1 + 2 + 3) * 4, 4)
+    assert found.total.success == 1.0
+    assert found.total.waits_s == [HOUR]
+
+
+def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    folder = made(runs, -10, {"state": "NODE_FAIL"})
+    write(attempt(folder, -9, None) / "heartbeat", str(NOW - 6 * HOUR))
+    found = look(runs)
+    assert (found.total.gpu_hours, found.total.lost_gpu_hours) == (12, 12)
+    assert [(each.cause, each.jobs) for each in found.causes] == [("node failure", 1)]
+
+
+def test_a_run_without_attempts_counts_the_time_that_slurm_told(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    made(runs, -10, {"state": "COMPLETED", "elapsed_s": 7200})
+    assert look(runs).total.gpu_hours == 8
+
+
+def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    here = made(runs, -3, None)
+    write(attempt(here, -2, None) / "heartbeat", str(NOW - 10))
+    there = made(runs, -3, {"state": "RUNNING", "final": False}, 1, cluster="beta")
+    write(attempt(there, -2, None) / "heartbeat", str(NOW - HOUR))
+    found = look(runs, by="cluster")
+    assert {group.key: group.gpu_hours for group in found.rows} == {"alpha": 8, "beta": 4}
+    assert (found.running, found.total.ended, found.runs) == (2, 0, 2)
+
+
+def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    request = {"sweep": [[["lr", "1"]], [["lr", "2"]], [["lr", "3"]]]}
+    plan = {"sweep": {"indices": "0-2", "first": 0}}
+    folder = made(runs, -10, {"state": "FAILED"}, request=request, plan=plan, nodes=1, gpus_per_node=1)
+    attempt(folder, -7, -6, element=0)
+    attempt(folder, -9, -8, element=1)
+    failed = attempt(folder, -5, -4, element=2, status=1, reason="failure")
+    write(failed / "rank-0.exit", json.dumps({"rank": 0, "node": "n1", "status": 1, "ended": NOW - 4 * HOUR}))
+    traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nKeyError: 'recall'\n"
+    write(failed / "rank-0.err", traceback)
+    ends = {0: "COMPLETED", 1: "COMPLETED", 2: "FAILED"}
+    statuses = {index: LastStatus(word, NOW, final=True, exit_status=int(index == 2)) for index, word in ends.items()}
+    save_statuses(folder, statuses)
+    found = look(runs)
+    assert (found.total.ended, found.total.gpu_hours, found.total.lost_gpu_hours) == (3, 3, 1)
+    assert found.total.waits_s == [HOUR]
+    assert [(each.cause, each.jobs) for each in found.causes] == [("KeyError", 1)]
+    kept = load_statuses(folder)
+    assert kept[2].rule == "" and "KeyError" in str(kept[2].cause)
+    assert kept[0] == statuses[0]
+
+
+def test_what_explain_found_is_kept_and_not_examined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = store(tmp_path / "runs")
+    for number in range(3):
+        folder = made(runs, -10, {"state": "FAILED", "exit_status": 1}, number)
+        failed = attempt(folder, -5, -4, status=1, reason="failure")
+        write(failed / "rank-0.exit", json.dumps({"rank": 0, "node": "n1", "status": 1, "ended": NOW - 4 * HOUR}))
+        write(failed / "rank-0.err", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0\n")
+    monkeypatch.setattr("hpcrun.actions.history.history.EXAMINE_WITHIN_S", -1.0)
+    assert [(each.cause, each.jobs) for each in look(runs).causes] == [("not examined", 3)]
+    monkeypatch.setattr("hpcrun.actions.history.history.EXAMINE_WITHIN_S", 60.0)
+    assert [(each.cause, each.jobs) for each in look(runs).causes] == [("cuda-out-of-memory", 3)]
+    monkeypatch.setattr("hpcrun.actions.history.history.EXAMINE_WITHIN_S", -1.0)
+    assert [(each.cause, each.jobs) for each in look(runs).causes] == [("cuda-out-of-memory", 3)]
+
+
+def test_what_does_not_count(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    made(runs, -10, {"state": "NOT_SUBMITTED"}, 0)
+    made(runs, -10, {"state": "COMPLETED"}, 1, scheduler="local", cluster=None, host="here")
+    made(runs, -10, {"state": "PENDING", "final": False}, 2, cluster="beta")
+    folder = made(runs, -10, {"state": "COMPLETED"}, 3, after=[{"run_id": "r", "job_id": "1", "condition": "ok"}])
+    attempt(folder, -2, -1)
+    found = look(runs)
+    assert (found.runs, found.local, found.total.ended, found.total.waits_s) == (1, 1, 1, [])
+
+
+def test_runs_that_ended_before_are_not_read(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    folder = made(runs, -3000, {"state": "COMPLETED"})
+    (folder / "run.json").write_text("damaged")
+    old = runs.root / "20200101-000000-train-0000"
+    folder.rename(old)
+    os.utime(old / "status.json", (0, 0))
+    assert look(runs).damaged == ()
+    os.utime(old / "status.json", (NOW, NOW))
+    assert len(look(runs).damaged) == 1
+
+
+def test_rows_by_project_and_account(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "configs").mkdir()
+    plan = {"directives": [["account", "lab"]]}
+    attempt(made(runs, -10, {"state": "COMPLETED"}, 0, cwd=str(project / "configs"), plan=plan), -2, -1)
+    attempt(made(runs, -10, {"state": "COMPLETED"}, 1, cwd=str(tmp_path)), -3, -1)
+    assert [group.key for group in look(runs, by="project").rows] == [str(tmp_path), str(project)]
+    assert [group.key for group in look(runs, by="account").rows] == ["(default)", "lab"]
+    assert project_of(None) == "-"
+
+
+def accounted(job_id: str = "9", run_id: str | None = None, **said: Any) -> AccountedJob:
+    values: dict[str, Any] = {
+        "name": "wrap", "account": "lab", "cluster": "alpha", "state": "FAILED", "exit_status": 3,
+        "eligible_s": NOW - 5 * HOUR, "gpus": 2, "cpus": 4, "workdir": "/w",
+        "times": (AccountedTime("FAILED", NOW - 4 * HOUR, NOW - 3 * HOUR),),
+    }  # fmt: skip
+    return AccountedJob(job_id=job_id, run_id=run_id, **{**values, **said})
+
+
+def test_jobs_of_the_accounting_are_counted_once(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    attempt(made(runs, -10, {"state": "COMPLETED"}), -2, -1)
+    mine = accounted("4711", "20270115-000000-train-0000")
+    gone = accounted("5", "20270114-000000-gone-0000")
+    found = look(runs, by="profile", accounted=(mine, gone, accounted(), accounted("10", times=())))
+    assert {group.key: group.gpu_hours for group in found.rows} == {"big": 4, OTHER: 2, REMOVED: 2}
+    assert (found.runs, found.others, found.total.lost_gpu_hours) == (1, 2, 4)
+    assert [(each.cause, each.jobs) for each in found.causes] == [("exit status 3", 2)]
+    assert found.total.waits_s == [8 * HOUR, HOUR, HOUR]
+    assert [group.key for group in look(runs, by="account").rows] == ["(default)"]
+    assert [group.key for group in look(runs, by="account", accounted=(mine,)).rows] == ["lab"]
+
+
+def test_a_requeued_job_of_the_accounting(tmp_path: Path) -> None:
+    times = (
+        AccountedTime("NODE_FAIL", NOW - 9 * HOUR, NOW - 8 * HOUR),
+        AccountedTime("PREEMPTED", NOW - 7 * HOUR, NOW - 5 * HOUR),
+        AccountedTime("RUNNING", NOW - 2 * HOUR, None),
+    )
+    found = look(store(tmp_path / "runs"), accounted=(accounted(state="RUNNING", times=times),))
+    assert (found.total.gpu_hours, found.total.lost_gpu_hours, found.running) == (10, 2, 1)
+
+
+def test_of_an_array_in_the_accounting_the_first_element_has_waited() -> None:
+    late, early = (accounted(f"3_{index}", times=(AccountedTime("FAILED", NOW - index, NOW),)) for index in (0, 5))
+    assert [job.eligible_s is None for job in first_waits([late, early, accounted("4")])] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (LastStatus("TIMEOUT", 0), "time limit"),
+        (LastStatus("FAILED", 0, rule="nccl-timeout", cause="rank 3: KeyError: 1"), "nccl-timeout"),
+        (LastStatus("FAILED", 0, rule="", cause="rank 1 on n1 failed first: KeyError: 'x' at a.py:1"), "KeyError"),
+        (LastStatus("FAILED", 0, rule="", cause="", exit_status=2), "exit status 2"),
+        (LastStatus("FAILED", 0, rule="", cause=""), "unknown"),
+        (LastStatus("FAILED", 0), "not examined"),
+    ],
+)
+def test_the_name_of_a_cause(status: LastStatus, cause: str) -> None:
+    assert cause_of(status) == cause
+
+
+def test_budgets_are_limits_of_minutes_of_the_accounts_and_of_the_qos_that_runs_named() -> None:
+    def limit(what: str, holder: str = "account lab") -> Limit:
+        return Limit(holder, what, "300", "6000", "all its users")
+
+    limits = {
+        ACCOUNTS: [limit("running jobs"), limit("cpu minutes"), limit("gres/gpu:a100 minutes")],
+        "long": [limit("gres/gpu minutes", "QOS long")],
+        "other": [limit("gres/gpu minutes", "QOS other")],
+    }
+    found = budgets_of(limits, {"long"})
+    assert [(each.holder, each.unit) for each in found] == [
+        ("account lab", "GPU-hours of a100"), ("QOS long", "GPU-hours"), ("account lab", "CPU-hours"),
+    ]  # fmt: skip
+    assert (found[0].used_hours, found[0].allowed_hours, found[0].share) == (5, 100, 0.05)

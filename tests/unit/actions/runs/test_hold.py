@@ -1,0 +1,72 @@
+"""hold and release: only pending jobs that the scheduler lists as those of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.runs.find import FoundElement
+from hpcrun.actions.runs.hold import HoldResult, hold_runs
+from hpcrun.errors import SchedulerError
+from hpcrun.job.state import JobInfo
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.protocol import JobRef
+from tests.unit.given import ports, run
+
+IDS = [f"20260102-030405-{name}-0a1b" for name in ("waits", "runs", "lr")]
+
+
+class Queue:
+    """A scheduler that lists jobs, and writes down what is held and released."""
+
+    name = "slurm"
+
+    def __init__(self, away: bool = False) -> None:
+        self.said: list[tuple[str, list[str | None]]] = []
+        self.away = away
+
+    def cluster(self) -> str:
+        return "alpha"
+
+    def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+        if self.away:
+            raise SchedulerError("Slurm does not answer")
+        states = {"70": "PENDING", "71": "RUNNING", "72_0": "RUNNING", "72_1": "PENDING"}
+        return {job.folder: JobInfo(str(job.job_id), states[str(job.job_id)]) for job in jobs}
+
+    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
+        self.said.append(("release" if release else "hold", [job.job_id for job in jobs]))
+
+
+def held(tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release: bool = False) -> HoldResult:
+    store = RunStore(tmp_path)
+    sweep = {"plan": {"sweep": {"indices": "0-1", "first": 0}}, "request": {"sweep": [[["lr", "1"]], [["lr", "2"]]]}}
+    runs = [run(run_id, job_id=str(70 + n), **(sweep if n == 2 else {})) for n, run_id in enumerate(IDS)]
+    for each in runs:
+        store.create(each, "")
+    return hold_runs(
+        [FoundElement(runs[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release
+    )
+
+
+def test_pending_jobs_are_held_and_others_are_named(tmp_path: Path) -> None:
+    queue = Queue()
+    result = held(tmp_path, queue, (0, None), (1, None), (2, None))
+    assert queue.said == [("hold", ["70", "72"])]  # of the sweep what has not started
+    assert [item.run.job_id for item in result.others] == ["71"]
+
+
+def test_elements_are_released_one_by_one(tmp_path: Path) -> None:
+    queue = Queue()
+    result = held(tmp_path, queue, (2, 0), (2, 1), release=True)
+    assert queue.said == [("release", ["72_1"])]
+    assert [item.run.name for item in result.others] == ["lr/0"]
+
+
+def test_nothing_is_held_while_the_scheduler_does_not_respond(tmp_path: Path) -> None:
+    queue = Queue(away=True)
+    with pytest.raises(SchedulerError):
+        held(tmp_path, queue, (0, None))
+    assert queue.said == []

@@ -1,0 +1,101 @@
+"""The history as a table, CSV and JSON: numbers rounded for people, exact for programs; nothing that a name does."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from datetime import date
+
+import pytest
+from rich.console import Console
+
+from hpcrun.actions.history.groups import CauseCount, HistoryRow
+from hpcrun.actions.history.history import Budget, History
+from hpcrun.views.history import history_csv, history_json, history_tables, hours_text, percent_text, summary_lines
+
+HOUR = 3600.0
+EVIL = "=cmd()\x1b[2J\u202e,\n"
+
+
+def history(*rows: HistoryRow, by: str = "week", causes: tuple[CauseCount, ...] = ()) -> History:
+    total = HistoryRow("total", gpu_s=sum(row.gpu_s for row in rows), lost_gpu_s=sum(row.lost_gpu_s for row in rows))
+    total.cpu_s = sum(row.cpu_s for row in rows)
+    return History(
+        by=by, since_s=1_800_000_000.0, until_s=1_801_000_000.0, rows=rows, total=total, causes=causes, runs=1200,
+        jobs=5, others=0, running=2, unknown=1, local=3,
+    )  # fmt: skip
+
+
+def week(**said: float) -> HistoryRow:
+    ends = Counter({"completed": 2, "failed": 1, "cancelled": 4})
+    return HistoryRow("2026-W47", date(2026, 11, 16), ends=ends, waits_s=[100.0, 7300.0], **said)
+
+
+def drawn(shown: History) -> str:
+    console = Console(width=80, file=io.StringIO())
+    console.print(history_tables(shown))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_table_of_weeks_fits_80_columns() -> None:
+    many = week(gpu_s=123456 * HOUR, lost_gpu_s=4321.2 * HOUR, cpu_s=99999 * HOUR)
+    text = drawn(history(many, many, causes=(CauseCount("cuda-out-of-memory", 12, 3.25),)))
+    heading, first, *_ = (line.split() for line in text.splitlines())
+    assert heading == "WEEK FROM ENDED SUCCESS GPU-HOURS LOST CPU-HOURS WAIT WAIT 90 %".split()
+    assert first == "2026-11-16 7 67 % 123,456 4,321 99,999 61 min 2 h".split()
+    assert "cuda-out-of-memory      12        3.2" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_columns_that_nobody_needs_are_left_out() -> None:
+    assert "CPU-HOURS" not in drawn(history(week(gpu_s=HOUR)))
+    assert "GPU-HOURS" not in drawn(history(week(cpu_s=HOUR)))
+
+
+def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
+    evil = history(HistoryRow(EVIL, gpu_s=HOUR), by="name", causes=(CauseCount(EVIL, 1, 1.0),))
+    assert not any(char in drawn(evil) for char in "\x1b\u202e")
+    (row,) = csv.DictReader(io.StringIO(history_csv(evil)))
+    assert row["group"] == r"'=cmd()\x1b[2J\u202e,\n"
+    lines = list(summary_lines(evil, [Budget(EVIL, "gres/gpu", "you", 1, 2)], EVIL, "no accounting"))
+    assert all(line.isprintable() for line in lines)
+
+
+def test_programs_get_exact_numbers() -> None:
+    shown = history(week(gpu_s=1.0, lost_gpu_s=0.5))
+    (row,) = csv.DictReader(io.StringIO(history_csv(shown)))
+    assert float(row["gpu_hours"]) == 1 / HOUR
+    assert (row["completed"], row["failed"], row["cancelled"], row["week_start"]) == ("2", "1", "4", "2026-11-16")
+    document = json.loads(json.dumps(history_json(shown, [Budget("account lab", "gres/gpu", "you", 0.1, 100)])))
+    assert document["rows"][0]["success"] == 2 / 3
+    assert document["rows"][0]["wait_90_percent_s"] == 7300.0
+    assert document["budgets"][0]["allowed_hours"] == 100
+
+
+def test_the_last_lines_say_what_was_lost_and_what_the_numbers_rest_on() -> None:
+    budget = Budget("account lab", "gres/gpu:a100", "all its users", 8420.4, 10_000)
+    assert list(summary_lines(history(week(gpu_s=40 * HOUR, lost_gpu_s=HOUR)), [budget], "/runs", "no accounting")) == [
+        "lost     1.0 GPU-hours (2 %) in attempts that failed",
+        "budget   account lab: 8,420 of 10,000 GPU-hours of a100 used (84 %), by all its users",
+        "counted  1,200 runs in /runs since 2027-01-15",
+        "         2 running, counted until now",
+        "         1 job with an unknown end",
+        "         3 runs on this machine not counted",
+        "         no accounting",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"), [(0, "0"), (0.04, "< 0.1"), (0.05, "0.1"), (9.94, "9.9"), (9.96, "10"), (12345.6, "12,346")]
+)
+def test_hours(hours: float, text: str) -> None:
+    assert hours_text(hours) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(None, "-"), (0, "0 %"), (0.001, "< 1 %"), (0.5, "50 %"), (0.999, "> 99 %"), (1, "100 %")]
+)
+def test_per_cent(share: float | None, text: str) -> None:
+    assert percent_text(share) == text

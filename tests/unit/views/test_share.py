@@ -1,0 +1,470 @@
+"""The page of a run: what it says, what it hides, and that nobody's text is more than text on it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from hypothesis import example, settings
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+from hpcrun.actions.runs.share import ShareChoice, SharedRun, gather
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.secrets import SecretHider
+from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
+from hpcrun.runs.store import RunStore
+from hpcrun.views.share.drawings import Curve, Lane, Span, line_chart, time_line
+from hpcrun.views.share.facts import command_text, duration_text
+from hpcrun.views.share.page import MOST_BYTES, share_page
+from tests.unit.given import Takes, ports, run, write
+
+RUN_ID = "20260102-030405-train-0a1b"
+TOKEN = "a1B2" * 12
+NOW_S = 2000.0
+FAILED = LastStatus("FAILED", 1900.0, final=True, elapsed_s=90, exit_status=1)
+REQUEST: dict[str, Any] = {
+    "script": "train.py",
+    "args": ["--lr", "1e-3"],
+    "gpus": {"count": 4, "type": None},
+    "env": [["HF_TOKEN", "***"]],
+}
+
+
+class Page(HTMLParser):
+    """The tags, attributes and text of a page."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text = self.style = ""
+        self.open: list[str] = []
+        self.feed(content.decode())
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "style":
+            self.style += data
+        else:
+            self.text += data
+
+
+def made(folder: Path, status: LastStatus = FAILED, **said: Any) -> RunFolder:
+    """The folder of a run without attempts."""
+    record = run(RUN_ID, **{"request": REQUEST, "plan": {}, **said})
+    found = RunFolder(folder / RUN_ID)
+    write(found.record, run_to_json(record))
+    write(found.status, status_to_json(status))
+    return found
+
+
+def attempt(folder: RunFolder, *, number: int = 0, element: int = 0, status: int = 1, **end: Any) -> Path:
+    """The folder of an attempt of two nodes that has ended."""
+    place = folder.element(element).attempt(number)
+    started_s = 1010 + 100 * number
+    write(place.start, json.dumps({"job_id": "4711", "host": "n0", "started": started_s}))
+    write(place.exit, json.dumps({"status": status, "signal": "", "ended": started_s + 50, "message": "", **end}))
+    write(place.hosts, "n0 n1\n")
+    return place.path
+
+
+class Away(Takes):
+    """A scheduler that knows no job: all runs are over."""
+
+    def poll(self, _refs: object) -> dict[str, object]:
+        """Answer."""
+        return {}
+
+
+def gathered(folder: Path, **choice: Any) -> SharedRun:
+    store = RunStore(folder)
+    return gather(store.load(RUN_ID), ShareChoice(**choice), ports(store, Away(), NOW_S))
+
+
+def page(folder: Path, env: dict[str, str] | None = None, **choice: Any) -> Page:
+    return Page(share_page(gathered(folder, **choice), SecretHider(env or {}), "/home/me").content)
+
+
+def elements(status: str, number: int) -> dict[str, Any]:
+    return {
+        "request": {**REQUEST, "sweep": [[["lr", f"{index}"]] for index in range(number)]},
+        "plan": {"sweep": {"indices": f"0-{number - 1}", "first": 0}},
+    }
+
+
+def test_a_failed_run_that_was_requeued(tmp_path: Path) -> None:
+    plan = {
+        "shape": {"gpu_type": "a100", "launcher": "torchrun"},
+        "directives": [["partition", "gpu"], ["requeue", None]],
+        "command": ["/venv/bin/python", "-u", "train.py"],
+        "env": [["A", "b"], ["HF_TOKEN", None]],
+        "memory_mb": 2048,
+        "requeue": {"times": 3, "restarts": 0},
+    }
+    folder = made(tmp_path, plan=plan, cwd="/home/me/project")
+    first = attempt(folder, status=143, reason="preemption", again=True)
+    last = attempt(folder, number=1)
+    write(last / "rank-1.exit", json.dumps({"rank": 1, "node": "n1", "status": 1, "ended": 1150.0}))
+    write(
+        last / "rank-0.exit", json.dumps({"rank": 0, "node": "n0", "status": 143, "ended": 1151.0, "told": "cleared"})
+    )
+    write(last / "rank-0.out", "epoch 1\n")
+    write(last / "rank-1.err", "Traceback (most recent call last):\n  File \"train.py\", line 3\nKeyError: 'lr'\n")
+    for number, place in enumerate((first, last)):
+        rows = ({"time": 1010.0 + step, "step": step + 10 * number, "loss": 1 / (step + 1)} for step in range(10))
+        write(place / "rank-0.metrics", "".join(json.dumps(row) + "\n" for row in rows))
+    pages = ("https://wandb.ai/me/p/runs/x1", "http://localhost:5000/#/runs/2")
+    write(first / "rank-0.err", "".join(f"wandb: View run train at: {url}\n" for url in pages))
+    shown = page(tmp_path)
+    assert pages[1] not in shown.text.partition("Ends of the logs")[0]
+    for words in (
+        "wandbhttps://wandb.ai/me/p/runs/x1",
+        "train",
+        "FAILED",
+        "rank 1 on n1 failed first",
+        "KeyError: 'lr'",
+        "partition gpu",
+        "2 nodes × 2 a100 GPUs",
+        "hpcrun submit --profile big --gpus 4 --secret HF_TOKEN train.py --lr 1e-3",
+        "~/project",
+        "preempted, requeued",
+        "attempt 2, 50 s: exit status 1",
+        "pending for 50 s",
+        "last 0.1 at step 19",
+        "--partition=gpu",
+        "HF_TOKEN=***",
+        "rank 0 on n0, stdout, exit status 143, terminated",
+        "epoch 1",
+        "requeued up to 3 times",
+        "none: the job ran",
+    ):
+        assert words in shown.text, words
+    assert shown.text.index("rank 1 on n1, stderr") < shown.text.index("rank 0 on n0, stdout")
+
+
+def test_runs_without_an_attempt_and_without_an_end(tmp_path: Path) -> None:
+    folder = made(tmp_path, LastStatus("COMPLETED", 1900.0, final=True))
+    shown = page(tmp_path)
+    assert "Ends of the logs" not in shown.text
+    assert "svg" not in shown.tags
+    write(folder.element(0).attempt(0).start, json.dumps({"job_id": "4711", "host": "n0", "started": 1010}))
+    write(folder.element(0).attempt(0).heartbeat, "1700\n")
+    assert "killed without a record of its end" in page(tmp_path).text
+    write(folder.status, status_to_json(LastStatus("CANCELLED", 1900.0, final=True)))
+    attempt(folder, status=143, signal="TERM")
+    assert "attempt 1, 50 s: cancelled" in page(tmp_path).text
+
+
+def test_the_use_of_the_hardware(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    place = attempt(folder)
+    attempt(folder, number=1)  # too short for a sample
+    for node, busy in (("n0", 0.25), ("n1", 0.75)):
+        gpus = [[0, busy, 20 << 30, 80 << 30, 300.0], [1, busy, 40 << 30, 80 << 30, None]]
+        lines: list[dict[str, Any]] = [{"started": 1010, "cpus": 8, "memory_limit": 64 << 30}]
+        lines += [
+            {
+                "time": 1020 + 10 * number,
+                "cpus": 2.5,
+                "memory": 16 << 30,
+                "network": 1 << 20,
+                "rdma": None,
+                "gpus": gpus,
+            }
+            for number in range(3)
+        ]
+        write(place / f"node-{node}.use", "".join(json.dumps(each) + "\n" for each in lines))
+    shown = page(tmp_path)
+    for words in (
+        "n0",
+        "25 %",
+        "75 %",
+        "40.0 GB of 80.0 GB",
+        "300 W",
+        "2.5 of 8",
+        "16.0 GB of 64.0 GB",
+        "1.05 MB/s",
+        "n1: 75 % at min 0.5",
+    ):
+        assert words in shown.text, words
+    assert "RDMA" not in shown.text
+    write(place / "node-n0.use", "")
+    write(place / "node-n1.use", "")
+    assert "Use of the hardware" not in page(tmp_path).text
+
+
+def test_logs_and_code_are_left_out_on_request(tmp_path: Path) -> None:
+    folder = made(
+        tmp_path, code={"files": 1, "bytes": 9, "root": "/home/me/p", "commit": "c0ffee" * 7, "changes": "1 file"}
+    )
+    write(attempt(folder) / "rank-0.err", "said by rank 0\n")
+    write(folder.script, "#!/bin/bash\nset -e\n")
+    write(folder.code_diff, "diff --git a/t.py b/t.py\n@@ -1 +1 @@\n-old\n+new\n")
+    whole = page(tmp_path)
+    for words in ("said by rank 0", "set -e", "+new", "1 file, 1 lines added", "~/p"):
+        assert words in whole.text
+    less = page(tmp_path, logs=False, code=False)
+    for words in ("Ends of the logs", "set -e", "+new"):
+        assert words not in less.text
+    assert "c0ffee" in less.text
+
+
+def test_a_sweep_and_one_of_its_elements(tmp_path: Path) -> None:
+    folder = made(tmp_path, **elements("FAILED", 3))
+    for index in range(3):
+        place = attempt(folder, element=index, status=int(index == 1))
+        rows = ({"step": step, "val_loss": (index + 1) / (step + 1)} for step in range(5))
+        write(place / "rank-0.metrics", "".join(json.dumps(row) + "\n" for row in rows))
+        write(place / "rank-0.err", f"element {index} speaks\n")
+    write(
+        folder.element_statuses,
+        json.dumps(
+            {
+                str(index): {
+                    "state": "FAILED" if index == 1 else "COMPLETED",
+                    "final": True,
+                    "exit_status": int(index == 1),
+                }
+                for index in range(3)
+            }
+        ),
+    )
+    shown = page(tmp_path)
+    for words in (
+        "3 elements: 2 completed, 1 failed",
+        "By val_loss, smallest first.",
+        "0: lr=0",
+        "--sweep lr=0,1,2",
+        "FAILED (1)",
+        "element 1: rank 0, stderr",
+    ):
+        assert words in shown.text, words
+    one = page(tmp_path, element=2)
+    for words in ("train/2", "element 2", "lr=2", "--lr 1e-3 --lr 2", "last 0.6 at step 4", "COMPLETED"):
+        assert words in one.text, words
+
+
+HOSTILE = "</pre></style><script>alert(1)</script><img src=x onerror=alert(1)>\" ' &amp; {{ 7 * 7 }}"
+MARKS = "\x1b]0;title\x07\x1b[2J\u202egnp\u2066\x08"
+NOT_UTF8 = b"\xff\xfe\xc0\x80\x00 broken\n"
+
+
+def hostile(folder: Path) -> None:
+    """A run all of whose texts want to be markup."""
+    said = HOSTILE + MARKS
+    made_ = made(
+        folder,
+        LastStatus("FAILED", 1900.0, final=True, exit_status=1, reason=said, cause=said, hosts=said),
+        name=said,
+        host=said,
+        cluster=said,
+        profile=said,
+        cwd=said,
+        job_id="4711",
+        resubmitted_from="<script>",
+        request={"script": said, "args": [said], "env": [[said, said]]},
+        plan={
+            "shape": {"gpu_type": said, "launcher": said},
+            "directives": [[said, said]],
+            "command": [said],
+            "notes": [said],
+            "env": [[said, said]],
+            "setup": [said],
+            "python": {"executable": said, "kind": said},
+            "memory_mb": said,
+        },
+        code={"files": 1, "bytes": 9, "root": said, "commit": said, "changes": said},
+    )
+    place = attempt(made_, message=said, reason=said, nodes=[said])
+    write(place / "hosts", "<b>n0</b> n1\n")
+    write(place / "rank-0.exit", json.dumps({"rank": 0, "node": said, "status": 1, "ended": 1050.0}))
+    (place / "rank-0.err").write_bytes(said.encode() + b"\n" + NOT_UTF8)
+    (place / "rank-0.out").write_bytes(b"10%\r20%\r" + said.encode() + b"\n")
+    rows = (
+        {"step": step, said: step, "note": said, "nan": float("nan"), "big": 1e308 * (-1) ** step} for step in range(3)
+    )
+    write(place / "rank-0.metrics", "".join(json.dumps(row) + "\n" for row in rows))
+    write(made_.script, said)
+    write(
+        made_.code_diff,
+        f"diff --git a/{said} b/x\n+{said}\n-{said}\nGIT binary patch\nliteral 9\nzcmX\n\ndiff --git a/y b/y\n",
+    )
+
+
+def test_hostile_text_is_text(tmp_path: Path) -> None:
+    hostile(tmp_path)
+    shown = page(tmp_path)
+    allowed = set(
+        """html head meta title style body header main section footer div span h1 h2 p b i ul li dl dt dd pre code
+        details summary figure figcaption table tr th td svg line text polyline g circle rect""".split()
+    )
+    assert shown.tags <= allowed
+    names = {name for _, name, _ in shown.attributes}
+    assert not {name for name in names if name.startswith("on")} | names & {"style", "src", "href", "xlink:href"}
+    assert shown.text.count(HOSTILE) > 20
+    assert "{{ 7 * 7 }}" in shown.text
+    assert "broken" in shown.text
+    assert "zcmX" not in shown.text
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", shown.text)
+
+
+def test_the_page_may_load_nothing(tmp_path: Path) -> None:
+    hostile(tmp_path)
+    shown = page(tmp_path)
+    policy = next(value for tag, name, value in shown.attributes if tag == "meta" and "default-src" in value)
+    digest = b64encode(sha256(shown.style.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert "url(" not in shown.style
+    assert "@import" not in shown.style
+
+
+def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
+    known = "correct-horse-battery-9"
+    secret = [
+        f"hf_{TOKEN}",
+        f"ghp_{TOKEN}",
+        f"sk-{TOKEN}",
+        "AKIAABCDEFGHIJKLMNOP",
+        "s3cr3tpassw0rd",
+        f"{TOKEN}.jwt",
+        known,
+    ]
+    lines = [
+        f"login with {secret[0]}",
+        f"git clone https://me:{secret[4]}@host/x.git",
+        f"Authorization: Bearer {secret[5]}",
+        f"\x1b[31mhf_\x1b[0m{TOKEN}",
+        f"hf_\u200b{TOKEN}",
+        f"WANDB_API_KEY={secret[4]}",
+        f"--api-key {secret[4]}",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "MIIEowIBAAKCAQEA7",
+        "-----END RSA PRIVATE KEY-----",
+        f"key is {known}",
+    ]
+    text = "\n".join(lines)
+    folder = made(
+        tmp_path,
+        LastStatus("FAILED", 1900.0, final=True, exit_status=1, cause=text, reason=text),
+        cwd=f"/x/{secret[1]}",
+        request={
+            **REQUEST,
+            "args": ["--token", secret[2], "--api-key", secret[4], secret[3]],
+            "script": f"{secret[0]}.py",
+        },
+        plan={
+            "command": ["python", "--password", secret[4]],
+            "setup": [f"export HF_TOKEN={secret[0]}"],
+            "env": [["MY_PASSWORD", secret[4]]],
+            "directives": [["comment", secret[1]]],
+            "notes": [text],
+        },
+        code={"files": 1, "bytes": 9, "root": f"/x/{secret[1]}", "commit": None, "changes": secret[0]},
+    )
+    place = attempt(folder, message=text)
+    for stream in ("out", "err"):
+        write(place / f"rank-0.{stream}", f"{text}\n")
+    write(place / "rank-0.metrics", json.dumps({"step": 1, "note": secret[0], secret[1]: 1.0}) + "\n")
+    write(folder.script, f"{text}\nexport API_KEY='{secret[4]}'\n")
+    write(folder.code_diff, "".join(f"+{line}\n" for line in lines) + f'+password = "{secret[4]}"\n')
+    made_page = share_page(gathered(tmp_path), SecretHider({"THE_TOKEN": known, "HOME": "/home/me"}), "/home/me")
+    shown = made_page.content.decode()
+    for value in (*secret, TOKEN, "MIIEowIBAAKCAQEA7"):
+        assert value not in shown
+    assert made_page.hidden >= 8
+    assert f"{made_page.hidden} values look like secrets and are hidden" in shown
+
+
+def test_the_page_is_small_whatever_the_run_wrote(tmp_path: Path) -> None:
+    folder = made(tmp_path, **elements("FAILED", 3000))
+    for index in range(4):
+        place = attempt(folder, element=index)
+        for rank in range(6):
+            write(
+                place / f"rank-{rank}.exit",
+                json.dumps({"rank": rank, "node": "n", "status": 1, "ended": 1050.0 + rank}),
+            )
+            write(place / f"rank-{rank}.err", '"' * 3_000_000 if rank else "<\n" * 1_000_000)
+        row = {f"m{number}": 1.0 for number in range(500)}
+        write(place / "rank-0.metrics", "".join(json.dumps({"step": step, **row}) + "\n" for step in range(50)))
+    write(folder.script, "'\n" * 500_000)
+    write(folder.code_diff, "+\n-\n" * 500_000)
+    content = share_page(gathered(tmp_path), SecretHider({}), "/home/me").content
+    assert len(content) < MOST_BYTES
+    assert "more elements are left out" in Page(content).text
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given_by(st.lists(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=500), min_size=1, max_size=3))
+@example([[(0.0, sys.float_info.max)], [(0.0, -sys.float_info.max)]])
+@example([[(0.0, sys.float_info.max)]])
+@settings(max_examples=60, deadline=None)
+def test_any_finite_numbers_can_be_drawn(curves: list[list[tuple[float, float]]]) -> None:
+    drawn = line_chart("<x>", [Curve("<a>", sorted(points)) for points in curves], unit="<%>")
+    assert not re.search(r"\"[^\"]*(nan|inf)[^\"]*\"", drawn)
+    assert "<a>" not in drawn.replace("<title>", "")
+    assert len(drawn) < 200_000
+
+
+def test_a_time_line_of_an_instant() -> None:
+    drawn = time_line([Lane("a" * 50, [Span(5.0, 5.0, "ok", "<b>")])])
+    assert 'width="4.0"' in drawn
+    assert "&lt;b&gt;" in drawn
+
+
+def test_lengths_of_time_and_long_commands() -> None:
+    assert [duration_text(each) for each in (-3, 0.4, 59.6, 3600, 3661, 90061, 86400)] == [
+        "0 s",
+        "0 s",
+        "1 min",
+        "1 h",
+        "1 h 1 min",
+        "1 d 1 h",
+        "1 d",
+    ]
+    long = command_text(
+        [("hpcrun", "submit"), *[("--env", f"NAME_{number}=a b") for number in range(6)], ("train.py",)]
+    )
+    assert long.startswith("hpcrun submit --env 'NAME_0=a b' ")
+    assert all(len(line) < 100 for line in long.split(" \\\n    "))
+    assert long.count("\\\n") == 1
+
+
+def test_a_record_of_another_version(tmp_path: Path) -> None:
+    made(
+        tmp_path,
+        plan={
+            "shape": 3,
+            "directives": "x",
+            "command": "y",
+            "env": [["A"], 4],
+            "container": [],
+            "requeue": None,
+            "memory_mb": [],
+            "notes": {},
+        },
+    )
+    assert "2 nodes × 2 GPUs" in page(tmp_path).text
