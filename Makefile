@@ -2,6 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+TRACKERS := .venv-trackers
 
 # The system's own Python where there is one: the tests run hpcrun as the cluster's ordinary user as well, and that user
 # cannot run a Python that lies in somebody's home folder, as pyenv's and conda's do.
@@ -26,7 +27,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 INSTALLED_FROM := $(VENV)/torch pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick slow fresh matrix check fuzz mutants golden pictures bench faults cluster cluster-down clean
+.PHONY: help demo test quick trackers slow fresh matrix check fuzz mutants golden pictures site bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +42,8 @@ test: $(VENV)/installed-dev ## the whole test suite; as root on Debian or Ubuntu
 
 quick: check ## for the minutes before a commit: what CI checks, and the tests that need neither Slurm nor a terminal
 	$(BIN)/python -m pytest --numprocesses 4 tests/unit tests/golden tests/launch $(ARGS)
+
+trackers: $(TRACKERS)/installed ## install wandb, MLflow and Aim into .venv-trackers: their tests are skipped without them
 
 slow: $(VENV)/installed-dev ## where the time of the last make test went
 	@$(BIN)/python -m dev.slow
@@ -64,8 +67,12 @@ check: $(VENV)/installed-dev ## everything CI checks besides the tests
 golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference before you commit it
 	$(BIN)/python -m pytest tests/golden --update-golden
 
-pictures: $(VENV)/installed-dev ## take the pictures in docs/pictures anew, on the cluster (root); ARGS names some
+pictures: $(VENV)/installed-dev $(TRACKERS)/installed ## take the pictures in docs/pictures anew, on the cluster (root); ARGS names some
 	$(BIN)/python -m dev.pictures $(ARGS)
+
+site: $(VENV)/installed-docs ## the documentation as a site with a search, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html; with the search: $(PYTHON) -m http.server -d build/site"
 
 bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/run.py
@@ -78,6 +85,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/many_ranks.py
+	$(BIN)/python benchmarks/sampler.py
 
 fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run folders; SEED=7 others
 	$(BIN)/python -m dev.fuzz_commands --count 2000 --seed $(SEED)
@@ -96,7 +104,7 @@ cluster-down: ## stop it and remove all it made
 	@dev/cluster.sh down
 
 clean: ## remove the virtual environment and what the tools left behind; runs are kept
-	rm -rf $(VENV) build dist .mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(TRACKERS) build dist .mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without ensurepip, Debian's venv fails and leaves a half-made environment behind: so it is asked first.
@@ -130,6 +138,22 @@ $(VENV)/installed-dev: $(INSTALLED_FROM)
 	@$(INSTALL) --editable '.[plot,examples,dev]'
 	@$(INSTALL) --no-deps recbole
 	@touch $@ $(VENV)/installed-demo
+
+# In an environment of their own: they bring 150 packages, with versions that they choose. The .pth lends them torch.
+# mlflow-skinny with the two packages of MLflow's database, which is its default, is a tenth of MLflow.
+$(TRACKERS)/installed: $(VENV)/installed-dev dev/constraints.txt
+	@echo "installing wandb, MLflow and Aim into $(TRACKERS) ..."
+	@$(BIN)/python -m venv --clear $(TRACKERS)
+	@$(TRACKERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint dev/constraints.txt \
+	wandb mlflow-skinny sqlalchemy alembic aim
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	"$$($(TRACKERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth"
+	@touch $@
+
+$(VENV)/installed-docs: $(BIN)/python pyproject.toml dev/constraints.txt
+	@echo "installing into $(VENV), with what the site needs ..."
+	@$(INSTALL) --editable '.[docs]'
+	@touch $@
 
 $(VENV)/installed-mutants: $(VENV)/installed-dev
 	@$(INSTALL) --editable '.[mutants]'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A Slurm cluster of eleven nodes on this one machine, for hpcrun's tests and for trying things out.
+# A Slurm cluster of eleven nodes on this one machine, for hpcrun's tests and for trying things out; or a smaller one of
+# another kind (up --as).
 #
 # All of Slurm is real and comes from Debian's packages: munge, slurmctld, slurmdbd on a MariaDB of its own, and
 # one slurmd per node. A node is a network namespace with its own address and hostname, joined to the others by a
@@ -22,15 +23,26 @@ HOSTS_MARK='# hpcrun-cluster'
 CTLD_PORT=27817 DBD_PORT=27819 DB_PORT=27833
 RENDEZVOUS_PORTS=20000-27999 # from which a job takes its own: templates/allocation/port.sh.j2
 
-# name:GPU type:GPUs. A node's place in this list is the last byte of its address.
-NODES=(
-  a100-1:a100:4 a100-2:a100:4
-  h100-1:h100:8 h100-2:h100:8
-  v100-1:v100:4 v100-2:v100:4
-  l40s-1:l40s:4 l40s-2:l40s:4
-  h200-1:h200:8 a40-1:a40:4 cpu-1::0
-)
-NAMES=("${NODES[@]%%:*}")
+# What a new user finds on a cluster:
+#   many      several GPU types, a default partition, one account
+#   one-type  one GPU type, a default partition, one account
+#   limited   one GPU type, no default partition, two accounts to choose from, one partition for neither of them, and a
+#             quality of service that refuses jobs of more than 4 GPUs or 4 hours
+KIND=many
+choose() { # choose KIND
+  case $1 in # name:GPU type:GPUs. A node's place in this list is the last byte of its address.
+    many) NODES=(
+      a100-1:a100:4 a100-2:a100:4
+      h100-1:h100:8 h100-2:h100:8
+      v100-1:v100:4 v100-2:v100:4
+      l40s-1:l40s:4 l40s-2:l40s:4
+      h200-1:h200:8 a40-1:a40:4 cpu-1::0
+    ) ;;
+    one-type | limited) NODES=(a100-1:a100:4 a100-2:a100:4 cpu-1::0) ;;
+    *) wrong_call "no such kind of cluster: '$1'; there are many, one-type and limited" ;;
+  esac
+  KIND=$1 NAMES=("${NODES[@]%%:*}")
+}
 
 # Exit statuses, for the tests: 1 something failed, 2 a wrong call, 3 this machine cannot run a cluster.
 EXIT_FAILED=1 EXIT_USAGE=2 EXIT_CANNOT=3
@@ -42,6 +54,8 @@ usage() {
 usage: $SELF COMMAND
 
   up [--no-accounting]      start the cluster (installs Debian's packages where they are missing)
+  up --as KIND              start another one: one-type (one GPU type), limited (no default partition, two accounts,
+                            limits), or many, which is the usual one
   down                      stop it and remove everything 'up' made
   check                     say whether this machine can run a cluster
   install                   install Debian's packages where they are missing; 'up' does it too
@@ -255,6 +269,12 @@ is_blocked() { [[ $(ip -n "$1" rule show) == *blackhole* ]]; }
 
 # --- configuration ----------------------------------------------------------------------------------------------
 
+kind_in_root() { # ROOT may be anybody's as long as that is not checked: nothing of it is believed but these words
+  local kind=
+  if [[ -f $ROOT/kind ]]; then kind=$(head -c 20 "$ROOT/kind" 2>/dev/null | tr -d '\0') || true; fi
+  case $kind in one-type | limited) echo "$kind" ;; *) echo many ;; esac
+}
+
 with_accounting() { grep -qs '^AccountingStorageType=accounting_storage/slurmdbd' "$SLURM_CONF"; }
 
 write_slurm_conf() { # write_slurm_conf yes|no (accounting)
@@ -326,14 +346,35 @@ CONF
     IFS=: read -r name type gpus <<<"${NODES[$i]}"
     echo "NodeName=$name NodeAddr=$(address "$i") CPUs=64 RealMemory=512000${type:+ Gres=gpu:$type:$gpus} State=UNKNOWN"
   done
-  cat <<CONF
-PartitionName=DEFAULT PriorityTier=10 PreemptMode=OFF State=UP
+  echo "PartitionName=DEFAULT PriorityTier=10 PreemptMode=OFF State=UP"
+  write_partitions
+}
+
+write_partitions() {
+  case $KIND in
+    many)
+      cat <<CONF
 PartitionName=gpu Nodes=a100-[1-2],h100-[1-2],v100-[1-2],l40s-[1-2],h200-1,a40-1 Default=YES MaxTime=2-00:00:00 DefaultTime=00:30:00
 PartitionName=h100 Nodes=h100-[1-2] MaxTime=12:00:00
 PartitionName=preempt Nodes=a100-[1-2],h100-[1-2] MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
 PartitionName=cpu Nodes=cpu-1 MaxTime=4-00:00:00
 PartitionName=debug Nodes=a100-1 MaxTime=00:10:00
 CONF
+      ;;
+    one-type)
+      cat <<CONF
+PartitionName=gpu Nodes=a100-[1-2] Default=YES MaxTime=2-00:00:00 DefaultTime=00:30:00
+PartitionName=cpu Nodes=cpu-1 MaxTime=4-00:00:00
+CONF
+      ;;
+    limited)
+      cat <<CONF
+PartitionName=accel Nodes=a100-[1-2] MaxTime=1-00:00:00 AllowAccounts=lab,thesis AllowQos=normal,short
+PartitionName=owners Nodes=a100-[1-2] MaxTime=7-00:00:00 AllowAccounts=owners
+PartitionName=serial Nodes=cpu-1 MaxTime=4-00:00:00
+CONF
+      ;;
+  esac
 }
 
 write_gres_conf() {
@@ -367,6 +408,7 @@ make_root() {
   mkdir -p "$ROOT"
   need_safe_root # another may have been quicker
   touch "$ROOT/made-by-hpcrun"
+  echo "$KIND" >"$ROOT/kind"
   mkdir "$ROOT"/{etc,state,log,spool,run,dev,db,db-tmp}
 }
 
@@ -394,12 +436,16 @@ add_researcher() {
 account() { sacctmgr --immediate "$@" >>"$ROOT/log/start.log"; }
 
 add_accounts() {
-  local user
+  local user name
   account add account lab
   # Slurm refuses a limit on gres/gpu until slurmctld has registered that resource.
   wait_for "slurmctld to register gres/gpu" 20 gres_registered
   account add qos short set MaxWall=00:10:00 MaxTRESPerUser=gres/gpu=4
   for user in root "$RESEARCHER"; do account add user "$user" account=lab qos=normal,short; done
+  [[ $KIND == limited ]] || return 0
+  for name in thesis owners; do account add account "$name"; done
+  account add user "$RESEARCHER" account=thesis qos=normal,short
+  account modify qos normal set MaxWall=04:00:00 MaxTRESPerUser=gres/gpu=4 Flags=DenyOnLimit
 }
 gres_registered() { sacctmgr --noheader --parsable2 list tres format=type,name | grep -qx 'gres|gpu'; }
 
@@ -458,13 +504,14 @@ is_up() { [[ -e $ROOT/complete ]] && runs slurmctld; }
 
 all_idle() { [[ $(sinfo --noheader --Node --format='%N %t' | sort -u | grep -c ' idle$') == "${#NODES[@]}" ]]; }
 
-up() { # up yes|no (accounting)
+up() { # up yes|no (accounting) KIND
   local name
   need_capable_machine
   need_safe_root
   if is_up; then
     [[ $1 == "$(with_accounting && echo yes || echo no)" ]] ||
       die $EXIT_FAILED "a cluster is up, and its accounting is the other way: '$SELF down' first"
+    [[ $2 == "$KIND" ]] || die $EXIT_FAILED "a cluster is up, and its kind is $KIND: '$SELF down' first"
     say "already up: eval \"\$($SELF env)\""
     return
   fi
@@ -472,6 +519,7 @@ up() { # up yes|no (accounting)
     say "clearing away a cluster that is only half up ..."
     down
   fi
+  choose "$2"
   need_names_free
   make_root
   install_packages
@@ -591,9 +639,12 @@ fault() { # fault VERB WHAT
 
 main() {
   CALL=("$@") # for the hint of need_root
+  choose "$(kind_in_root)"
   case "$*" in
-    up) up yes ;;
-    "up --no-accounting") up no ;;
+    up) up yes many ;;
+    "up --no-accounting") up no many ;;
+    "up --as many" | "up --as one-type" | "up --as limited") up yes "$3" ;;
+    "up --as "*) choose "${*:3}" ;;
     down) down ;;
     check) need_capable_machine ;;
     install) need_capable_machine && install_packages ;;

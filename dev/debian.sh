@@ -107,9 +107,9 @@ readme_packages() { sed -n 's/^apt-get install \([^#]*\).*/\1/p' "$CHECKOUT/READ
 
 copy_checkout() { # as it is, with what is not committed yet; a virtual environment that is there stays
   mkdir -p "$ROOT$HOME_INSIDE"
-  find "$ROOT$HOME_INSIDE" -mindepth 1 -maxdepth 1 ! -name .venv -exec rm -rf {} +
+  find "$ROOT$HOME_INSIDE" -mindepth 1 -maxdepth 1 ! -name '.venv*' -exec rm -rf {} +
   tar --create --directory "$CHECKOUT" --mode='u+rwX,go+rX,go-w' --exclude-vcs --exclude=__pycache__ \
-    --exclude=./{.venv,.mutants,.hypothesis,'.*_cache',build,dist} . |
+    --exclude=./{.venv,.venv-trackers,.mutants,.hypothesis,'.*_cache',build,dist} . |
     tar --extract --directory "$ROOT$HOME_INSIDE" --no-same-owner
 }
 

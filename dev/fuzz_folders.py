@@ -30,7 +30,7 @@ from dev.hostile_folders import CHAINED, DAMAGE, PLAIN, STUDY, SWEEP, Damage, ma
 
 SLOWEST_S = 3.0
 """Seconds of this process that a command may take; most take a tenth of one."""
-_READS_A_GIGABYTE = {"explain": 10.0}
+_READS_A_GIGABYTE = {"explain": 10.0, "share": 10.0}
 """The same of commands that read logs whole, up to a gigabyte: docs/explain.md."""
 _HANGS_S = 60.0
 """Seconds after which a command is stopped, on a machine that may be busy with other things."""
@@ -44,9 +44,12 @@ COMMANDS = (
     ("metrics", PLAIN), ("metrics", PLAIN, "--json"), ("metrics", PLAIN, "--csv", "--all-ranks"),
     ("metrics", PLAIN, "--plot"),
     ("explain", PLAIN), ("explain", SWEEP), ("explain", CHAINED, "--json"),
+    ("share", PLAIN, "--out", "-"), ("share", SWEEP, "--out", "-"), ("share", f"{SWEEP}/1", "--out", "-"),
     ("clean",), ("clean", "--older-than", "1d", "--json"),
     ("resubmit", PLAIN, "--dry-run"), ("resubmit", SWEEP, "--failed", "--dry-run"), ("cancel", PLAIN),
     ("cancel", f"{SWEEP}/1"), ("cancel", CHAINED), ("scale", "--list"), ("scale", "--show", STUDY),
+    ("open", PLAIN), ("open", f"{SWEEP}/1", "--json"), ("sync", PLAIN), ("notify", PLAIN), ("gpu", PLAIN),
+    ("history",), ("history", "--by", "project", "--csv"), ("sweep", SWEEP),
 )  # fmt: skip
 
 

@@ -31,8 +31,10 @@ def make_runs(root: Path) -> None:
     store = RunStore(root)
     run = Run(PLAIN, "train", "local", None, os.uname().nodename, 1000.0, "L999999", "local", 1, 0, 2, 3600,
               cwd=str(root.parent), request={"script": "train.py", "args": ["a"], "env": [["A", "b"]]},
-              plan={"python": {"prefix": None, "variable": "VIRTUAL_ENV"}, "requeue": {"times": 1}})  # fmt: skip
-    _fill(store.create(run, "#!/bin/bash\n"))
+              plan={"python": {"prefix": None, "variable": "VIRTUAL_ENV"}, "requeue": {"times": 1},
+                    "notify": {"to": ["$WEBHOOK"], "events": ["finished"], "waiting_s": 60}})  # fmt: skip
+    messages = {"messages/finished.e1c97ebf": '{"to": "$WEBHOOK", "state": "sent", "time": 1060.0, "reason": ""}\n'}
+    _fill(store.create(run, "#!/bin/bash\n", files=messages))
     rows = [[["lr", "0.1"]], [["lr", "0.2"]]]
     sweep = replace(run, run_id=SWEEP, name="sweep", job_id="L999998", request={"script": "train.py", "sweep": rows},
                     plan={"sweep": {"indices": "0-1", "first": 0, "max_parallel": None}})  # fmt: skip
@@ -75,6 +77,7 @@ def _attempt(folder: Path, job_id: str) -> None:
         "exit": {"status": 1, "signal": "", "ended": 1060.0, "message": "", "reason": "failure", "again": False},
         "node-node1.start": {"node": "node1", "first_rank": 0, "ranks": 2, "started": 1001.5},
         "code": {"folder": "/home/me", "script": "train.py", "imports": {"model": "/home/me/model.py"}},
+        "idle": {"since": 1002.0, "warned": 1040.0, "ends": 1070.0},
         "rank-0.exit": {"rank": 0, "node": "node1", "status": 143, "ended": 1059.0},
         "rank-1.exit": {"rank": 1, "node": "node1", "status": 1, "ended": 1058.0},
     }
@@ -82,7 +85,15 @@ def _attempt(folder: Path, job_id: str) -> None:
         (folder / name).write_text(json.dumps(record) + "\n")
     (folder / "heartbeat").write_text("1050.5\n")
     (folder / "hosts").write_text("node1\n")
-    (folder / "rank-0.out").write_text("2026-01-02 03:04:05 epoch 1 loss=0.5\n")
+    gpu = [0, 0.5, 1 << 30, 1 << 34, 250.5]
+    use = {"time": 1012.0, "cpus": 1.5, "memory": 1 << 30, "network": 5000, "rdma": None, "gpus": [gpu]}
+    head = {"started": 1002.0, "cpus": 2, "memory_limit": 1 << 32}
+    (folder / "node-node1.use").write_text("".join(f"{json.dumps(line)}\n" for line in (head, use)))
+    (folder / "events.out.tfevents.0000001010.node1.1.0").write_bytes(b"")
+    (folder / "rank-0.out").write_text(
+        "2026-01-02 03:04:05 epoch 1 loss=0.5\nwandb: Run data is saved locally in "
+        "/home/me/wandb/offline-run-20260102_030405-abcd\nwandb: View run x at: https://wandb.ai/me/p/runs/abce\n"
+    )
     (folder / "rank-1.err").write_text(error)
     (folder / "rank-0.metrics").write_text('{"time": 1010.0, "step": 1, "loss": 0.5}\n{"time": 1020.0, "loss": NaN}\n')
 

@@ -2,22 +2,27 @@
 
     hpcrun submit --gpus 2 --nodes 2 examples/kgat.py --epochs 20 --batch-size 8192
 
-KGAT (Wang et al., 2019). The two losses take turns: BPR on who saw what, through the whole graph as a sparse matrix,
-and TransR on the graph's own facts. The data is MovieLens-100k with its knowledge graph; see movielens.py.
+KGAT (Wang et al., 2019), with the same curve on any number of ranks. The two losses take turns: BPR on who saw what,
+through the whole graph as a sparse matrix, and TransR on the graph's own facts. The data is MovieLens-100k with its
+knowledge graph (movielens.py), or with ``--data`` a folder in the format of the paper's own data: amazon-book, last-fm
+and yelp2018 (published_data.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from movielens import films_by_user, ratings, rows
+from published_data import Graph, read_graph
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
@@ -27,15 +32,19 @@ USERS, FILMS = 943, 1682
 TOP = 20
 HELD_OUT = 0.2
 """The last part of what everybody saw is for the validation."""
+USERS_AT_ONCE = 1024
+"""Users whose scores of all items are in memory during the validation."""
 EVALUATION_AT_MOST = timedelta(hours=2)
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser, batch_size=4096, lr=5e-3)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="amazon-book, last-fm or yelp2018 instead of films")
     parser.add_argument("--d-model", type=int, default=32)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--min-facts", type=int, default=5, help="leave out what fewer facts speak of")
+    parser.add_argument("--own-shuffle", action="store_true", help="each rank shuffles a part of its own, and keeps it")
+    parser.add_argument("--min-facts", type=int, default=5, help="of MovieLens: leave out what fewer facts speak of")
     args = parser.parse_args()
     if args.static_graph:
         parser.error("--static-graph is not for this training: its two losses use different parameters")
@@ -45,22 +54,23 @@ def parse_args() -> argparse.Namespace:
 # --- the data: nodes are people, then films, then what the facts speak of --------------------------------------------
 
 
-def read_facts(min_facts: int) -> tuple[torch.Tensor, int, int]:
-    """Return the facts as rows of head, relation and tail, and how many nodes and relations there are."""
+def read_movielens(min_facts: int) -> Graph:
+    """Return MovieLens-100k, without what fewer facts speak of."""
     film_of = {entity: f"film {int(film) - 1}" for film, entity in rows("link")}
     facts = [(film_of.get(head, head), relation, film_of.get(tail, tail)) for head, relation, tail in rows("kg")]
     mentioned = Counter(name for head, _, tail in facts for name in (head, tail))
-    nodes = {f"film {film}": USERS + film for film in range(FILMS)}
+    entities = {f"film {film}": film for film in range(FILMS)}
     for name, times in sorted(mentioned.items()):
         if times >= min_facts:
-            nodes.setdefault(name, USERS + len(nodes))
+            entities.setdefault(name, len(entities))
     relations = {name: number for number, name in enumerate(sorted({relation for _, relation, _ in facts}))}
     kept = [
-        (nodes[head], relations[relation], nodes[tail])
+        (entities[head], relations[relation], entities[tail])
         for head, relation, tail in facts
-        if head in nodes and tail in nodes
+        if head in entities and tail in entities
     ]
-    return torch.tensor(kept), USERS + len(nodes), len(relations)
+    seen, held_out = read_seen()
+    return Graph(USERS, FILMS, len(entities), len(relations), torch.tensor(kept), seen, held_out)
 
 
 def read_seen() -> tuple[torch.Tensor, list[list[int]]]:
@@ -74,8 +84,17 @@ def read_seen() -> tuple[torch.Tensor, list[list[int]]]:
     return torch.tensor(seen), held_out
 
 
+def edges_of(graph: Graph) -> torch.Tensor:
+    """Return all facts, and who saw what, in both directions: rows of head, relation and tail."""
+    pairs = graph.seen + torch.tensor([0, graph.users])
+    watched = torch.stack([pairs[:, 0], torch.full((len(pairs),), graph.relations), pairs[:, 1]], 1)
+    known = torch.cat([graph.facts + torch.tensor([graph.users, 0, graph.users]), watched])
+    back = known.flip(1) + torch.tensor([0, graph.relations + 1, 0])  # each relation the other way round is another one
+    return torch.cat([known, back])
+
+
 class OwnShuffle(RankSampler):
-    """A rank keeps its own part of the data, and shuffles it with a seed of its own."""
+    """A rank keeps its own part of the data, as published scripts do: more ranks have other batches, another curve."""
 
     def __iter__(self) -> Iterator[Any]:
         seed = self.seed + self.epoch * self.num_replicas + self.rank
@@ -131,14 +150,14 @@ class KGAT(nn.Module):
                 stages.append(functional.normalize(hidden))
             return torch.cat(stages, 1)
 
-    def forward(self, first: torch.Tensor, second: torch.Tensor, relation: torch.Tensor | None = None) -> torch.Tensor:
-        """Return a loss: BPR of people and films, or with relations TransR of heads and tails."""
+    def forward(
+        self, first: torch.Tensor, second: torch.Tensor, drawn: torch.Tensor, relation: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return a loss against the wrong answers drawn: BPR of people and films, or TransR of heads and tails."""
         if relation is None:
             node = self.spread()
-            drawn = USERS + torch.randint_like(second, FILMS)
             better = (node[first] * (node[second] - node[drawn])).sum(1)
             return -functional.logsigmoid(better).mean()
-        drawn = torch.randint_like(second, USERS, len(self.nodes.weight))
         head, right, wrong = (
             torch.einsum("bi,bij->bj", self.nodes(node), self.to_relation[relation]) for node in (first, second, drawn)
         )
@@ -147,38 +166,58 @@ class KGAT(nn.Module):
         return -functional.logsigmoid(nearer).mean()
 
 
+class Draws:
+    """Random numbers for the rows of a batch: a row has the same ones on whichever rank it is, of however many."""
+
+    def __init__(self, training: Training, seed: int) -> None:
+        self.training, self.seed = training, seed
+
+    def __call__(self, purpose: str, rows: int, below: int) -> torch.Tensor:
+        """Return a number from 0 for each of this rank's rows: those of the whole batch are dealt out like the rows."""
+        training, ranks = self.training, self.training.ranks
+        batch = f"{purpose} {self.seed} {training.epoch} {training.steps_done}"
+        drawing = torch.Generator().manual_seed(zlib.crc32(batch.encode()))
+        return torch.randint(below, (rows * ranks.size,), generator=drawing)[ranks.rank :: ranks.size].to(ranks.device)
+
+
 @torch.no_grad()
-def recall(model: KGAT, seen: torch.Tensor, held_out: list[list[int]]) -> float:
+def recall(model: KGAT, graph: Graph) -> float:
     """Return Recall@20: the share of a person's held-out films among the twenty best guesses, on average."""
     node = model.spread()
-    scores = node[:USERS] @ node[USERS : USERS + FILMS].T
-    scores[seen[:, 0], seen[:, 1]] = float("-inf")
-    best = scores.topk(TOP).indices.tolist()
-    return sum(len({*top} & {*films}) / len(films) for top, films in zip(best, held_out, strict=True)) / USERS
+    users, films = node[: graph.users], node[graph.users : graph.users + graph.items]
+    total = 0.0
+    for first in range(0, graph.users, USERS_AT_ONCE):
+        scores = users[first : first + USERS_AT_ONCE] @ films.T
+        own = graph.seen[(graph.seen[:, 0] >= first) & (graph.seen[:, 0] < first + USERS_AT_ONCE)]
+        scores[own[:, 0] - first, own[:, 1]] = float("-inf")
+        best = scores.topk(min(TOP, graph.items)).indices.tolist()
+        wanted = graph.held_out[first : first + USERS_AT_ONCE]
+        total += sum(len({*top} & {*hidden}) / len(hidden) for top, hidden in zip(best, wanted, strict=True) if hidden)
+    return total / sum(map(bool, graph.held_out))
 
 
 def train(args: argparse.Namespace, ranks: Ranks) -> None:
-    facts, nodes, relations = read_facts(args.min_facts)
-    seen, held_out = read_seen()
-    pairs = seen + torch.tensor([0, USERS])
-    watched = torch.stack([pairs[:, 0], torch.full((len(pairs),), relations), pairs[:, 1]], 1)
-    known = torch.cat([facts, watched])
-    back = known.flip(1) + torch.tensor([0, relations + 1, 0])  # every relation the other way round as well
-    edges = torch.cat([known, back])
-    data = TensorDataset(pairs[:, 0], pairs[:, 1])
-    loader = make_loader(data, args, ranks.device, OwnShuffle(data, seed=args.seed, drop_last=True))
+    graph = read_graph(args.data) if args.data else read_movielens(args.min_facts)
+    edges, nodes = edges_of(graph), graph.users + graph.entities
+    data = TensorDataset(graph.seen[:, 0], graph.users + graph.seen[:, 1])
+    own = OwnShuffle(data, seed=args.seed, drop_last=True) if args.own_shuffle else None
+    loader = make_loader(data, args, ranks.device, own)
     model = KGAT(args, edges, nodes, ranks.device)
     training = Training(model, args, ranks, find_unused=True)
     # Evaluation on one rank may take longer than a collective may wait, and NCCL's would keep the GPU busy meanwhile.
     patient = dist.new_group(backend="gloo", timeout=EVALUATION_AT_MOST)
 
+    draws = Draws(training, args.seed)
+
     def bpr(user: torch.Tensor, film: torch.Tensor) -> torch.Tensor:
-        loss: torch.Tensor = training.model(user, film)
+        loss: torch.Tensor = training.model(user, film, graph.users + draws("film", len(user), graph.items))
         return loss
 
     def transr(user: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-        head, relation, tail = model.edges[torch.randint(len(edges), (2 * len(user),), device=user.device)].T
-        loss: torch.Tensor = training.model(head, tail, relation)
+        head, relation, tail = model.edges[draws("edge", 2 * len(user), len(edges))].T
+        loss: torch.Tensor = training.model(
+            head, tail, graph.users + draws("node", len(tail), graph.entities), relation
+        )
         return loss
 
     training.say(f"{ranks.size} ranks, {nodes:,} nodes, {len(edges):,} edges, {training.parameters:,} parameters")
@@ -189,7 +228,7 @@ def train(args: argparse.Namespace, ranks: Ranks) -> None:
         if epoch:
             score = torch.zeros(1, dtype=torch.float64)
             if ranks.rank == 0:
-                score += recall(model, seen, held_out)
+                score += recall(model, graph)
             dist.broadcast(score, src=0, group=patient)  # the others wait here, and all know whether it is the best
             training.end_epoch(epoch, score.item(), "Recall@20")
     training.leave()

@@ -18,6 +18,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -26,14 +27,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from hpcrun_runtime import checkpoint_dir, log_metrics, should_stop  # every job of hpcrun finds it
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-try:
-    from hpcrun_runtime import checkpoint_dir, log_metrics, should_stop  # every job of hpcrun finds it
-except ImportError:
-    from hpcrun.runtime import checkpoint_dir, log_metrics, should_stop  # started by torchrun, without a job
 
 ASK_EVERY = 20
 """Steps between two agreements on whether to stop: each is one more message between all ranks."""
@@ -49,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=batch_size, help="of all ranks together")
     parser.add_argument("--lr", type=float, default=lr)
+    parser.add_argument("--warmup-steps", type=int, default=0, help="steps in which the learning rate grows to --lr")
+    parser.add_argument("--keep", type=int, default=0, help="checkpoints of the last epochs that are kept")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="processes of each rank that prepare batches")
     parser.add_argument("--backend", choices=("nccl", "gloo"), help="default: nccl where each rank has a GPU")
@@ -58,8 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float
 
 
 # --- the ranks ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Ranks:
     """This rank among all."""
@@ -193,7 +190,10 @@ class Training:
             self.model.compile()  # in place, so that checkpoints keep the parameters' names
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype is torch.float16)
+        self.accumulate: int = getattr(args, "accumulate", 1)
         self.epoch, self.steps_done, self.best = 1, 0, float("-inf")
+        self.updates = self.skipped = 0
+        self.optimizer.register_step_post_hook(lambda *_: self.count_update())
         self.stopping = False
         self.sync_s_per_step: float | None = None
 
@@ -246,15 +246,28 @@ class Training:
 
     def step(self, loss_of: Loss, batch: Batch) -> torch.Tensor:
         """Take one step; return its loss, without waiting for the GPU to know it."""
-        with self.autocast():
-            loss = loss_of(*batch)
         self.optimizer.zero_grad()
-        self.scaler.scale(loss).backward()
+        total = torch.zeros((), device=self.device)
+        parts = list(zip(*(tensor.chunk(self.accumulate) for tensor in batch), strict=True))
+        for number, part in enumerate(parts, 1):
+            # the gradients of all parts add up on this rank; the ranks exchange them once, with the last
+            with self.model.no_sync() if number < len(parts) else nullcontext():
+                with self.autocast():
+                    loss = loss_of(*part) / len(parts)
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.scaler.step(self.optimizer)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.args.lr * min(1.0, (self.updates + 1) / max(1, self.args.warmup_steps))
+        self.skipped += 1  # until count_update says otherwise
+        self.scaler.step(self.optimizer)  # not if a gradient has overflowed in float16; update() then scales less
         self.scaler.update()
-        return loss.detach()
+        return total
+
+    def count_update(self) -> None:
+        """Count a step that changed the weights."""
+        self.updates, self.skipped = self.updates + 1, self.skipped - 1
 
     def end_epoch(self, epoch: Epoch, score: float, name: str = "accuracy", **more: float) -> None:
         """Say and note what an epoch took and what came of it, and save a checkpoint.
@@ -281,11 +294,18 @@ class Training:
             batch_size=self.args.batch_size,
             samples=epoch.steps * rank_batch,
             parameters=self.parameters,
+            **({"skipped_steps": float(self.skipped)} if self.scaler.is_enabled() else {}),
             **more,
         )
+        if self.skipped and self.skipped >= epoch.steps:
+            raise SystemExit("every step of an epoch overflowed in float16: use --precision bf16 or fp32")
+        self.skipped = 0
         is_best, self.best = score > self.best, max(score, self.best)
+        kept = [f"epoch-{self.epoch:04}"] if self.args.keep > 0 else []
         self.epoch, self.steps_done = self.epoch + 1, 0
-        self.checkpoint("last", *(["best"] if is_best else []), *(["final"] if self.epoch > self.args.epochs else []))
+        self.checkpoint(
+            "last", *kept, *(["best"] if is_best else []), *(["final"] if self.epoch > self.args.epochs else [])
+        )
         self.stopping = self.stop_is_agreed()
 
     # --- being ended, and going on
@@ -300,10 +320,13 @@ class Training:
                 "model": self.model.module.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.scaler.state_dict(),
+                "updates": self.updates,
                 "progress": (self.epoch, self.steps_done, self.best, self.args.batch_size),
             }
             for name in names:
                 save(self.folder / f"{name}.pt", state)
+            for old in sorted(self.folder.glob("epoch-*.pt"))[: -self.args.keep] if self.args.keep > 0 else ():
+                old.unlink()
         dist.barrier()  # nobody reads, or ends the job, before it is written
 
     def resume(self) -> None:
@@ -315,6 +338,7 @@ class Training:
         self.model.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
+        self.updates = state.get("updates", 0)
         self.epoch, self.steps_done, self.best, batch_size = state["progress"]
         if batch_size != self.args.batch_size:
             self.steps_done = 0  # steps of another length: the epoch begins anew

@@ -19,13 +19,9 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import xgboost
+from hpcrun_runtime import checkpoint_dir, log_metrics  # every job of hpcrun finds it
 from movielens import ratings, rows
 from numpy.typing import NDArray
-
-try:
-    from hpcrun_runtime import checkpoint_dir, log_metrics  # every job of hpcrun finds it
-except ImportError:
-    from hpcrun.runtime import checkpoint_dir, log_metrics  # started by hand, without a job
 
 Array = NDArray[np.float32]
 

@@ -19,12 +19,16 @@ from typing import Any
 FOLDER = "submitit"
 """Below the run's folder: the pickles, under submitit's names."""
 CALLS = "calls.zip"
-"""In it one pickled call per element, under the element's number: one file, however many elements."""
+"""A file with one pickled call per element, under the element's number: one file, however many elements."""
+STDERR_TO_STDOUT = "HPCRUN_STDERR_TO_STDOUT"
+"""The variable that is set if both streams go to one log."""
 
 
 def main() -> None:
     """Run this task's call."""
     folder = Path(os.environ["HPCRUN_RUN_DIR"], FOLDER)
+    if STDERR_TO_STDOUT in os.environ:
+        os.dup2(1, 2)
     _describe_job()
     try:
         from submitit.core import job_environment, submission, utils
@@ -72,6 +76,8 @@ def _prepare(folder: Path, paths: Any) -> None:
             aside.write_bytes(calls.read(os.environ["HPCRUN_ELEMENT"]))
     rank = os.environ.get("RANK") or os.environ["NODE_RANK"]
     for stream, link in (("out", paths.stdout), ("err", paths.stderr)):
+        if stream == "err" and STDERR_TO_STDOUT in os.environ:
+            continue  # job.stderr() is None, as in submitit
         log = Path(os.environ["HPCRUN_ATTEMPT_DIR"], f"rank-{rank}.{stream}")
         with suppress(OSError), _fresh(link) as aside:
             aside.symlink_to(os.path.relpath(log, folder))

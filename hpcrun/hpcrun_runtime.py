@@ -31,7 +31,7 @@ LOOK_EVERY_S = 1.0
 _asked_at = float("-inf")
 _stopping = False
 _listening = False
-_told = False
+_signalled = False
 _fork = threading.local()
 _complained = False
 _STACKS_SIGNAL = 7
@@ -50,9 +50,9 @@ def should_stop() -> bool:
     if _stopping or _attempt_dir() is None:
         return _stopping
     _outlive_sigterm()
-    if _told or time.monotonic() - _asked_at >= LOOK_EVERY_S:
+    if _signalled or time.monotonic() - _asked_at >= LOOK_EVERY_S:
         _asked_at = time.monotonic()
-        _stopping = _told or _is_asked_to_stop()
+        _stopping = _signalled or _is_asked_to_stop()
         if _stopping:
             _note_heard()
     return _stopping
@@ -87,8 +87,8 @@ def _outlive_sigterm() -> None:
 
 
 def _on_sigterm(_number: int, _frame: object) -> None:
-    global _told
-    _told = True
+    global _signalled
+    _signalled = True
 
 
 def _before_fork() -> None:

@@ -121,7 +121,7 @@ def read_named_text(path: Path | str, most: int) -> str:
         raise ValueError(f"{path} {error.strerror}") from None
     except OSError as error:
         if error.errno == errno.EFBIG:
-            raise ValueError(f"{path} is larger than {most // 1_000_000} MB") from None
+            raise ValueError(f"{path} is larger than {most / 1_000_000:g} MB") from None
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
 
 

@@ -1,4 +1,7 @@
-"""``hpcrun.runtime``: the same as the file ``hpcrun_runtime`` that every run's folder carries."""
+"""``import hpcrun_runtime`` outside of jobs, for a script that also runs by hand: the wheel carries this file as that.
+
+In a job, ``hpcrun_runtime`` is the file in the run's folder. ``hpcrun.runtime`` is the same under another name.
+"""
 
 from hpcrun.hpcrun_runtime import attempt, checkpoint_dir, log_metrics, on_stop, register_stacks, should_stop
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -21,6 +22,7 @@ from tests.harness import (
     REPO,
     RESEARCHER,
     SYSTEM_PATH,
+    TRACKERS,
     Cluster,
     Hpcrun,
     as_researcher_command,
@@ -31,6 +33,7 @@ from tests.harness import (
     shown_to_researcher,
 )
 from tests.namespaces import Namespaces
+from tests.preloaded import compile_templates_once
 
 SKIPPED: list[tuple[str, str]] = []
 """What each test that was skipped needs, and why it was skipped."""
@@ -76,7 +79,7 @@ def programs_are_required() -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     programs = [program for mark in item.iter_markers("needs") for program in mark.args]
     for program in programs:
-        if shutil.which(program, path=SYSTEM_PATH) is None:
+        if shutil.which(program, path=f"{SYSTEM_PATH}:{TRACKERS}/bin") is None:
             reason = f"{program} is not installed"
             if programs_are_required():
                 pytest.fail(reason, pytrace=False)
@@ -138,9 +141,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    compile_templates_once()
     # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a test types.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests. They stay until the end, so that Python need not search them for garbage again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # Not by xdist's own groups: xdist 3.8 writes them into what pytest 9.2 no longer reads.

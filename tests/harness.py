@@ -25,6 +25,8 @@ CLUSTER_SH = REPO / "dev" / "cluster.sh"
 RESEARCHER = "researcher"
 SESSION_LOCK = Path("/run/hpcrun-tests.lock")  # where root alone can make files
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TRACKERS = REPO / ".venv-trackers"
+"""Where `make trackers` installs wandb, MLflow and Aim."""
 NEEDED = {name: os.environ[name] for name in ("USE_LIBUV",) if name in os.environ}
 """What this machine's torch needs in order to work: USE_LIBUV=0 where it is Debian's own."""
 
@@ -33,15 +35,20 @@ T = TypeVar("T")
 
 
 def wait_for(predicate: Callable[[], T | None], timeout: float, what: str) -> T:
-    """The predicate's first true value; an AssertionError that names ``what`` when there is none in time."""
+    """The predicate's first true value; an AssertionError that names ``what`` when there is none in time.
+
+    A predicate that takes long, such as a command that asks Slurm, is asked less often: it would slow down what is
+    waited for, and the tests of other workers.
+    """
     deadline = time.monotonic() + timeout
     while True:
+        asked = time.monotonic()
         value = predicate()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout:g} s in vain for {what}; the last answer was {value!r}")
-        time.sleep(0.2)
+        time.sleep(min(2, max(0.2, 5 * (time.monotonic() - asked))))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ what it prints to a terminal, start it anew.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -26,17 +27,56 @@ from typing import IO
 AT_START = ("PYTHON", "LC_", "LANG", "MALLOC_", "LD_")
 """Variables that Python, or its C library, reads once as it starts."""
 
-SERVER = r"""
+
+def compile_templates_once() -> None:
+    """Have this process compile each template of Jinja2 once: that takes longer than all else about a script."""
+    import jinja2
+
+    compile_anew = jinja2.Environment.compile
+    compiled: dict[tuple[object, ...], object] = {}
+
+    def compile_once(self: object, *template: object) -> object:
+        key = (type(self), *template)  # hpcrun has one environment, with the same options for each script
+        if key not in compiled:
+            compiled[key] = compile_anew(self, *template)  # type: ignore[call-overload]
+        return compiled[key]
+
+    jinja2.Environment.compile = compile_once  # type: ignore[assignment,method-assign]
+
+
+SERVER = (
+    inspect.getsource(compile_templates_once)
+    + r"""
 import array, atexit, gc, json, os, selectors, socket, sys, threading
 sys.path.pop(0)  # -c: the folder in which it was started
 import importlib, pkgutil
 import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit
 from hpcrun.cli.main import build_app, command_names
-elsewhere = ("hpcrun.api", "hpcrun.hpcrun_", "hpcrun.launch", "hpcrun.preflight", "hpcrun.runtime", "hpcrun.shipped")
+elsewhere = ("api", "hpcrun_", "launch", "probe", "preflight", "runtime", "shipped", "__main__")
 for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
-    if not module.name.startswith((*elsewhere, "hpcrun.__main__")):
+    if not module.name.startswith(tuple("hpcrun." + name for name in elsewhere)):
         importlib.import_module(module.name)
 build_app(command_names())
+
+def render_every_kind_of_script():
+    from itertools import product
+    from hpcrun.job.plan import PythonEnvironment, build_plan
+    from hpcrun.job.profile import Profile
+    from hpcrun.job.request import read_request
+    from hpcrun.job.resources import Machine
+    from hpcrun.job.script import render_script
+    from hpcrun.profiles.folder import shipped_folder
+    from hpcrun.profiles.templates import load_templates
+    templates = load_templates([shipped_folder("templates")])
+    for scheduler, launcher in [*product(("local", "slurm"), ("torchrun", "python", "command")), ("slurm", "srun")]:
+        ranks = {"nproc_per_node": 1} if launcher == "torchrun" else {}
+        request = read_request({"script": "train.py", "gpus": "0", "launcher": launcher, **ranks})
+        profile = Profile(name="any", scheduler=scheduler)
+        plan = build_plan(request, profile, python=PythonEnvironment("python3", ""), machine=Machine(cpus=1))
+        render_script(plan, templates)
+
+compile_templates_once()
+render_every_kind_of_script()
 
 def serve(requests):
     selector, running = selectors.DefaultSelector(), {}
@@ -109,6 +149,7 @@ except SystemExit as end:
     end_as_python_does(end)
     raise
 """
+)
 
 
 class Server:

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from dev.pictures.browser import open_page
 from dev.pictures.desk import HOME, Desk, desk
 from dev.pictures.scenes import SCENES, Picture
 from dev.pictures.svg import svg_text
@@ -26,6 +28,10 @@ def main(names: Sequence[str]) -> None:
         sys.exit(f"no such picture: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if os.geteuid() != 0:
         sys.exit(f"the development cluster and {HOME} want root")
+    if shutil.which("chromium") is None and any(
+        isinstance(scene, Picture) and scene.page and (not names or scene.name in names) for scene in SCENES
+    ):
+        sys.exit("the picture of a page needs a browser: apt-get install chromium")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it is ignored, no program hears Ctrl-C
     with ExitStack() as at_end:
         at_end.enter_context(only_session_on_cluster())
@@ -39,9 +45,13 @@ def main(names: Sequence[str]) -> None:
 
 
 def play(at: Desk, wanted: set[str]) -> list[str]:
-    """Play all scenes in their order, keep the pictures that are wanted, and return what went wrong with others."""
+    """Play all scenes in their order up to the last picture that is wanted; return what went wrong with any.
+
+    Earlier pictures are taken too, and not kept: later ones may build on them.
+    """
     failures = []
-    for scene in SCENES:
+    last = max(number for number, scene in enumerate(SCENES) if isinstance(scene, Picture) and scene.name in wanted)
+    for scene in SCENES[: last + 1]:
         if not isinstance(scene, Picture):
             scene(at)
             continue
@@ -58,7 +68,7 @@ def take(picture: Picture, at: Desk, *, keep: bool) -> None:
     Raises:
         TerminalError: a command does not end, or the screen shows what is this machine's alone.
     """
-    with at.terminal(picture.columns) as terminal:
+    with at.terminal(picture.columns, picture.host) as terminal:
         for step in picture.steps:
             terminal.type(step) if isinstance(step, str) else step(terminal)
         lines = terminal.lines()
@@ -69,9 +79,21 @@ def take(picture: Picture, at: Desk, *, keep: bool) -> None:
         return
     if picture.drawn:
         shutil.copyfile(at.project / picture.drawn, FOLDER / Path(picture.drawn).name)
+    if picture.page:
+        photograph(at.project / picture.page, FOLDER / f"{picture.name}.png")
     svg = svg_text(lines, name=picture.name, title="hpcrun", columns=picture.columns)
     (FOLDER / f"{picture.name}.svg").write_text(svg, "utf-8")
     print(f"{picture.name}: {len(lines)} lines", flush=True)
+
+
+def photograph(page: Path, picture: Path) -> None:
+    """Keep the upper part of a page as a picture, with another name for this machine."""
+    text = re.sub(rf"\b{re.escape(os.uname().nodename)}\b", "login1", page.read_text("utf-8"))
+    with TemporaryDirectory() as folder:
+        copy, shot = Path(folder, page.name), Path(folder, picture.name)
+        copy.write_text(text, "utf-8")
+        open_page(copy, shot, width=960, height=1700)
+        shutil.copyfile(shot, picture)
 
 
 if __name__ == "__main__":

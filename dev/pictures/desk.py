@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.pictures.terminal import COLUMNS, Terminal
-from tests.harness import REPO, RESEARCHER, SYSTEM_PATH, Cluster, as_researcher_command, wait_for
+from tests.harness import REPO, RESEARCHER, SYSTEM_PATH, TRACKERS, Cluster, as_researcher_command, wait_for
 
 HOME = Path("/home/me")
 _PROJECT = Path(__file__).parent / "project"
@@ -41,12 +41,15 @@ class Desk:
             "SHELL": "/bin/bash",
             "USER": RESEARCHER,
             "VIRTUAL_ENV": f"{HOME}/venv",
+            # torch warns of hosts that have no name in DNS, as those of this cluster
+            "TORCH_CPP_LOG_LEVEL": "ERROR",
             **self.cluster.env,
         }
 
-    def terminal(self, columns: int = COLUMNS) -> Terminal:
-        """Return a terminal in the project's folder."""
-        return Terminal(as_researcher_command(), cwd=self.project, env=self.environ, columns=columns)
+    def terminal(self, columns: int = COLUMNS, host: str | None = None) -> Terminal:
+        """Return a terminal in the project's folder; with a host, on a machine of that name: Slurm's are not found."""
+        named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host) if host else ()
+        return Terminal((*named, *as_researcher_command()), cwd=self.project, env=self.environ, columns=columns)
 
     def submit(self, name: str, *args: str) -> None:
         """Submit a job of that name, out of the picture."""
@@ -106,6 +109,7 @@ def _install(venv: Path) -> None:
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile"]
     (packages,) = venv.glob("lib/python*/site-packages")
     needed = [path for path in sys.path if path.endswith("site-packages")]
+    needed += map(str, TRACKERS.glob("lib/python*/site-packages"))
     (packages / "needed.pth").write_text("".join(f"{path}\n" for path in needed))
     subprocess.run([*pip, "install", *offline, str(REPO)], check=True)
     (venv / "bin/py-spy").symlink_to(Path(sys.executable).with_name("py-spy"))

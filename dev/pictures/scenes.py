@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 from dev.pictures.desk import Desk
+from dev.pictures.past_runs import write_past_runs
 from dev.pictures.terminal import COLUMNS, Terminal
 from tests.harness import REPO
+from tests.local.wandb_server import KEY, wandb_server
 
+AT_END = ExitStack()
 Step = Callable[[Terminal], None]
 
 
@@ -21,17 +29,28 @@ class Picture:
     Attributes:
         steps: lines to type, each when the one before has ended; or what else a person does at the terminal.
         drawn: a file that the command draws, kept beside the picture.
+        page: a page that the command writes; its picture is kept beside this one.
+        host: the name of the machine where its commands show one; Slurm's commands do not work there.
     """
 
     name: str
     steps: tuple[str | Step, ...]
     columns: int = COLUMNS
     drawn: str | None = None
+    page: str | None = None
+    host: str | None = None
 
 
-def picture(name: str, *steps: str | Step, columns: int = COLUMNS, drawn: str | None = None) -> Picture:
+def picture(
+    name: str,
+    *steps: str | Step,
+    columns: int = COLUMNS,
+    drawn: str | None = None,
+    page: str | None = None,
+    host: str | None = None,
+) -> Picture:
     """Return a picture of these steps."""
-    return Picture(name, steps, columns, drawn)
+    return Picture(name, steps, columns, drawn, page, host)
 
 
 def look_on(line: str, until: str, seconds: float) -> Step:
@@ -41,6 +60,15 @@ def look_on(line: str, until: str, seconds: float) -> Step:
         terminal.type(line, until=until)
         terminal.look_on(seconds)
         terminal.interrupt()
+
+    return step
+
+
+def full_screen(line: str, *keys: tuple[str, str], rows: int = 18, leave: str = "q") -> Step:
+    """Type the command of a program that draws on the whole screen, and press keys, each when some words are shown."""
+
+    def step(terminal: Terminal) -> None:
+        terminal.full_screen(line, *keys, rows=rows, leave=leave)
 
     return step
 
@@ -55,7 +83,86 @@ def asked(line: str, question: str, answer: str) -> Step:
     return step
 
 
+def answered(line: str, *answers: tuple[str, str]) -> Step:
+    """Type a command, and an answer to each of its questions."""
+
+    def step(terminal: Terminal) -> None:
+        typed = line
+        for question, answer in answers:
+            terminal.type(typed, until=question)
+            typed = answer
+        terminal.type(typed)
+
+    return step
+
+
 # --- what happens in between ------------------------------------------------------------------------------------
+
+
+def bring_history(desk: Desk) -> None:
+    """Write down runs of the last weeks."""
+    share = desk.project.parent / ".local"
+    write_past_runs(share / "share/hpcrun/runs")
+    desk.give(share)
+
+
+def track(desk: Desk) -> None:
+    """Let two jobs use trackers, and a server take what they have written offline (`make trackers` installs them)."""
+    server = AT_END.enter_context(wandb_server())
+    settings = desk.project.parent / ".config/wandb/settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"[default]\nbase_url = {server.url}\nmode = offline\n")
+    netrc = desk.project.parent / ".netrc"
+    netrc.write_text(f"machine {urlsplit(server.url).netloc}\nlogin user\npassword {KEY}\n")
+    netrc.chmod(0o600)
+    desk.give(settings.parents[1])
+    desk.give(netrc)
+    for name, lr in (("small", "0.1"), ("large", "1")):
+        desk.submit(name, "-P", "cpu", "-G", "0", "-t", "10m", "--launcher", "python", "tracked.py", "--lr", lr)
+        # one after the other: two jobs cannot make one MLflow database at the same time
+        desk.wait_until(name, "COMPLETED", within_s=300)
+
+
+def bring_example(desk: Desk) -> None:
+    """Lay down a training."""
+    shutil.copyfile(REPO / "examples/digits_ddp.py", desk.project / "digits.py")
+    desk.give(desk.project / "digits.py")
+
+
+def end_classify(desk: Desk) -> None:
+    """Submit a job of two nodes that fails, is requeued, and fails again, and wait for its end."""
+    again = ("--requeue", "1", "--retry-on-failure")
+    job = ("-P", "l40s", "-N", "2", "-G", "2", "-t", "30m", "--launcher", "srun", *again)
+    desk.submit("classify", *job, "classify.py", "--lr", "3e-4")
+    desk.wait_until("classify", "FAILED", within_s=180)
+
+
+def forget_first_hour(desk: Desk) -> None:
+    """Take away what the first hour has left: the other pictures are of one who names a profile."""
+    for folder in (".config/hpcrun", ".local/share/hpcrun", ".local/state/hpcrun", ".cache/hpcrun"):
+        shutil.rmtree(desk.project.parent / folder, ignore_errors=True)
+
+
+def receive(desk: Desk) -> None:
+    """Start a server that writes each message it receives to a file of the project."""
+    inbox = desk.project / "inbox"
+    inbox.touch()
+    desk.give(inbox)
+
+    class Inbox(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with inbox.open("a") as file:
+                file.write("" if said["title"].startswith("Test") else f"* {said['title']}\n{said['message']}\n")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("0.0.0.0", 8025), Inbox)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def begin(desk: Desk) -> None:
@@ -117,13 +224,43 @@ def plug(desk: Desk) -> None:
     desk.cluster.plug("l40s-2")
 
 
+def end_sweep(desk: Desk) -> None:
+    """Wait for all elements of the sweep."""
+    desk.wait_until("lr", "COMPLETED", within_s=300)
+
+
 def end_digits(desk: Desk) -> None:
     """Wait for the run that ends well: it takes two minutes, since of shorter ones Slurm samples no memory."""
     desk.wait_until("digits", "COMPLETED", within_s=300)
 
 
 SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
+    bring_history,
+    picture("history", "hpcrun history --since 4w", "hpcrun history --since 4w --by name"),
+    track,
+    picture("open", "hpcrun open large", "hpcrun sync large", "hpcrun open large --url", host="login1"),
+    picture("tensorboard", look_on("hpcrun tensorboard small large", "CTRL", 1), host="login1"),
+    forget_first_hour,
+    bring_example,
+    picture(
+        "init",
+        answered("hpcrun init", ("GPU type [", "a100"), ("Folder of the runs", ""), ("Submit a test job", "y")),
+    ),
+    picture("first-submit", "hpcrun submit --gpus 4 --nodes 2 --follow digits.py"),
+    picture("first-status", "hpcrun status"),
+    end_classify,
+    picture("share", "hpcrun share classify -o classify.html", page="classify.html"),
+    forget_first_hour,
+    receive,
+    picture(
+        "notify",
+        "hpcrun notify --test ntfy://hpc-login:8025/me",
+        "hpcrun submit -P l40s -N 2 -G 2 --launcher srun --notify ntfy://hpc-login:8025/me evaluate.py",
+        lambda terminal: terminal.look_on(25),
+        "cat inbox",
+    ),
     begin,
+    picture("import", "hpcrun import old.sbatch"),
     picture("submit", "hpcrun submit -P a100 -N 2 -G 4 -t 10m -q short --requeue 2 train.py --steps 500"),
     picture("submit-dry-run", "hpcrun submit -P a100 -N 2 -G 8 -t 4h --dry-run train.py --lr 0.01 | head -20"),
     picture("render", "hpcrun render -P a100 -G 4 -t 1h -o train.sbatch train.py", "head -14 train.sbatch"),
@@ -133,11 +270,15 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("status", "hpcrun status"),
     picture("status-narrow", "hpcrun status", columns=44),
     picture("status-waiting", "hpcrun status -v next"),
+    picture("top", full_screen("hpcrun top", ("jjjj\x1b[C", "step="), ("j", "lr/1"))),
+    picture("top-metrics", full_screen("hpcrun top --filter 'train !pre'", ("\r", "RUNNING"), ("3", "ranks"), rows=24)),
+    picture("hold", "hpcrun hold next", "hpcrun status next", "hpcrun release next"),
     picture("status-watch", look_on("hpcrun status --watch train next", "next", 1)),
     picture("logs-follow", look_on("hpcrun logs -f -n 2 train", "loss", 4)),
     picture("logs-merge", "hpcrun logs --merge -n 8 train"),
     picture("explain-gpu-memory", "hpcrun explain finetune"),
     picture("explain-rank", "hpcrun explain evaluate"),
+    picture("top-run", full_screen("hpcrun top --filter evaluate", ("\r", "FAILED"), ("", "failed ("))),
     picture("explain-waiting", "hpcrun explain next"),
     hang,
     picture("explain-stacks", "hpcrun explain unet --stacks"),
@@ -147,7 +288,9 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("where", "hpcrun where --gpus 8 --time 4h"),
     picture("plan", "hpcrun plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"),
     bring_table,
-    picture("report", "hpcrun report --from-csv guide.csv | head -24", drawn="report-guide/speedup_efficiency.png"),
+    picture(
+        "report", "hpcrun report --from-csv guide.csv 2>&1 | head -24", drawn="report-guide/speedup_efficiency.png"
+    ),
     picture("doctor", "hpcrun doctor -P a100"),
     picture("profile-list", "hpcrun profile list"),
     picture("profile-show", "hpcrun profile show a100 --origin"),
@@ -158,6 +301,10 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("trust", asked("hpcrun trust", "[y/N]", "y")),
     picture("profile-validate", "hpcrun profile validate lab"),
     picture("sweep-status", "hpcrun status lr"),
+    end_sweep,
+    picture("sweep-table", "hpcrun sweep lr", "hpcrun sweep lr --best loss"),
+    picture("sweep-plot", "hpcrun sweep lr --plot"),
+    picture("sweep-png", "hpcrun sweep lr --png sweep.png", drawn="sweep.png"),
     picture("scale", "hpcrun scale --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
     picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
     picture("cancel", "hpcrun cancel next long", "hpcrun status next"),

@@ -35,6 +35,7 @@ class Terminal:
         self._screen = pyte.Screen(columns, _SCROLLED)
         self._stream = pyte.ByteStream(self._screen)
         self._prompts = 0
+        self._kept: list[Text] = []
         self._bash = pexpect.spawn(program, args, cwd=str(cwd), env={**env, **own}, dimensions=(ROWS, columns))
         self._until(lambda: self._prompts == 1, 10, "a prompt")
 
@@ -69,8 +70,36 @@ class Terminal:
         while time.monotonic() < end:
             self._read()
 
+    def full_screen(self, line: str, *keys: tuple[str, str], rows: int, leave: str = "q") -> None:
+        """Type the command of a program that draws on the whole screen, keep what it shows, and leave it.
+
+        Args:
+            keys: what is pressed, and words on the screen for which to wait before.
+            rows: how high the terminal is meanwhile.
+
+        Raises:
+            TerminalError: the words do not come.
+        """
+        self._screen.erase_in_display(2)
+        self._bash.setwinsize(rows, self._screen.columns)
+        before = self._prompts
+        self._bash.send(f"{line}\n")
+        for press, until in keys:
+            self._until(lambda until=until: until in "\n".join(self._screen.display), 60, f"{until!r} of {line}")  # type: ignore[misc]
+            self.look_on(0.5)
+            self._bash.send(press)
+        self.look_on(2)
+        self._kept = [Text.assemble(("$ ", "bold green"), line), *(self._line(number) for number in range(rows))]
+        self._bash.send(leave)
+        self._until(lambda: self._prompts > before, 10, f"a prompt after {leave} in {line}")
+
     def lines(self) -> list[Text]:
-        """Return the screen from its first line to the last that says something, a last empty prompt left out."""
+        """Return the screen from its first line to the last that says something, a last empty prompt left out.
+
+        After a program on the whole screen: what that showed.
+        """
+        if self._kept:
+            return self._kept
         rows = [self._line(number) for number in range(_SCROLLED)]
         while rows and rows[-1].plain in ("", "$"):
             rows.pop()

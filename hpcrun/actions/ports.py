@@ -21,6 +21,7 @@ class Ports:
         polling: for asking again and again: answers are shared with others who do.
         host: this host's name; a local run lives on it.
         now_s: returns the time, in seconds since the epoch.
+        on_end: is given the id of each run whose end is learned, once.
     """
 
     store: RunStore
@@ -28,6 +29,7 @@ class Ports:
     polling: Schedulers
     host: str
     now_s: Callable[[], float]
+    on_end: Callable[[str], None] = lambda _: None
 
     def for_polling(self) -> Ports:
         """Return the same for one who asks again and again."""

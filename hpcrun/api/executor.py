@@ -6,6 +6,7 @@ import logging
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import cloudpickle
 from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
+from hpcrun import hpcrun_function
 from hpcrun.actions.jobs.callables import function_files, function_request, prepare_functions
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile
 from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
@@ -20,6 +22,7 @@ from hpcrun.api import parameters
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError
+from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import job_name_from
 
 _log = logging.getLogger("hpcrun")
@@ -40,6 +43,7 @@ class Executor(core.Executor):
         tasks_per_node: processes on each node that call the function, 1 by default; see ``job.results()``.
         array_parallelism: how many elements of an array run at a time; by default as many as fit, and on this machine
             all, or one after the other where they use its GPUs.
+        stderr_to_stdout: the tasks write stderr into the log of stdout.
         **said: the options of ``hpcrun submit``, in Python's spelling: ``gpus=4`` or ``"h100:4"``, ``nodes=2``,
             ``time="4h"``, ``mem="64G"``, ``env={...}``, ``setup=[...]``, ``sbatch={...}``, ``requeue=3`` ...
 
@@ -48,6 +52,8 @@ class Executor(core.Executor):
     """
 
     job_class = FunctionJob
+    checkpoint_requeues = 0
+    """How often a function with a ``checkpoint`` method is requeued if neither ``requeue`` nor the profile says it."""
 
     def __init__(self, profile: str | None = None, **said: Any) -> None:
         super().__init__(make_context(announce=None).store.root)
@@ -58,7 +64,8 @@ class Executor(core.Executor):
         together = {**self.parameters, **said}
         function_request(parameters.fields(together), parameters.read_function_request)
         parameters.array_parallelism(together)
-        self.parameters = together
+        parameters.stderr_to_stdout(together)
+        self.parameters.update(said)  # submitit.AutoExecutor shows this very dictionary
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
@@ -76,6 +83,9 @@ class Executor(core.Executor):
         context = make_context(announce=None)
         name = _name(delayed_submissions[0].function)
         prepared = self._prepare(context, name, len(delayed_submissions))
+        if self._requeues_checkpoints(prepared.plan, delayed_submissions):
+            with suppress(UsageError):  # its time limit is too short for Slurm's warning
+                prepared = self._prepare(context, name, len(delayed_submissions), requeue=self.checkpoint_requeues)
         for note in (*context.surroundings.warnings, *prepared.plan.notes):
             _log.warning(note)
         requeue = prepared.plan.requeue
@@ -85,11 +95,18 @@ class Executor(core.Executor):
         calls = [_pickled(delayed) for delayed in delayed_submissions]
         return self._submit_calls(context, prepared, calls)
 
-    def _prepare(self, context: Context, name: str, elements: int) -> Prepared:
+    def _requeues_checkpoints(self, plan: Plan, calls: Sequence[DelayedSubmission]) -> bool:
+        if not self.checkpoint_requeues or self.parameters.get("requeue") is not None:
+            return False
+        return not (plan.requeue and plan.requeue.times) and any(map(_has_checkpoint, calls))
+
+    def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
         surroundings = context.surroundings
         asked, no_slurm = self.parameters.get("profile"), lambda: context.scheduler("slurm").unavailable()
         profile = choose_profile(asked, surroundings, no_slurm)
-        said = {"name": name, **_python(context), **parameters.fields(self.parameters)}
+        said = {"name": name, **_python(context), **parameters.fields(self.parameters), **defaults}
+        if parameters.stderr_to_stdout(self.parameters):
+            said["env"] = [*said.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]
         if "workdir" in said:
             said["workdir"] = _folder(context.cwd / Path(said["workdir"]).expanduser())
         return prepare_functions(
@@ -147,6 +164,10 @@ def _folder(path: Path) -> str:
     if not path.is_dir():
         raise UsageError(f"workdir: there is no folder {path}")
     return str(path)
+
+
+def _has_checkpoint(call: DelayedSubmission) -> bool:
+    return any(hasattr(call.function, name) for name in ("checkpoint", "__submitit_checkpoint__"))
 
 
 def _name(function: Callable[..., Any]) -> str:

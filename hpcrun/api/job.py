@@ -151,7 +151,7 @@ class FunctionJob(Job[R]):
             return DelayedSubmission.load(self.paths.submitted_pickle)
         import pickle
 
-        with zipfile.ZipFile(self._folder.calls) as calls:
+        with zipfile.ZipFile(self.run_folder.calls) as calls:
             return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
 
     def __repr__(self) -> str:
@@ -186,15 +186,16 @@ class FunctionJob(Job[R]):
     # --- ours -------------------------------------------------------------------------------------------------
 
     @property
-    def _folder(self) -> RunFolder:
+    def run_folder(self) -> RunFolder:
+        """The folder of the run."""
         return RunFolder(self.paths.folder.parent)
 
     @property
     def _key(self) -> JobKey:
-        return self._folder.path, self._index
+        return self.run_folder.path, self._index
 
     def _statuses(self) -> JobStatuses:
-        statuses, folder = _statuses(self._scheduler), self._folder.path
+        statuses, folder = _statuses(self._scheduler), self.run_folder.path
         if folder not in statuses.runs:
             store, (job_id, is_task, _) = RunStore(folder.parent), self.job_id.partition("_")
             run = store.load(self._run_id)
@@ -238,4 +239,4 @@ class FunctionJob(Job[R]):
         return f"{said}\nthe job has written no log"
 
     def _batch(self) -> Path:
-        return self._folder.batch_log
+        return self.run_folder.batch_log

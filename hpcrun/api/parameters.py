@@ -11,15 +11,16 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import hide_secrets
 
-_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node"}
+_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node",
+           "cancel_idle": "cancel_idle_s"}  # fmt: skip
 """Parameter → field of the request, where a person writes it otherwise."""
 _SPELLED = {field: name for name, field in _FIELDS.items()}
-# what runs is the function, and one process for each task
-_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun"}
-_OWN = ("profile", "array_parallelism")
+# what runs is the function, with this very Python, and one process for each task
+_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv"}
+_OWN = ("profile", "array_parallelism", "stderr_to_stdout")
 # hpcrun submit reads these as text, with a unit or without
-_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s"}
-_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include"}
+_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
+_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify"}
 
 
 def names() -> list[str]:
@@ -62,6 +63,18 @@ def array_parallelism(said: Mapping[str, Any]) -> int | None:
     raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
 
 
+def stderr_to_stdout(said: Mapping[str, Any]) -> bool:
+    """Return whether the tasks write stderr into the log of stdout.
+
+    Raises:
+        UsageError: the value is neither True nor False.
+    """
+    value = said.get("stderr_to_stdout")
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise UsageError(f"stderr_to_stdout={value!r}: write True or False")
+
+
 def read_function_request(asked: dict[str, Any]) -> JobRequest:
     """Build the request.
 
@@ -74,7 +87,8 @@ def read_function_request(asked: dict[str, Any]) -> JobRequest:
         first = error.errors()[0]
         field = str(first["loc"][0])
         detail = first["msg"].removeprefix("Value error, ")
-        given = "..." if field == "env" else hide_secrets(repr(asked.get(field)))  # a variable may be a secret
+        is_text = field not in ("env", "notify")  # these may be secrets
+        given = hide_secrets(repr(asked.get(field))) if is_text else "..."
         raise UsageError(
             f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}",
             hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",

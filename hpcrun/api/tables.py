@@ -12,7 +12,7 @@ from hpcrun.actions.runs.metrics import Metrics, metric_patterns, read_elements
 from hpcrun.actions.runs.metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status import chosen_ids, get_status
 from hpcrun.cli.context import make_context
-from hpcrun.runs.elements import elements_of
+from hpcrun.runs.elements import elements_with_calls
 from hpcrun.views.status import FIELDS, only_elements, status_json, with_element_rows
 
 if TYPE_CHECKING:
@@ -51,18 +51,19 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
 
     Returns:
         a row for each step of each rank: ``rank``, ``attempt``, ``step``, ``time`` (seconds since the epoch) and a
-        column for each metric, NaN where it was not noted. A sweep's has ``element`` and its parameters in front.
+        column for each metric, NaN where it was not noted. That of a sweep, or of several calls of a function, has
+        ``element`` and its parameters in front.
 
     Raises:
         HpcrunError: there is no such run.
     """
     context = make_context(announce=None)
-    found = find_element(run, context.store)
+    found = find_element(run, context.store, elements_with_calls)
     folders = tuple(context.profile_layers.values())
     patterns, _ = metric_patterns(found.run.profile, folders, context.config.metrics)
     folder = context.store.folder(found.run.run_id)
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
-    elements = elements_of(found.run)
+    elements = elements_with_calls(found.run, folder)
     if elements is None or found.element is not None:
         one = metrics_of(folder, patterns, wanted=wanted, all_ranks=ranks == "all", element=found.element or 0)
         return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpcrun.cli.complete import run_name
+from hpcrun.cli.complete import RUNS
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 def cancel(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="RUN",
-            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
+        RUNS,
     ] = None,
     states: Annotated[
         list[str] | None,
@@ -44,9 +39,9 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without a question.")] = False,
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
-    from hpcrun.actions.jobs.dependencies import left_waiting
     from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed
     from hpcrun.actions.runs.find import find_element
+    from hpcrun.actions.status.waits import left_waiting
     from hpcrun.views.text import count
 
     wanted = check_states(states or [])
@@ -71,7 +66,7 @@ def cancel(
         ended, before = cancel_elements(item, indices, schedulers=context.scheduler)
         yield Outcome(partial(_elements_text, item, ended, before))
     result = cancel_runs(items, context.ports)
-    waiting = left_waiting({item.run.run_id for item in result.told}, context.store)
+    waiting = left_waiting({item.run.run_id for item in result.cancelled}, context.store)
     yield Outcome(lambda: _text(result, waiting, summary=bool(wanted)))
     check_listed(result.unlisted)
 
@@ -86,8 +81,8 @@ def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int])
 def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
     from hpcrun.views.text import count
 
-    told = result.told
-    yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in told)
+    cancelled = result.cancelled
+    yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in cancelled)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
         yield stderr(
@@ -96,8 +91,8 @@ def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterat
                 f"hint: to cancel them as well: hpcrun cancel {names}",
             ]
         )
-    if summary and len(told) > 1:
-        yield stderr([f"{count(len(told), 'run')} cancelled"])
+    if summary and len(cancelled) > 1:
+        yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
     yield stderr(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)
 
 

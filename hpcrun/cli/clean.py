@@ -57,6 +57,7 @@ def clean(
         int | None,
         typer.Option("--keep", metavar="N", help="Keep the newest N of the chosen runs.", show_default=False),
     ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All runs that have ended, however long ago.")] = False,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Include runs with checkpoints.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
     as_json: JsonOption = False,
@@ -72,10 +73,14 @@ def clean(
 
     if keep is not None and keep < 0:
         raise UsageError(f"--keep {keep}: must be 0 or more")
+    if everything and (runs or older_than is not None):
+        raise UsageError(
+            f"--all and {'RUN' if runs else '--older-than'} cannot be combined", hint="leave one of them out"
+        )
     wanted = frozenset(check_states(states or []))
     age_s = _age_s(older_than)
-    if age_s is None and not (runs or wanted or keep is not None):
-        age_s = DEFAULT_AGE_S
+    by_default = age_s is None and not (everything or runs or wanted or keep is not None)
+    age_s = DEFAULT_AGE_S if by_default else age_s
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
@@ -84,7 +89,8 @@ def clean(
     result, now_s = _statuses(context, found), context.now_s()
     yield note(_remarks(result))
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
-    yield Outcome(lambda: _text(plan, context.store, now_s))
+    younger = sum(item.status.final for item in result.runs) - len(plan.going) if by_default else 0
+    yield Outcome(lambda: _text(plan, context.store, now_s, younger))
     if not (as_json or plan.going or plan.going_leftovers):
         return
     agreed = yes or (not as_json and can_ask() and confirm(f"Remove {clean_summary(plan)}?"))
@@ -96,12 +102,16 @@ def clean(
     )
 
 
-def _text(plan: CleanPlan, store: RunStore, now_s: float) -> Iterator[TextPart]:
+def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Iterator[TextPart]:
+    """Return the runs that would go; or that there are none, and how many would with --all."""
     from hpcrun.views.clean import clean_table, leftover_lines, staying_lines
+    from hpcrun.views.text import count
 
     yield stderr(staying_lines(plan))
     if not (plan.going or plan.going_leftovers):
         yield stderr([f"nothing to remove in {store.root}"])
+        if younger:
+            yield stderr([f"hint: {count(younger, 'run')} ended in the last 30 days: --all, or --older-than 7d"])
     if plan.going:
         yield table(clean_table(plan, now_s))
     yield stdout(leftover_lines(plan, now_s))

@@ -13,13 +13,14 @@ from typer.models import OptionInfo
 from hpcrun.actions.jobs.caller import Typed
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
+from hpcrun.job.other_options import takes_no_value
 from hpcrun.job.quoting import quote_bash
 
 # Of the options with one letter those that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
-REPEATABLE = frozenset({"--after", "--env", "--load", "--mount", "--no-sbatch", "--sbatch", "--secret", "--setup",
-                        "--snapshot-include", "--srun", "--sweep", "--torchrun"})  # fmt: skip
+REPEATABLE = frozenset({"--after", "--env", "--load", "--mount", "--no-sbatch", "--notify", "--sbatch", "--secret",
+                        "--setup", "--snapshot-include", "--srun", "--sweep", "--torchrun"})  # fmt: skip
 """Options of which every value counts."""
 
 
@@ -120,6 +121,34 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplace
         if options[name] and not equals and rest and not rest[0].startswith("-"):
             moved.append(rest.pop(0))
     return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
+
+
+def unknown_options(
+    words: Sequence[str], options: Mapping[str, bool], *, script_last: bool
+) -> list[tuple[str, str | None]]:
+    """Return all options that a command does not have, each with the value behind its ``=``.
+
+    Args:
+        words: those behind the command's name.
+        options: those that the command has, each with whether a value follows it.
+        script_last: what follows the first word that is no option belongs to the script.
+    """
+    found: list[tuple[str, str | None]] = []
+    rest = list(words)
+    while rest and (word := rest.pop(0)) != "--":
+        name, equals, value = word.partition("=")
+        short = word[:2] if not word.startswith("--") else ""
+        if not word.startswith("-") or word == "-":
+            if script_last:
+                break
+        elif name in options:
+            del rest[: 1 if options[name] and not equals else 0]
+        elif short not in options:
+            found.append((name, value if equals else None))
+            # what follows may be its value; a script would be a word with an ending, or the last
+            has_value = len(rest) > 1 and not rest[0].startswith("-") and not rest[0].endswith((".py", ".sh"))
+            del rest[: 1 if has_value and not equals and not takes_no_value(name) else 0]
+    return found
 
 
 def last_of_each(words: Sequence[str], options: Mapping[str, bool]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Shell completion: names of profiles, of runs, of partitions, keys of profiles. It answers while a person types.
+"""Shell completion: profiles, runs, partitions, accounts, launchers, keys of profiles; and the argument RUN.
 
 A failure completes nothing: there is no place to say what went wrong. Only words are completed that no shell expands.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Annotated
+
+import typer
 
 from hpcrun.cli.context import make_context
 from hpcrun.errors import HpcrunError
@@ -27,7 +30,8 @@ def is_safe_word(word: str) -> bool:
 def _quiet(complete: Complete) -> Complete:
     def quietly(incomplete: str) -> list[str]:
         try:
-            return [word for word in complete(incomplete) if word.startswith(incomplete) and is_safe_word(word)]
+            found = dict.fromkeys(complete(incomplete))
+            return [word for word in found if word.startswith(incomplete) and is_safe_word(word)]
         except (HpcrunError, OSError):
             return []
 
@@ -61,6 +65,11 @@ def study_name(_: str) -> list[str]:
     return [*dict.fromkeys([LAST, *(run_name(study_id) for study_id in newest)]), *newest]
 
 
+def study_or_run_name(incomplete: str) -> list[str]:
+    """Complete a study or a run."""
+    return list(dict.fromkeys([*study_name(incomplete), *run_name(incomplete)]))
+
+
 @_quiet
 def partition(incomplete: str) -> list[str]:
     """Complete a partition; of several, ``gpu,long``, the last."""
@@ -68,6 +77,30 @@ def partition(incomplete: str) -> list[str]:
 
     before, comma, _ = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in partition_names(make_context(announce=None).env)]
+
+
+@_quiet
+def launcher(_: str) -> list[str]:
+    """Complete a launcher."""
+    return ["torchrun", "srun", "python", "command"]  # a test compares them with those of a request
+
+
+@_quiet
+def account(_: str) -> list[str]:
+    """Complete an account of the user."""
+    return [account for account, _ in _associations()]
+
+
+@_quiet
+def qos(_: str) -> list[str]:
+    """Complete a quality of service of the user."""
+    return [name for _, names in _associations() for name in names]
+
+
+def _associations() -> list[tuple[str, tuple[str, ...]]]:
+    from hpcrun.schedulers.client import user_associations
+
+    return user_associations(make_context(announce=None).env)
 
 
 @_quiet
@@ -87,3 +120,32 @@ def key(incomplete: str) -> list[str]:
 def assignment(incomplete: str) -> list[str]:
     """Complete a key of a profile up to the ``=`` behind it."""
     return [word if word.endswith(".") else f"{word}=" for word in key(incomplete)]
+
+
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
+        show_default=False,
+        autocompletion=run_name,
+    ),
+]
+"""The argument of commands that show one run."""
+RUNS = typer.Argument(
+    metavar="RUN",
+    help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep.",
+    show_default=False,
+    autocompletion=run_name,
+)
+"""The argument of commands that change the runs that are named."""
+RunsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN",
+        help="Job ids, run ids, names, or 'last', the default. RUN/3 is element 3 of a sweep.",
+        show_default=False,
+        autocompletion=run_name,
+    ),
+]
+"""The argument of commands that show or upload runs, without a name the newest one."""

@@ -6,9 +6,15 @@ import os
 import select
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.output import tell
 from hpcrun.errors import InterruptedByUser
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:
+    from hpcrun.actions.jobs.choices import Choice
 
 
 def can_ask() -> bool:
@@ -16,14 +22,19 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def confirm(question: str) -> bool:
-    """Ask, and return whether the answer was yes; nothing typed is no.
+def confirm(question: str, *, default: bool = False, interrupted: str = "interrupted; nothing was done") -> bool:
+    """Ask, and return whether the answer was yes.
+
+    Args:
+        default: what Enter alone means.
+        interrupted: what is said at Ctrl-C.
 
     Raises:
         InterruptedByUser: Ctrl-C.
     """
-    with interrupted_as(InterruptedByUser("interrupted; nothing was done")):
-        return _answer(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    with interrupted_as(InterruptedByUser(interrupted)):
+        line = _answer(f"{question} {'[Y/n]' if default else '[y/N]'} ")
+        return line.strip().lower() in ("y", "yes") or (default and line == "\n")
 
 
 def ask(question: str, *, default: str, show_default: bool = True) -> str:
@@ -36,6 +47,30 @@ def ask(question: str, *, default: str, show_default: bool = True) -> str:
     if not line:
         raise KeyboardInterrupt
     return line.rstrip("\n") or default
+
+
+def choose(choice: Choice, interrupted: str = "interrupted; nothing was submitted") -> str:
+    """Show the options of a choice, numbered, and return the value of the one that is answered.
+
+    Args:
+        interrupted: what is said at Ctrl-C.
+
+    Raises:
+        InterruptedByUser: Ctrl-C, or the end of stdin.
+    """
+    width = max(len(option.value) for option in choice.options)
+    lines = [f"{choice.reason}:"]
+    lines += [f"  {n}  {option.value:<{width}}  {option.about}" for n, option in enumerate(choice.options, 1)]
+    tell(one_line(line).rstrip() for line in lines)
+    values = [option.value for option in choice.options]
+    with interrupted_as(InterruptedByUser(interrupted)):
+        while True:
+            answer = ask(choice.what, default=str(choice.default + 1)).strip()
+            if answer in values:
+                return answer
+            if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(values):
+                return values[int(answer) - 1]
+            tell([f"Type a number from 1 to {len(values)}, or a name."])
 
 
 def _answer(question: str) -> str:

@@ -7,6 +7,7 @@ import os.path
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -14,21 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.caller import Surroundings, Typed
-from hpcrun.cli.output import tell
+from hpcrun.cli.output import hold
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
-from hpcrun.profiles.folder import Folder
+from hpcrun.profiles.folder import Folder, shipped
 from hpcrun.profiles.layers import Layer, own_layer, project_layer
-from hpcrun.profiles.shipped import shipped
 from hpcrun.profiles.trust import TrustStore
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
+    from hpcrun.actions.jobs.choices import Choice
     from hpcrun.actions.ports import Ports
+    from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.job.resources import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
     from hpcrun.runs.studies import StudyStore
+    from hpcrun.schedulers.detect import ClusterFacts
+    from hpcrun.schedulers.detect_cache import FactsCache
     from hpcrun.schedulers.protocol import Scheduler
     from hpcrun.schedulers.queue import SlurmQueue
 
@@ -90,7 +94,40 @@ class Context:
     def profile_layers(self) -> dict[str, Folder]:
         """The folders of profiles by layer, most important first."""
         own = {name: folder.below("profiles") for name, folder in self.layers.items()}
-        return {**own, "shipped": shipped("cluster_profiles")}
+        detected = {} if self.detected is None else {"detected": self.detected.folder}
+        return {**own, **detected, "shipped": shipped("cluster_profiles")}
+
+    @cached_property
+    def detected(self) -> DetectedProfile | None:
+        """The profile of this cluster that nobody had to write; None without Slurm."""
+        if self.scheduler("slurm").unavailable():
+            return None
+        import platformdirs
+
+        from hpcrun.actions.profiles.detected import DetectedProfile
+
+        cache = platformdirs.user_cache_path("hpcrun")
+        own = (folder.below("profiles") for folder in self.layers.values())
+        return DetectedProfile(
+            cache / "detected",
+            self._cluster_facts,
+            (*own, shipped("cluster_profiles")),
+            lambda: self._facts_cache.drop(),
+        )
+
+    @cached_property
+    def _facts_cache(self) -> FactsCache:
+        import platformdirs
+
+        from hpcrun.schedulers.detect_cache import FactsCache
+
+        return FactsCache(platformdirs.user_cache_path("hpcrun"), self.scheduler("slurm").cluster())
+
+    def _cluster_facts(self) -> ClusterFacts:
+        from hpcrun.actions.profiles.detected import QUICKLY_S, known_facts
+        from hpcrun.schedulers.detect import SlurmSite
+
+        return known_facts(SlurmSite(self.env, QUICKLY_S), self._facts_cache, self.now_s())
 
     @cached_property
     def profile_paths(self) -> dict[str, Path]:
@@ -113,7 +150,16 @@ class Context:
             typed=self.typed,
             failed_nodes=lambda: self.failed_nodes.known(self.now_s()),
             cluster=lambda: self.scheduler("slurm").cluster(),
+            detected=self.detected,
+            choose=self._chooser(),
         )
+
+    def _chooser(self) -> Callable[[Choice], str] | None:
+        """Return what asks the person at the terminal; None without one, and for callers in Python."""
+        from hpcrun.cli.confirm import can_ask, choose
+        from hpcrun.cli.output import wants_json
+
+        return choose if self.announce and can_ask() and not wants_json() else None
 
     @cached_property
     def failed_nodes(self) -> FailedNodes:
@@ -145,7 +191,18 @@ class Context:
         """The runs, the schedulers, this host and the clock, as actions take them."""
         from hpcrun.actions.ports import Ports
 
-        return Ports(self.store, self.scheduler, partial(self.scheduler, polls=True), self.host, self.now_s)
+        return Ports(
+            self.store, self.scheduler, partial(self.scheduler, polls=True), self.host, self.now_s, self._on_end
+        )
+
+    def _on_end(self, run_id: str) -> None:
+        """Start what the configuration wants after a run: uploading its offline wandb runs, in the background."""
+        if not self.config.wandb_sync:
+            return
+        from hpcrun.actions.runs.trackers import start_sync
+
+        with suppress(OSError):  # the status of a run is worth more than its upload
+            start_sync(self.store.load(run_id), self.store.folder(run_id), self.env, [sys.executable, "-m", "hpcrun"])
 
     @cached_property
     def studies(self) -> StudyStore:
@@ -174,7 +231,7 @@ class Context:
 
     def machine(self) -> Machine:
         """Return the resources of this machine."""
-        from hpcrun.schedulers.machine import this_machine
+        from hpcrun.schedulers.local import this_machine
 
         return this_machine(self.env)
 
@@ -199,7 +256,7 @@ class Context:
         return time.time()
 
 
-def make_context(announce: Announce | None = tell) -> Context:
+def make_context(announce: Announce | None = hold) -> Context:
     """Return the context of this process.
 
     Args:

@@ -13,6 +13,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Write train.sh, then submit it by hand: sbatch train.sh", "hpcrun render --gpus 4 --nodes 2 train.py"),
         ("Replace a script written before", "hpcrun render --gpus 4 --out job.sh --force train.py"),
     ),
+    "import": (
+        ("Show the command that does what train.sbatch does", "hpcrun import train.sbatch"),
+        ("Save what is the same for all jobs as a profile", "hpcrun import train.sbatch --write mycluster"),
+        ("Of a script that is submitted with an argument", "hpcrun import train.sbatch config.yaml"),
+    ),
     "scale": (
         (
             "Run on 1, 2 and 4 GPUs, global batch 256",
@@ -34,14 +39,19 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m --gpus 2,4,8",
         ),
         (
-            "The same as CSV, for 90 epochs",
-            "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m \\\n    --gpus 2,4,8 --epochs 90 --csv",
+            "A second measurement, 0.27 s a step on 2 GPUs, narrows the range",
+            "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m \\\n    --also 2:256=0.27s/step --gpus 2,4,8",
         ),
+        ("From the newest scaling study", "hpcrun plan --from last"),
     ),
     "status": (
         ("The newest runs, refreshed until Ctrl-C", "hpcrun status --watch"),
         ("All about one run", "hpcrun status -v 4711"),
         ("Failed and pending runs, all of them", "hpcrun status --all --state failed,pending"),
+    ),
+    "top": (
+        ("All runs, live; ? shows the keys", "hpcrun top"),
+        ("Only runs with these words: the filter of key /", "hpcrun top --filter 'train failed'"),
     ),
     "logs": (
         ("Follow rank 0 of the newest run", "hpcrun logs -f"),
@@ -57,9 +67,37 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Draw all metrics of the newest run", "hpcrun metrics --plot"),
         ("The loss of every rank as CSV", "hpcrun metrics 4711 --metric loss --all-ranks --csv"),
     ),
+    "sweep": (
+        ("The elements of the newest sweep, best first", "hpcrun sweep"),
+        ("By accuracy, largest first, as CSV", "hpcrun sweep 4711 --sort accuracy:max --csv"),
+        ("The command of the element with the smallest loss", "hpcrun sweep 4711 --best loss"),
+    ),
     "report": (
         ("Report the newest study into report-NAME", "hpcrun report last"),
         ("Report measurements from a table", "hpcrun report --from-csv times.csv --out report"),
+    ),
+    "history": (
+        ("GPU-hours, success and waits, week by week", "hpcrun history"),
+        ("By project, since a day", "hpcrun history --by project --since 2026-10-01"),
+        ("With all your jobs of the last 30 days, as a figure", "hpcrun history --since 30d --all-jobs --plot use.pdf"),
+    ),
+    "share": (
+        ("Write the newest run to RUN.html, to send to others", "hpcrun share"),
+        ("Element 3 of a sweep, to a file of this name", "hpcrun share 4711/3 -o report.html"),
+        ("Without logs, and without script and changed code", "hpcrun share 4711 --no-logs --no-code"),
+    ),
+    "open": (
+        ("The page of the newest run in wandb or MLflow", "hpcrun open"),
+        ("Only its address, such as for a script", "hpcrun open 4711 --url"),
+    ),
+    "tensorboard": (
+        ("Two runs beside each other", "hpcrun tensorboard 4711 4712"),
+        ("All elements of the sweep lr", "hpcrun tensorboard lr"),
+        ("The program writes its event files to /scratch/tb", "hpcrun tensorboard 4711 --logdir /scratch/tb"),
+    ),
+    "sync": (
+        ("Upload the offline wandb runs of the newest run", "hpcrun sync"),
+        ("Of two runs", "hpcrun sync 4711 4712"),
     ),
     "gpu": (
         ("The newest run, once", "hpcrun gpu"),
@@ -74,10 +112,23 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Element 3 of a sweep", "hpcrun cancel 4711/3"),
         ("All pending runs, after a question", "hpcrun cancel --state pending"),
     ),
+    "hold": (
+        ("Let others go first", "hpcrun hold 4711"),
+        ("The elements of a sweep that have not started", "hpcrun hold lr"),
+    ),
+    "release": (
+        ("Let a job that was held start", "hpcrun release 4711"),
+        ("One element of a sweep", "hpcrun release lr/3"),
+    ),
     "resubmit": (
         ("Continue the newest run from its checkpoints", "hpcrun resubmit last"),
         ("With more time and another learning rate", "hpcrun resubmit 4711 --time 8h -- --lr 1e-4"),
         ("Only the failed elements of a sweep", "hpcrun resubmit 4711 --failed"),
+    ),
+    "init": (
+        ("Answer questions", "hpcrun init"),
+        ("Without a terminal", "hpcrun init --yes --account lab --gpu-type a100"),
+        ("See what it would write", "hpcrun init --dry-run"),
     ),
     "doctor": (
         ("Check the default profile", "hpcrun doctor"),
@@ -104,7 +155,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "profile": (
         ("See the profiles, and the values of one", "hpcrun profile list\n  hpcrun profile show a100"),
-        ("Write a profile of this cluster", "hpcrun profile detect --write mycluster"),
+        ("Write a profile of this cluster without questions", "hpcrun profile detect --write mysite"),
+    ),
+    "notify": (
+        ("Send a test message to a topic of ntfy", "hpcrun notify --test ntfys://ntfy.sh/my-runs"),
+        ("Test the configured destinations from a compute node", "srun -n1 hpcrun notify --test"),
+        ("Send what the last run could not send", "hpcrun notify last"),
     ),
     "profile list": (
         ("List all profiles", "hpcrun profile list"),
@@ -133,6 +189,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "profile edit": (
         ("Edit your copy of a100", "hpcrun profile edit a100"),
         ("With another editor", "EDITOR=nano hpcrun profile edit a100"),
+    ),
+    "profile use": (
+        ("Use a profile without -P from now on", "hpcrun profile use mycluster"),
+        ("Use the detected profile again", "hpcrun profile use detected"),
     ),
     "profile validate": (
         ("All profiles", "hpcrun profile validate"),

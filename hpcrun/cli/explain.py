@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,10 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
+from hpcrun.job.quoting import quote_bash
 
 if TYPE_CHECKING:
-    from hpcrun.actions.explain.explain import Explanation
+    from hpcrun.actions.explain.ended import Explanation
     from hpcrun.actions.status.status import RunStatus
     from hpcrun.diagnosis.rules import Rule
 
@@ -41,7 +43,7 @@ def explain(
     ] = None,
     stacks: Annotated[
         bool,
-        typer.Option("--stacks", help="Show where each rank of a running job is, by its Python stack. Needs py-spy."),
+        typer.Option("--stacks", help="Show where each rank of a running job is, by py-spy, faulthandler or /proc."),
     ] = False,
     _json: JsonOption = False,
 ) -> Outcomes:
@@ -62,6 +64,7 @@ def explain(
     if log or words == ["-"]:
         from hpcrun.actions.explain.outside import explain_logs
 
+        _check_files(words, log)
         names = [*(log or []), *words]  # --log a.out b.err: the shell's pattern gives several
         if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
             raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
@@ -80,13 +83,58 @@ def explain(
                 hint=f"hpcrun explain {words[0]}",
             ) from None
         if said is None:
+            _refuse_file(words)
+            _refuse_number(words)
             raise
         yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
         yield _shown(said)
 
 
+def _check_files(words: list[str], log: list[str] | None) -> None:
+    """Refuse a run beside --log.
+
+    Raises:
+        UsageError: a word is no file.
+    """
+    first = quote_bash((log or ["FILE"])[0])
+    for word in words:
+        if word != "-" and not os.path.lexists(word):
+            raise UsageError(
+                f"a run and --log cannot be combined: {word!r} is no file",
+                hint=f"hpcrun explain {quote_bash(word)}, or hpcrun explain --log {first}",
+            )
+
+
+def _refuse_file(words: list[str]) -> None:
+    """Refuse a file that was given as a run.
+
+    Raises:
+        NotFoundError: it is a file.
+    """
+    if words and os.path.isfile(words[0]):
+        raise NotFoundError(
+            f"there is no run {words[0]!r}, but a file of this name",
+            hint=f"hpcrun explain --log {quote_bash(words[0])} explains it as a log",
+        ) from None
+
+
+def _refuse_number(words: list[str]) -> None:
+    """Refuse the number of a job that neither hpcrun nor Slurm knows: the hint to explain it would not help here.
+
+    Raises:
+        NotFoundError: it is a number.
+    """
+    from hpcrun.actions.runs.find import is_job_number
+
+    if words and is_job_number(words[0]):
+        raise NotFoundError(
+            f"there is no job {words[0]}: no run of hpcrun has this job id, and Slurm does not list it",
+            hint="hpcrun status --all lists the runs; hpcrun explain --log FILE explains an output file",
+        ) from None
+
+
 def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.actions.explain.explain import explain as explain_run
+    from hpcrun.actions.explain.ended import explain as explain_run
     from hpcrun.actions.explain.running import most_silent
     from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
@@ -109,7 +157,7 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
         item = next(element_row(item, one) for one in item.elements if one.index == index)
         yield note([f"{word} is a sweep; showing element {index}, which has been silent for the longest time"])
     if stacks:
-        check_running(item)
+        check_running(item, "hpcrun explain --stacks")
     if item.status.state == RUNNING and (explanation := _running(item, context, stacks=stacks)) is not None:
         yield _shown(explanation)
         return

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli import complete
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_options
-from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
 
@@ -28,38 +28,50 @@ def _option(*names: str, help: str, panel: str, metavar: str) -> Any:
 class ForecastOptions:
     """One attribute for each option of which ``actions.forecast.read_question`` reads the text."""
 
-    samples: Annotated[str, _option("--samples", metavar="N", panel=_MEASURED, help="Samples per epoch: 1.2M, 500k.")]
-    batch_size: Annotated[
-        str, _option("--batch-size", metavar="N", panel=_MEASURED, help="Global batch of the measured epoch.")
-    ]
-    epoch_time: Annotated[
-        str,
-        _option("--epoch-time", metavar="TIME", panel=_MEASURED, help="Time of the measured epoch: 36m, 42.3s, 1h30m."),
-    ]
-    reference_gpus: Annotated[
-        str | None,
-        _option("--reference-gpus", metavar="N", panel=_MEASURED, help="GPUs of the measured epoch. Default: 1."),
+    samples: Annotated[
+        str | None, _option("--samples", metavar="N", panel=_MEASURED, help="Samples per epoch: 1.2M, 500k.")
     ] = None
-    also: Annotated[
+    batch_size: Annotated[
+        str | None, _option("--batch-size", metavar="N", panel=_MEASURED, help="Global batch of the measured epoch.")
+    ] = None
+    epoch_time: Annotated[
         str | None,
         _option(
-            "--also",
-            metavar="BATCH=TIME",
+            "--epoch-time",
+            metavar="TIME",
             panel=_MEASURED,
-            help="Epoch time with a second global batch on the same GPUs; it replaces an estimate.",
+            help="Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step.",
+        ),
+    ] = None
+    reference_gpus: Annotated[
+        str | None,
+        _option(
+            "--reference-gpus",
+            metavar="N[/NODES]",
+            panel=_MEASURED,
+            help="GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
+        ),
+    ] = None
+    also: Annotated[
+        list[str] | None,
+        _option(
+            "--also",
+            metavar="[GPUS:]BATCH=TIME",
+            panel=_MEASURED,
+            help="Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
         ),
     ] = None
 
     gpus: Annotated[
-        str,
+        str | None,
         _option(
             "--gpus",
             "-G",
             metavar="[TYPE:]N,...",
             panel=_ASKED,
-            help="Numbers of GPUs to forecast, each of a whole job: 1,2,4,8.",
+            help="Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
         ),
-    ]
+    ] = None
     nodes: Annotated[
         str | None,
         _option(
@@ -150,14 +162,25 @@ class ForecastOptions:
 
 @takes_options(ForecastOptions)
 def forecast(
-    asked: dict[str, str | None],
+    asked: dict[str, Any],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="STUDY|RUN",
+            help="Read the measured epochs from the metrics of a scaling study or a run.",
+            rich_help_panel=_MEASURED,
+            show_default=False,
+            autocompletion=complete.study_or_run_name,
+        ),
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
             "--profile",
             "-P",
             metavar="NAME",
-            help="Cluster profile, by name or path. Default: as submit.",
+            help="Cluster profile, by name or path. Default: as submit, or the study's.",
             rich_help_panel=_ASKED,
             show_default=False,
             autocompletion=complete.profile_name,
@@ -165,12 +188,12 @@ def forecast(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
-) -> Outcome:
+) -> Outcomes:
     """Forecast the time and cost of a training on more GPUs. Nothing runs.
 
-    The forecast starts from the time of one epoch that you measured.
-    It shows batch, steps, learning rate, time, GPU-hours and cost, and warns
-    where a rank has too little work.
+    The forecast starts from an epoch that you measured; two or three
+    measurements make it more certain. It says how many GPUs to ask for, and
+    shows batch, steps, learning rate, time, GPU-hours and cost.
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined", hint="choose one")
@@ -179,20 +202,55 @@ def forecast(
     from hpcrun.actions.studies.forecast import make_forecast, read_question
     from hpcrun.views.forecast import forecast_csv, forecast_json
 
-    question = read_question({name: text for name, text in asked.items() if text is not None})
+    said = {name: text for name, text in asked.items() if text is not None}
+    if also := said.pop("also", None):
+        said["also"] = ",".join(also)
     context = make_context()
+    known: dict[str, Any] = {}
+    if source is not None:
+        known, trained_on, remarks = _measured(source, context, said.get("batch_size"))
+        profile = profile or trained_on
+        yield note(remarks)
+    question = read_question(said, known)
     name = choose_profile(profile, context.surroundings, lambda: context.scheduler("slurm").unavailable())
     result = make_forecast(question, name, context.surroundings)
-    return Outcome(
+    yield Outcome(
         lambda: [stdout([forecast_csv(result)])] if as_csv else _text(result),
         lambda: forecast_json(result),
     )
 
 
-def _text(result: ForecastResult) -> Iterator[TextPart]:
-    from hpcrun.views.forecast import advice_lines, case_table, case_title, heading_lines, rates_table, rates_title
+def _measured(word: str, context: Context, batch_size: str | None) -> tuple[dict[str, Any], str, list[str]]:
+    """Return what the runs of a study, or one run, say of a training, their profile, and remarks."""
+    from hpcrun.actions.runs.metrics import metric_patterns
+    from hpcrun.actions.studies.forecast import read_named
+    from hpcrun.job.units import parse_count
+    from hpcrun.scaling.workload import read_option, workload_of
 
-    yield stdout(heading_lines(result))
+    folders = tuple(context.profile_layers.values())
+    found = read_named(
+        word,
+        context.ports,
+        place=context.studies,
+        patterns=lambda profile: metric_patterns(profile, folders, context.config.metrics)[0],
+    )
+    batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
+    return workload_of(found.points, found.warmup, batch), found.profile, [*found.remarks]
+
+
+def _text(result: ForecastResult) -> Iterator[TextPart]:
+    from hpcrun.views.forecast import (
+        advice_lines,
+        answer_lines,
+        case_table,
+        case_title,
+        heading_lines,
+        rates_table,
+        rates_title,
+    )
+
+    yield stdout(answer_lines(result, width()))
+    yield stdout(["", *heading_lines(result)])
     for case in result.question.cases:
         yield stdout(["", case_title(result, case)])
         yield table(case_table(result, case, width()))

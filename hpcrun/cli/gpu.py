@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpcrun.cli.complete import run_name
+from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stdout, table
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.runs.gpu import GpuResult
+    from hpcrun.actions.runs.gpu import GpuResult, RecordedUse
 
 WATCH_EVERY_S = 10
 """Each look is a step of the job, which the controller has to make."""
+MOST_ELEMENTS = 20
+"""Of a sweep that has ended, as text: each may have several nodes and GPUs."""
 
 
 def gpu(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = "last",
+    run: RunArgument = "last",
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help=f"Refresh every {WATCH_EVERY_S} s until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
-    """Show the load of a running job's GPUs, by node and rank.
+    """Show the load of a running job's GPUs, by node and rank, and its network traffic.
 
-    Network traffic of the nodes is shown as well.
+    Of a job that has ended, show what it recorded: GPUs, CPUs, memory and network of each node.
     """
     if watch and as_json:
         raise UsageError("--watch and --json cannot be combined")
@@ -50,29 +45,56 @@ def gpu(
     yield note([found.note])
     run_id = found.run.run_id
     if not watch:
-        yield from _look(run_id, found.element, context)
+        yield from _look(run_id, found.element, context, watch=False, as_json=as_json)
         return
     with interrupted_as(InterruptedByUser("stopped watching; the job is not affected")):
         while True:
             yield Outcome(lambda: [cleared()])
             yield note([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
-                yield from _look(run_id, found.element, context)
+                yield from _look(run_id, found.element, context, watch=True)
             except SchedulerError as error:  # may come back
                 yield note([f"hpcrun: {error.message}"])
             time.sleep(WATCH_EVERY_S)
 
 
-def _look(run_id: str, element: int | None, context: Context) -> Outcomes:
+def _look(run_id: str, element: int | None, context: Context, *, watch: bool, as_json: bool = False) -> Outcomes:
     from hpcrun.actions.runs.allocation import one_element
-    from hpcrun.actions.runs.gpu import read_gpus
-    from hpcrun.views.gpu import gpu_json
+    from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
+    from hpcrun.views.gpu import gpu_json, recorded_json
 
     waiter = context.waiter(run_id)
     item, remark = one_element(waiter.refresh(), element)
     yield note([remark])
+    if item.status.final and not watch:
+        uses = list(islice(recorded_uses(item), None if as_json else MOST_ELEMENTS + 1))
+        yield Outcome(lambda: _recorded_text(uses), lambda: recorded_json(uses))
+        return
     result = read_gpus(item, context.env)
+    if use := record_instead(item, result):
+        yield Outcome(lambda: _instead_text(use, result), lambda: {**gpu_json(result), **recorded_json([use])})
+        return
     yield Outcome(lambda: _text(result), lambda: gpu_json(result))
+
+
+def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
+    from hpcrun.job.units import format_span
+    from hpcrun.views.gpu import recorded_gpus_table, recorded_nodes_table
+
+    shown = uses[:MOST_ELEMENTS]
+    if any(use.gpus for use in shown):
+        yield table(recorded_gpus_table(shown))
+        yield stdout([""])
+    yield table(recorded_nodes_table(shown))
+    if len(shown) < len(uses):
+        yield stderr([f"the first {len(shown)} elements; RUN/N shows one, --json has all"])
+    longest = max(one.seconds for use in shown for one in use.nodes.values())
+    yield stderr([f"recorded over {format_span(longest)}; PEAK and MEMORY: highest, other columns: mean"])
+
+
+def _instead_text(use: RecordedUse, result: GpuResult) -> Iterator[TextPart]:
+    yield from _recorded_text([use])
+    yield from _text(result)
 
 
 def _text(result: GpuResult) -> Iterator[TextPart]:

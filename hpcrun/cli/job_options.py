@@ -1,24 +1,22 @@
 """The options of a job, each declared once, in the order and the panels of ``--help``."""
 
 # Annotations that are text would be compiled anew for each command that reads them.
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from hpcrun.cli import complete
+from hpcrun.cli.submission_options import SUBMISSION as SUBMISSION
+from hpcrun.cli.submission_options import SubmissionOptions
+from hpcrun.cli.submission_options import job_option as _option
 
 RESOURCES, PLACEMENT, LAUNCH, SWEEPS = "Resources", "Placement", "Launch", "Sweeps"
-REQUEUE, SNAPSHOT, SUBMISSION = "Requeue", "Snapshot", "Submission"
+REQUEUE, SNAPSHOT = "Requeue", "Snapshot"
 
 
-def _option(*names: str, help: str, panel: str, metavar: str | None = None, complete: Any = None) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False, autocompletion=complete
-    )
+class JobOptions(SubmissionOptions):
+    """One attribute per field of ``JobRequest``; the annotations are the command line, in the order of ``--help``.
 
-
-class JobOptions:
-    """One attribute per field of ``JobRequest``; the annotations are the command line, in the order of ``--help``."""
+    Those of the base class come last.
+    """
 
     gpus: Annotated[
         str | None,
@@ -95,6 +93,10 @@ class JobOptions:
             help="Memory of each node (sbatch --mem): 64G, 500M; 0 for all. Default: the profile's per GPU.",
         ),
     ] = None
+    cancel_idle_s: Annotated[
+        str | None,
+        _option("--cancel-idle", metavar="TIME", panel=RESOURCES, help="End a job whose GPUs are all idle: 30m, 2h."),
+    ] = None
 
     profile: Annotated[
         str | None,
@@ -126,6 +128,7 @@ class JobOptions:
             metavar="NAME",
             help="Account (sbatch --account). Default: the profile's.",
             panel=PLACEMENT,
+            complete=complete.account,
         ),
     ] = None
     qos: Annotated[
@@ -136,17 +139,12 @@ class JobOptions:
             metavar="NAME",
             help="Quality of service (sbatch --qos). Default: the profile's.",
             panel=PLACEMENT,
+            complete=complete.qos,
         ),
     ] = None
     constraint: Annotated[
         str | None,
-        _option(
-            "--constraint",
-            "-C",
-            metavar="FEATURES",
-            help="Node features (sbatch --constraint).",
-            panel=PLACEMENT,
-        ),
+        _option("--constraint", "-C", metavar="FEATURES", panel=PLACEMENT, help="Node features (sbatch --constraint)."),
     ] = None
     reservation: Annotated[
         str | None,
@@ -191,6 +189,7 @@ class JobOptions:
             panel=LAUNCH,
             help="How ranks start: torchrun (default with GPUs); srun, one task per rank (Lightning, MPI); python, one "
             "process per node (default without GPUs); command, a program that starts its own ranks (accelerate).",
+            complete=complete.launcher,
         ),
     ] = None
     env: Annotated[
@@ -206,18 +205,17 @@ class JobOptions:
             help="Python of the job. Default: that of the active virtual or conda environment.",
         ),
     ] = None
+    uv: Annotated[
+        bool,
+        _option("--uv", panel=LAUNCH, help="Install uv.lock on the disk of each node (uv sync), and use it."),
+    ] = False
     load: Annotated[
         list[str] | None,
         _option("--load", metavar="MODULE", panel=LAUNCH, help="Load an environment module. Repeatable."),
     ] = None
     setup: Annotated[
         list[str] | None,
-        _option(
-            "--setup",
-            metavar="CMD",
-            panel=LAUNCH,
-            help="Run a shell command before the ranks start. Repeatable.",
-        ),
+        _option("--setup", metavar="CMD", panel=LAUNCH, help="Run a shell command before the ranks start. Repeatable."),
     ] = None
     srun: Annotated[
         list[str] | None,
@@ -377,23 +375,4 @@ class JobOptions:
             panel=SNAPSHOT,
             help="Copy files that look like secrets all the same: .env, certs/*.pem. Repeatable.",
         ),
-    ] = None
-
-    name: Annotated[
-        str | None,
-        _option(
-            "--name",
-            "-J",
-            metavar="NAME",
-            help="Job name (sbatch --job-name). Default: the script's name.",
-            panel=SUBMISSION,
-        ),
-    ] = None
-    mail_user: Annotated[
-        str | None,
-        _option("--mail-user", metavar="ADDRESS", help="Send mail to this address (sbatch).", panel=SUBMISSION),
-    ] = None
-    mail_type: Annotated[
-        str | None,
-        _option("--mail-type", metavar="EVENTS", help="Events to mail about (sbatch): END, FAIL.", panel=SUBMISSION),
     ] = None

@@ -119,7 +119,7 @@ def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines
     for log, text in stream:
         if attempt is not None and log.attempt > attempt:
             printer.finish()
-            tell([f"hpcrun: attempt {log.attempt} begins"])
+            tell([f"hpcrun: attempt {log.attempt + 1} begins"])
         attempt = log.attempt
         printer.feed(log, text)
     printer.finish()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpcrun.cli.complete import run_name
+from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
@@ -39,15 +39,7 @@ class _LogSource:
 
 
 def logs(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = "last",
+    run: RunArgument = "last",
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow the log until the job ends (tail -f).")
     ] = False,
@@ -65,7 +57,7 @@ def logs(
     err: Annotated[bool, typer.Option("--err", help="Show only stderr.")] = False,
     attempt: Annotated[
         int | None,
-        typer.Option("--attempt", metavar="N", help="Attempt to show, from 0. Default: the last.", show_default=False),
+        typer.Option("--attempt", metavar="N", help="Attempt to show, from 1. Default: the last.", show_default=False),
     ] = None,
     lines: Annotated[
         int | None, typer.Option("--lines", "-n", help="Show only the last N lines.", metavar="N", show_default=False)
@@ -90,6 +82,10 @@ def logs(
         raise UsageError("--rank, --all-ranks, --node and --batch cannot be combined", hint="choose one")
     if lines is not None and lines < 0:  # typer's own min= would import pydantic's types: a fifth of the time of -n
         raise UsageError(f"-n {lines}: must be 0 or more")
+    if attempt is not None and attempt < 1:
+        raise UsageError(
+            f"--attempt {attempt}: must be 1 or more", hint="attempts are counted from 1, as in hpcrun status"
+        )
     if batch and (merge or attempt is not None):
         raise UsageError("--batch is one log for all attempts", hint="leave out --merge and --attempt")
     if follow and (merge or since is not None):
@@ -105,7 +101,7 @@ def logs(
         batch=batch,
         err=err,
         node=node,
-        attempt=attempt,
+        attempt=None if attempt is None else attempt - 1,  # the records count from 0
         element=place.element,
         batch_log=place.batch_log,
     )

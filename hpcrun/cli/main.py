@@ -14,12 +14,12 @@ import typer
 from typer.main import get_command
 
 from hpcrun import __version__
-from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
 from hpcrun.cli.output import finish, give_up_stdout, show, want_json
-from hpcrun.errors import HpcrunError, PlanError, UsageError, nearest
+from hpcrun.cli.typer_command import CliCommand, CliGroup
+from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.journal import tell_on_stderr
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
@@ -28,17 +28,29 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "scale": ("hpcrun.cli.scale", _SCRIPT_LAST),
+    "import": ("hpcrun.cli.import_", {}),
     "where": ("hpcrun.cli.where", {}),
     "plan": ("hpcrun.cli.forecast", {}),
     "status": ("hpcrun.cli.status", {}),
+    "top": ("hpcrun.cli.top", {}),
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),
     "metrics": ("hpcrun.cli.metrics", {}),
+    "sweep": ("hpcrun.cli.sweep", {}),
     "report": ("hpcrun.cli.report", {}),
+    "history": ("hpcrun.cli.history", {}),
+    "share": ("hpcrun.cli.share", {}),
+    "open": ("hpcrun.cli.open", {}),
+    "tensorboard": ("hpcrun.cli.tensorboard", {}),
+    "sync": ("hpcrun.cli.sync", {}),
     "gpu": ("hpcrun.cli.gpu", {}),
     "shell": ("hpcrun.cli.shell", {}),
     "cancel": ("hpcrun.cli.cancel", {}),
+    "hold": ("hpcrun.cli.hold", {}),
+    "release": ("hpcrun.cli.hold", {}),
     "resubmit": ("hpcrun.cli.resubmit", {}),
+    "notify": ("hpcrun.cli.notify", {}),
+    "init": ("hpcrun.cli.init", {}),
     "doctor": ("hpcrun.cli.doctor", {}),
     "preflight": ("hpcrun.cli.preflight", {}),
     "nodes": ("hpcrun.cli.nodes", {}),
@@ -46,8 +58,9 @@ _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "trust": ("hpcrun.cli.trust", {}),
 }
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_FUNCTIONS = {"plan": "forecast"}
-"""Of commands whose function has another name: a plan is what is decided about one job."""
+_FUNCTIONS = {"plan": "forecast", "import": "import_", "open": "open_"}
+"""Of commands whose function has another name: a plan is what is decided about one job; import is a word of Python, and
+open a function."""
 _GROUPS = {"profile": ("hpcrun.cli.profile", "Show, write and check cluster profiles.")}
 """Groups of commands: the module, and the help."""
 
@@ -148,7 +161,9 @@ def main() -> NoReturn:
         if not error.format_message():  # no arguments at all: help was shown
             sys.exit(UsageError.exit_code)
         want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])  # not read that far
-        _fail(_usage_error(error))
+        from hpcrun.cli.usage_errors import usage_error
+
+        _fail(usage_error(error, sys.argv[1:], command_names()))
     except HpcrunError as error:
         _fail(error)
     except OSError as error:
@@ -165,20 +180,6 @@ def _fail_for_a_bug(error: Exception) -> NoReturn:
         raise error
     words = f"this is a bug in hpcrun: {type(error).__name__}: {error}"
     _fail(HpcrunError(words, hint="run it again with HPCRUN_DEBUG=1, and report the traceback"))
-
-
-def _usage_error(error: typer.TyperException) -> UsageError:
-    """Return typer's failure with the option that was meant, as far as one is near, and the command's own help."""
-    names: list[str] = []
-    context = getattr(error, "ctx", None)
-    while context is not None and context.parent is not None:
-        names.insert(0, context.info_name)
-        context = context.parent
-    own_help = " ".join(["hpcrun", *names, "--help"])
-    close = nearest(getattr(error, "option_name", None) or "", list(getattr(error, "possibilities", None) or ()))
-    if close:
-        return UsageError(getattr(error, "message", ""), hint=f"did you mean {close}? `{own_help}` lists all options")
-    return UsageError(error.format_message(), hint=own_help)
 
 
 def _fail(error: HpcrunError) -> NoReturn:

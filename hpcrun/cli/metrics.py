@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpcrun.cli.complete import run_name
+from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 SHOWN = 20
-_HOW = (
-    "record metrics with hpcrun_runtime.log_metrics(step=..., loss=...), or set patterns for the logs (metrics: "
-    "in config.yaml)"
-)
+
+
+def how_to_record() -> str:
+    """Return how a run gets metrics, with a line that can be pasted and the file that takes it."""
+    import platformdirs
+
+    from hpcrun.views.text import one_line
+
+    config = platformdirs.user_config_path("hpcrun") / "config.yaml"
+    return (
+        "call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a pattern for its output in "
+        f"{one_line(str(config))}: metrics: {{loss: 'loss ([0-9.]+)'}}"
+    )
 
 
 def metrics(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = "last",
+    run: RunArgument = "last",
     names: Annotated[
         list[str] | None,
         typer.Option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable.", show_default=False),
@@ -82,24 +83,26 @@ def metrics(
     from hpcrun.actions.runs.logs import parse_ranks
     from hpcrun.actions.runs.metrics import choose_metrics, last_rows, metric_patterns, read_elements, read_metrics
     from hpcrun.job.parameters import index_ranges
-    from hpcrun.runs.elements import elements_of
+    from hpcrun.runs.elements import elements_with_calls
     from hpcrun.views.metrics import elements_json, metrics_json, save_png
     from hpcrun.views.text import count
 
     context = make_context()
-    found = find_element(run, context.store)
+    found = find_element(run, context.store, elements_with_calls)
     wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
     folders = tuple(context.profile_layers.values())
     patterns, remark = metric_patterns(found.run.profile, folders, context.config.metrics)
     yield note([found.note, remark])
     folder = context.store.folder(found.run.run_id)
-    elements = elements_of(found.run)
+    elements = elements_with_calls(found.run, folder)
     if elements and found.element is None:
         if plot or png is not None:
+            what, several = ("--plot", "--plot") if plot else ("--png", "--png FILE")
+            one = f"{index_ranges(elements.parameters)}: {found.run.job_id}/{min(elements.parameters)}"
+            together = f"hpcrun sweep {found.run.job_id} {several} draws all; " if found.run.plan.get("sweep") else ""
             raise UsageError(
-                f"{'--plot' if plot else '--png'} draws one element, but {found.run.name} is a sweep",
-                hint=f"choose one of {index_ranges(elements.parameters)}: "
-                f"{found.run.job_id}/{min(elements.parameters)}",
+                f"{what} draws one element, but {found.run.name} has {len(elements.parameters)}",
+                hint=f"{together}choose one of {one}",
             )
         each = read_elements(
             folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
@@ -138,7 +141,7 @@ def _elements_text(
     if as_csv:
         yield verbatim(elements_csv(whole))
     elif not any(result.rows for result in each.values()):
-        yield stderr([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {_HOW}"])
+        yield stderr([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {how_to_record()}"])
     else:
         last = {index: last_rows(result, lines or 1) for index, result in each.items()}
         yield table(elements_table(last, parameters))
@@ -155,7 +158,7 @@ def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png:
     if as_csv:
         yield verbatim(metrics_csv(metrics))
     elif not metrics.rows:
-        yield stderr(["hpcrun: no metrics", f"hint: {_HOW}"])
+        yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
     elif png is not None:
         yield stdout([f"written  {png}"])
     elif plot:

@@ -51,6 +51,11 @@ def takes_job_options(*, without: Collection[str] = (), own_first: bool = False)
     return lambda command: _taking(_options(JobOptions, without), command, own_first=own_first)
 
 
+def job_fields() -> tuple[str, ...]:
+    """Return the names that a command with ``takes_job`` receives in ``asked``."""
+    return (*_SCRIPT, *_options(JobOptions))
+
+
 def takes_options(declared: type) -> Callable[[_Command], _Command]:
     """Give a command the options that a class declares as ``JobOptions`` does; one without a default must be given."""
     return lambda command: _taking(_options(declared), command)
@@ -58,10 +63,9 @@ def takes_options(declared: type) -> Callable[[_Command], _Command]:
 
 def _options(declared: type, without: Collection[str] = ()) -> _Fields:
     hints = get_type_hints(declared, include_extras=True)
+    names = [name for each in declared.__mro__ for name in inspect.get_annotations(each)]  # those of a base come last
     return {
-        name: (hint, getattr(declared, name, inspect.Parameter.empty))
-        for name, hint in hints.items()
-        if name not in without
+        name: (hints[name], getattr(declared, name, inspect.Parameter.empty)) for name in names if name not in without
     }
 
 

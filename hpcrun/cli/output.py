@@ -32,16 +32,23 @@ class _Answer:
     Attributes:
         json: ``--json`` was given: every later failure is part of the document.
         document: None as long as there is no result.
+        held: remarks on stderr that are printed before anything else is.
     """
 
     json = False
     document: dict[str, Any] | None = None
+    held: tuple[str, ...] = ()
 
 
 def want_json(wanted: bool) -> bool:
     """Note whether a command asked for JSON, and return that."""
     _Answer.json = _Answer.json or wanted
     return wanted
+
+
+def wants_json() -> bool:
+    """Return whether a command asked for JSON."""
+    return _Answer.json
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
@@ -84,6 +91,7 @@ def show(outcome: Outcome) -> int:
 
 def finish(status: int = 0) -> None:
     """Print the command's JSON document, if it has one: what it found, and with a bad exit status why it failed."""
+    tell(())
     document = _Answer.document
     if document is None:
         return
@@ -97,6 +105,11 @@ def give_up_stdout() -> None:
     """Write to stdout no more, not even what is still to be flushed: there is no space for it."""
     _Answer.json, _Answer.document = False, None
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def hold(lines: Iterable[str]) -> None:
+    """Print remarks on configuration that is not used, before the next output: a failure may say the same."""
+    _Answer.held += tuple(lines)
 
 
 def tell(lines: Iterable[str]) -> None:
@@ -164,6 +177,7 @@ def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
     """Print a failure on stderr, or put it into the JSON document; secrets are masked."""
     from hpcrun.job.secrets import hide_secrets
 
+    _Answer.held = tuple(line for line in _Answer.held if not _repeats(error.message, line))
     message, hint = hide_secrets(error.message), hide_secrets(error.hint) if error.hint else None
     if _Answer.json:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
@@ -179,12 +193,21 @@ def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
     tell([one_line(f"hint: {_LONG_WORD.sub(_shortened, hint)}")] if hint else [])
 
 
+def _repeats(message: str, remark: str) -> bool:
+    """Return whether a failure is about the folder that a remark says is not used."""
+    folder, found, _ = remark.removeprefix("hpcrun: ").partition(" is not used: ")
+    return bool(found) and f"{folder}/" in message
+
+
 def _shortened(match: re.Match[str]) -> str:
     word = match[0]
     return f"{word[:_SHOWN_OF_WORD]}... ({len(word)} characters)"
 
 
 def _print(stream: Any, text: str) -> None:
+    held, _Answer.held = _Answer.held, ()
+    if held:
+        _print(sys.stderr, "\n".join(held))
     if text:
         if stream.isatty():  # where text comes from files and servers; a pipe gets it as it is
             from hpcrun.views.text import harmless

@@ -15,12 +15,12 @@ from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.start import dry_run_outcome
 from hpcrun.cli.submit import prepare_job
+from hpcrun.cli.submit_flow import dry_run_outcome
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.preflight import PreflightResult, PreflightWatch
+    from hpcrun.actions.jobs.preflight_wait import PreflightResult, PreflightWatch
     from hpcrun.runs.record import Run
 
 
@@ -37,7 +37,7 @@ def preflight(
     Exit status 7 if a node is bad; the message names it.
     """
     import_pydantic()
-    from hpcrun.actions.jobs.preflight import NAME, WALLTIME_S
+    from hpcrun.actions.jobs.preflight_wait import NAME, WALLTIME_S
     from hpcrun.actions.jobs.submit import submit
     from hpcrun.views.plan import plan_lines, submitted_json
 
@@ -56,7 +56,7 @@ def preflight(
 
 
 def _wait(run: Run, context: Context) -> Generator[Outcome, None, PreflightResult]:
-    from hpcrun.actions.jobs.preflight import PreflightWatch
+    from hpcrun.actions.jobs.preflight_wait import PreflightWatch
 
     watch = PreflightWatch(run.run_id, context.ports)
     with interrupted_as(partial(_cancel, watch, run)):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli import complete
-from hpcrun.cli.command import CliCommand, CliGroup
 from hpcrun.cli.context import make_context
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.profile_edit import edit, new, set_, unset
+from hpcrun.cli.profile_edit import edit, new, set_, unset, use
+from hpcrun.cli.typer_command import CliCommand, CliGroup
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
 
@@ -44,10 +44,13 @@ def list_(_json: JsonOption = False) -> Outcome:
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import profiles_table
+    from hpcrun.views.profiles import profiles_tables
 
-    drawn, folders = profiles_table(rows, paths, width())
+    drawn, others, folders = profiles_tables(rows, paths, width())
     yield table(drawn)
+    if others is not None:
+        yield stdout(["", "Shipped profiles of other machines:"])
+        yield table(others)
     yield stdout(["", *folders] if folders else [])
     yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
@@ -238,6 +241,7 @@ _OTHERS: dict[str, Callable[..., Outcome | Outcomes]] = {
     "set": set_,
     "unset": unset,
     "edit": edit,
+    "use": use,
     "validate": validate,
     "diff": diff,
     "detect": detect,

@@ -1,9 +1,9 @@
-"""hpcrun profile new, set, unset and edit."""
+"""hpcrun profile new, set, unset, edit and use."""
 
 from __future__ import annotations
 
+import os.path
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +11,11 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask
-from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
+from hpcrun.cli.editor import edit_again, find_editor, run_editor
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
-from hpcrun.errors import InterruptedByUser, UsageError
+from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.edit import Changed, Place
@@ -68,11 +68,13 @@ def new(
         "time.default": time,
         "time.max": max_time,
     }
-    place = _place(make_context())
+    place = own_place(make_context())
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
     elif base is None:
-        raise UsageError("the profile to extend is missing", hint="--from a100, or --from local")
+        raise UsageError(
+            "the profile to extend is missing", hint="--from detected, or --from local; hpcrun init asks what is needed"
+        )
     words = [f"{key}={value}" for key, value in given.items() if value]
     result = new_profile(name, base, words, place)
     lines = [f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"]
@@ -81,12 +83,12 @@ def new(
 
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
     """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
-    from hpcrun.profiles.draft import USUAL
+    from hpcrun.profiles.editor_text import USUAL
     from hpcrun.profiles.load import load_profile, profile_names
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
-    base = ask("Which profile is closest to your cluster?", default="a100" if "a100" in names else "local")
+    base = ask("Which profile is closest to your cluster?", default="detected" if "detected" in names else "local")
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
         return base, dict(given)
@@ -119,10 +121,14 @@ def set_(
 
     Without a copy, one is made that extends the profile.
     """
-    from hpcrun.actions.profiles.edit import set_values
+    from hpcrun.actions.profiles.edit import set_values, types_that_win
 
     context = make_context()
-    return _report(set_values(name, values, _place(context)), context)
+    place = own_place(context)
+    yield from _report(set_values(name, values, place), context)
+    if own := types_that_win(name, values, place):
+        words = shlex.join([name, *own])
+        yield note([f"hpcrun: GPU types have values of their own, which count: hpcrun profile set {words}"])
 
 
 def unset(
@@ -138,7 +144,7 @@ def unset(
     from hpcrun.actions.profiles.edit import unset_values
 
     context = make_context()
-    return _report(unset_values(name, keys, _place(context)), context)
+    return _report(unset_values(name, keys, own_place(context)), context)
 
 
 def edit(name: OwnName) -> Outcomes:
@@ -150,14 +156,40 @@ def edit(name: OwnName) -> Outcomes:
     from hpcrun.actions.profiles.edit import edit_profile
 
     context = make_context()
-    argv = _editor(context.env)
+    argv = find_editor(context.env, "hpcrun profile set NAME KEY=VALUE")
     return _report(
-        edit_profile(name, _place(context), lambda path: _run_editor([*argv, str(path)], context.env), _ask_again),
+        edit_profile(name, own_place(context), lambda path: run_editor([*argv, str(path)], context.env), _ask_again),
         context,
     )
 
 
-def _place(context: Context) -> Place:
+def use(name: OwnName) -> Outcomes:
+    """Make a profile your default, for commands without --profile.
+
+    It is set in your config.yaml, whose other lines stay.
+    """
+    from hpcrun.actions.profiles.edit import use_profile
+    from hpcrun.profiles.config import FILE_NAME
+
+    context = make_context()
+    yield from _report(use_profile(name, own_place(context), context.user_folder / FILE_NAME), context)
+    yield printed([f"default  {name}"])
+    yield overruled(name)
+
+
+def overruled(name: str) -> Outcome:
+    """Say what takes precedence here over the user's default profile, if anything does."""
+    from hpcrun.profiles.config import FILE_NAME
+
+    after = make_context(announce=None)
+    chosen = after.env.get("HPCRUN_PROFILE") or after.config.profile
+    if chosen not in (name, os.path.abspath(name)):
+        whose = "HPCRUN_PROFILE" if after.env.get("HPCRUN_PROFILE") else f"{PROJECT_FOLDER}/{FILE_NAME} of this project"
+        return note([f"hpcrun: {whose} sets the profile {chosen} here, and takes precedence"])
+    return note([])
+
+
+def own_place(context: Context) -> Place:
     from hpcrun.actions.profiles.edit import Place
 
     used = tuple(folder for folder in context.profile_layers.values() if not folder.withheld)
@@ -175,41 +207,9 @@ def _report(result: Changed, context: Context) -> Outcomes:
         yield note([f"hpcrun: {result.hidden_by} takes precedence here"])
 
 
-def _editor(env: Mapping[str, str]) -> list[str]:
-    for variable in ("VISUAL", "EDITOR"):
-        if env.get(variable, "").strip():
-            try:
-                return shlex.split(env[variable])
-            except ValueError as error:
-                raise UsageError(f"{variable}={env[variable]}: {error}") from None
-    if not can_ask():  # one of $EDITOR's may be a script
-        raise UsageError(
-            "there is no terminal for an editor", hint="without a terminal: hpcrun profile set NAME KEY=VALUE"
-        )
-    for program in ("vi", "nano"):
-        if shutil.which(program, path=env.get("PATH")):
-            return [program]
-    raise UsageError("there is no editor: neither vi nor nano is on PATH", hint="export EDITOR=...")
-
-
-def _run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    from hpcrun.schedulers.process import run_on_terminal
-
-    try:
-        return run_on_terminal(argv, env)
-    except OSError as error:
-        raise UsageError(
-            f"the editor {argv[0]!r} cannot be started: {error.strerror}", hint="export EDITOR=vi"
-        ) from None
-
-
 def _ask_again(mistakes: Sequence[Mistake]) -> bool:
     """Show mistakes and ask whether to go back to the editor; without a terminal nobody can be asked."""
     if not can_ask():
         return False
     tell(str(mistake) for mistake in mistakes)
-    with interrupted_as(InterruptedByUser("interrupted; nothing was saved")):
-        while True:
-            answer = ask("(e)dit again or (q)uit without saving?", default="e")
-            if answer[:1].lower() in ("e", "q"):
-                return answer[:1].lower() == "e"
+    return edit_again("without saving", "nothing was saved")

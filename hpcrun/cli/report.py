@@ -61,11 +61,14 @@ def report(
         ),
     ] = None,
     min_efficiency: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--min-efficiency", metavar="PERCENT", help="Lowest marginal efficiency for which to add GPUs: 70, 70%."
+            "--min-efficiency",
+            metavar="PERCENT",
+            help="Target efficiency: what added GPUs must reach to be worth requesting. Default: 70.",
+            show_default=False,
         ),
-    ] = "70",
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Folder to write. Default: report-NAME.", show_default=False),
@@ -75,8 +78,9 @@ def report(
 ) -> Outcomes:
     """Report how a training scales, and how many GPUs to request.
 
-    Writes text, tables and figures to a folder.
+    Writes text, tables and figures to a folder, once all runs of the studies have ended.
     """
+    import_pydantic()
     from hpcrun.actions.studies.report import (
         make_report,
         read_tables,
@@ -108,6 +112,12 @@ def report(
     yield note([*remarks, f"hpcrun: {measured.away.message}" if measured.away else None])
     points = (*measured.points, *table.points)
     result = make_report(points, options, claims=table.claims, remarks=(*study_remarks(named), *table.remarks))
+    if result.unfinished:
+        yield Outcome(
+            lambda: [stdout(report_text(result, most=_SHOWN))],
+            lambda: {**report_json(result), "folder": None, "files": []},
+        )
+        return
     files = report_files(result)
     save_report(folder, files.contents)
     written = one_line(f"written  {folder}: report.html and {count(len(files.contents) - 1, 'other file')}")
@@ -122,7 +132,6 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
 
     Where the scheduler does not answer, runs are as they were last known.
     """
-    import_pydantic()
     from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.studies.points import StudyMeasurements, read_points
 
@@ -142,8 +151,12 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
     return measured, remarks
 
 
-def _share(text: str) -> float:
-    """Read per cent as a part of 1."""
+def _share(text: str | None) -> float:
+    """Read per cent as a part of 1; without a text return the default."""
+    from hpcrun.scaling.verdict import MIN_EFFICIENCY
+
+    if text is None:
+        return MIN_EFFICIENCY
     try:
         return float(text.strip().removesuffix("%")) / 100
     except ValueError:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer.main import get_command
 
 from hpcrun.cli.command_line import new_args
 from hpcrun.cli.complete import run_name
@@ -16,7 +19,7 @@ from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcomes, note
 from hpcrun.cli.output import JsonOption
-from hpcrun.cli.start import (
+from hpcrun.cli.submit_flow import (
     AfterOption,
     ChainOption,
     check_start,
@@ -51,6 +54,10 @@ def resubmit(
         bool,
         typer.Option("--force", help="Submit even while the run is pending or running.", rich_help_panel=SUBMISSION),
     ] = False,
+    edit: Annotated[
+        bool,
+        typer.Option("--edit", help="Edit the command in $VISUAL or $EDITOR first.", rich_help_panel=SUBMISSION),
+    ] = False,
     failed: Annotated[
         bool, typer.Option("--failed", help="Submit only the failed elements of a sweep.", rich_help_panel=SUBMISSION)
     ] = False,
@@ -69,6 +76,7 @@ def resubmit(
     import_pydantic()
     from hpcrun.actions.jobs.resubmit import check_over, failed_of, lineage_of
     from hpcrun.actions.runs.find import find_run
+    from hpcrun.cli.submit import prepare_job
     from hpcrun.views.plan import again_text
 
     if args and "--" not in sys.argv:
@@ -83,18 +91,22 @@ def resubmit(
     new_snapshot = bool(asked["snapshot"])
     if failed:
         asked["elements"] = failed_of(found.run, context.ports)
-    prepared, there = _prepare(found.run, asked, context)
+    request, there = _request(found.run, asked, context)
     if not dry_run:
         check_over(found.run, context.ports, force=force or failed)
-    lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
-    again = again_text(lineage, prepared.plan.workdir or there.cwd)
-    yield from submit_job(prepared, there, lineage, after=after, chain=chain, again=again, dry_run=dry_run)
+    with (
+        _edited(found.run, request, there, fresh=fresh)
+        if edit
+        else nullcontext(prepare_job(request, there)) as prepared
+    ):
+        lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
+        again = again_text(lineage, prepared.plan.workdir or there.cwd)
+        yield from submit_job(prepared, there, lineage, after=after, chain=chain, again=again, dry_run=dry_run)
 
 
-def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepared, Context]:
-    """Return the job of a run again, and the context as it would be in the run's folder."""
+def _request(run: Run, asked: dict[str, Any], context: Context) -> tuple[dict[str, Any], Context]:
+    """Return the request of a run again, and the context as it would be in the run's folder."""
     from hpcrun.actions.jobs.resubmit import folder_of, repeated, same_python
-    from hpcrun.cli.submit import prepare_job
 
     given = {name: value for name, value in asked.items() if value is not None and value is not False}
     if "workdir" in given:
@@ -103,5 +115,68 @@ def _prepare(run: Run, asked: dict[str, Any], context: Context) -> tuple[Prepare
     # the runs folder stays the one that the run was found in
     env = {**same_python(run.plan.get("python") or {}, context.env), "HPCRUN_RUNS": str(context.store.root)}
     there = Context(env, folder_of(run.cwd, run.run_id))
-    request = {**repeated(run, given, context.env), "profile": profile}
-    return prepare_job(request, there), there
+    return {**repeated(run, given, context.env), "profile": profile}, there
+
+
+def _edited(run: Run, request: dict[str, Any], there: Context, *, fresh: bool) -> AbstractContextManager[Prepared]:
+    """Let the user edit a request as a command line, until the job can be prepared.
+
+    Raises:
+        HpcrunError: see ``edited``.
+    """
+    from hpcrun.actions.jobs.new_run import request_record
+    from hpcrun.cli.editor import EditAbortedError, edited, find_editor, run_editor
+    from hpcrun.cli.submit import prepare_job
+    from hpcrun.job.request import read_request
+    from hpcrun.job.secrets import MASK
+    from hpcrun.job.submit_line import editable_line, read_edited_line, sweep_options, with_remark
+
+    profile = request.pop("profile")
+    typed = read_request(request)
+    record = request_record(typed)
+    kept = {"sweep": typed.sweep} if typed.sweep and sweep_options(typed.sweep) is None else {}
+    checkpoints = "without checkpoints" if fresh else f"from the checkpoints of {run.run_id}"
+    head = [
+        "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are left out.",
+        "Without a change, or without a command, nothing is submitted.",
+        f"It runs in {there.cwd}, {checkpoints}.",
+        *(["The values of secrets are not shown: leave *** as it is."] if MASK in str(record.get("env")) else []),
+        *([f"The parameters of its {len(typed.sweep)} elements stay as they are."] if kept else []),
+    ]
+    before = editable_line(record, profile, head)
+    argv = find_editor(there.env, f"hpcrun resubmit {run.run_id} --time 4h")
+
+    def read(text: str) -> Prepared:
+        words = read_edited_line(text)
+        if words in ((), read_edited_line(before)):
+            what = "nothing was changed" if words else "the command is empty"
+            raise EditAbortedError(f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}")
+        asked = {**kept, **{name: value for name, value in parse_submit(words).items() if value is not None}}
+        secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
+        return prepare_job({**asked, "env": [secrets.get(item, item) for item in asked.get("env", ())]}, there)
+
+    return edited(before, read, with_remark, lambda path: run_editor([*argv, str(path)], there.env))
+
+
+def parse_submit(words: Sequence[str]) -> dict[str, Any]:
+    """Return the request of the words behind ``hpcrun submit``, as typed.
+
+    Raises:
+        UsageError: an option is unknown, or has no effect here.
+    """
+    from hpcrun.cli.main import build_app
+    from hpcrun.cli.options import job_fields
+
+    fields = job_fields()
+    command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]
+    try:
+        params = command.make_context("submit", list(words)).params
+    except typer.TyperException as error:
+        raise UsageError(error.format_message(), hint="hpcrun submit --help") from None
+    except typer.Exit:
+        raise UsageError("--help has no effect here") from None
+    for name, value in params.items():
+        if name not in fields and value:
+            option = next(param.opts[0] for param in command.params if param.name == name)
+            raise UsageError(f"{option} is no part of the job", hint=f"try hpcrun resubmit --edit {option}")
+    return {name: params[name] for name in fields}

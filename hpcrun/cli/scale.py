@@ -214,7 +214,7 @@ def _plan(
     """
     from hpcrun.actions.jobs.new_run import new_run_id, profile_file
     from hpcrun.actions.jobs.program import with_launcher
-    from hpcrun.actions.studies.scale import new_study, prepare_points
+    from hpcrun.actions.studies.scale import new_study, prepare_points, settle_design
     from hpcrun.cli.submit import prepare_request, read_job
     from hpcrun.profiles.load import load_profile
 
@@ -223,6 +223,7 @@ def _plan(
     if design.unit == "ranks":  # started by torchrun, unless the program starts them itself
         request, notes = with_launcher(request, loaded.profile, context.surroundings)
         yield note(f"note: {line}" for line in notes)
+    request, design = settle_design(request, design, loaded, context.surroundings)
     study, template = new_study(
         request,
         design,

@@ -7,21 +7,13 @@ from typing import Annotated
 
 import typer
 
-from hpcrun.cli.complete import run_name
+from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, note
 
 
 def shell(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = "last",
+    run: RunArgument = "last",
     node: Annotated[
         str | None,
         typer.Option("--node", metavar="NAME", help="Node of the job. Default: the first.", show_default=False),

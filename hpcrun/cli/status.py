@@ -143,7 +143,7 @@ def _show(
     from hpcrun.actions.background import answers_of
     from hpcrun.actions.runs.find import find_element
     from hpcrun.actions.status.first_line import with_first_lines
-    from hpcrun.actions.status.silence import with_silence
+    from hpcrun.actions.status.silent_runs import with_silence
     from hpcrun.actions.status.status import chosen_ids, get_status, last_known
     from hpcrun.views.status import only_elements
 
@@ -187,7 +187,7 @@ def _shown(
     known_only: bool,
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
-    from hpcrun.actions.status.silence import first_silent
+    from hpcrun.actions.status.silent_runs import first_silent
     from hpcrun.views.status import closer_rows, status_json
     from hpcrun.views.text import one_line
 

@@ -18,7 +18,7 @@ from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
-from hpcrun.cli.start import AfterOption, ChainOption, check_start, submit_job
+from hpcrun.cli.submit_flow import AfterOption, ChainOption, check_start, submit_job
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 from hpcrun.views.text import harmless, one_line, time_text
 
@@ -85,7 +85,7 @@ def submit(
 
         yield sweep_end(done, context)
     else:
-        yield _stay(done[0], context, follow=follow)
+        yield stay_to_end(done[0], context, follow=follow)
 
 
 @takes_job
@@ -185,7 +185,7 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     return prepare(request, profile, context.surroundings, context.machine)
 
 
-def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
+def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, streaming its log where that was asked for.
 
     Raises:
@@ -209,7 +209,7 @@ def _stay(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     if item.status.state != "COMPLETED":
         failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
     return Outcome(
-        lambda: [_how_it_ended(item)],
+        lambda: [_how_it_ended(item), *_what_to_ask_for(item)],
         lambda: {**submitted_json(result), **ended},
         notes=_why_it_failed(item, lambda: load_rules(context.layers.values())),
         failure=failure,
@@ -233,9 +233,19 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
         return
     end = ending(item, rules)
     yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
-    if end.rank is not None and end.last_lines:
+    if end.rank is not None and end.last_lines.strip():
         yield stderr([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
         yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
+
+
+def _what_to_ask_for(item: RunStatus) -> Iterator[TextPart]:
+    """Yield what the next run should ask for, by what this one used."""
+    from hpcrun.actions.runs.use import run_use, use_advice
+
+    use = None if item.elements else run_use(item.folder, item.element or 0)
+    yield stderr(
+        f"hint: {text}" for text in (use_advice(use, completed=item.status.state == "COMPLETED") if use else ())
+    )
 
 
 def _how_it_ended(item: RunStatus) -> TextPart:

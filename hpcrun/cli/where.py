@@ -24,7 +24,10 @@ _NO_MATTER = (
     "name",
     "mail_user",
     "mail_type",
+    "notify",
+    "notify_on",
     "python",
+    "uv",
     "load",
     "setup",
     "srun",
@@ -36,6 +39,7 @@ _NO_MATTER = (
     "preflight",
     "requeue",
     "warn_s",
+    "cancel_idle_s",
     "retry_on_failure",
     "exclude_bad_nodes",
     "snapshot",
@@ -53,7 +57,7 @@ def where(
             "--profile",
             "-P",
             metavar="NAME",
-            help="Profile to compare. Repeatable. Default: all.",
+            help="Profile to compare. Repeatable. Default: yours, and the detected cluster.",
             show_default=False,
             autocompletion=complete.profile_name,
         ),
@@ -78,7 +82,7 @@ def where(
     result = find_where(read_request(said), profiles or [], forecast, context.surroundings, context.now_s())
     failure = None
     if not result.offers:
-        hint = "request less, or write a profile of this cluster: hpcrun profile detect --write NAME"
+        hint = "request less, or correct the profile of this cluster: hpcrun init"
         failure = PlanError("the job fits no profile", hint=hint)
     return Outcome(lambda: _text(result), lambda: where_json(result), failure=failure)
 

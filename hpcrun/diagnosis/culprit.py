@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-TERMINATED = 143
-"""128 + SIGTERM: the exit status of a rank that the launcher, Slurm or a user terminated."""
-_KILLED, _ABORTED = 137, 134
+from hpcrun.job.state import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
+
 SAME_MOMENT_S = 5.0
 """Ends closer than this have no certain order: a rank that raised an exception needs seconds to tear down CUDA and its
 threads, while the others notice the closed connection at once; the clocks of two nodes differ, too."""
@@ -16,7 +15,7 @@ CLEARED_AWAY_AFTER_S = 5.0
 """A rank that is killed (SIGKILL) this long after another has failed was killed because of it: torchrun and srun send
 SIGTERM, and SIGKILL 30 s later (torch's PContext.close, slurm.conf's KillWait)."""
 _WAITERS = 2
-"""So many ranks must have waited for one that says nothing, for the wait to be its doing."""
+"""Ranks that must have waited for a silent rank, before the silent rank counts as the cause."""
 
 
 class Speech(IntEnum):
@@ -44,19 +43,19 @@ class RankEnd:
     """How a rank ended: exit status (128 + n for signal n), node, time (seconds since the epoch).
 
     Attributes:
-        told: it was terminated before it ended, whatever its status.
+        signalled: it was terminated before it ended, whatever its status.
     """
 
     rank: int
     node: str
     status: int
     ended_s: float
-    told: bool = False
+    signalled: bool = False
 
     @property
     def by_itself(self) -> bool:
         """Whether it failed, and was not terminated."""
-        return self.status not in (0, TERMINATED)
+        return self.status not in (0, EXIT_TERMINATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     of_others = [end for end in failed if _speech(end, speech).of_others]
     own = [end for end in failed if not _speech(end, speech).of_others]
     # a rank may fail and end slowly: then it is terminated like the other ranks
-    own = [end for end in own if not end.told] or own
+    own = [end for end in own if not end.signalled] or own
     if own:
         last_s = min(end.ended_s for end in own) + SAME_MOMENT_S
         moment = [end for end in own if end.ended_s <= last_s]
@@ -116,7 +115,7 @@ def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | Non
     if len(rest) != 1 or len(ends) < 1 + _WAITERS:
         return None
     (one,) = rest
-    silent = _speech(one, speech) is Speech.NOTHING and one.status in (TERMINATED, _KILLED)
+    silent = _speech(one, speech) is Speech.NOTHING and one.status in (EXIT_TERMINATED, EXIT_KILLED)
     return one.rank if silent or (one.by_itself and _speech(one, speech) is Speech.GONE) else None
 
 
@@ -126,7 +125,7 @@ def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
     Args:
         signalled_s: when the job was signalled, in seconds since the epoch.
     """
-    return [end for end in ends if end.status == TERMINATED or end.ended_s < signalled_s]
+    return [end for end in ends if end.status == EXIT_TERMINATED or end.ended_s < signalled_s]
 
 
 def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | None:
@@ -144,7 +143,7 @@ def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | No
 def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
     """Return the ranks that failed by themselves: first those with their own error, each kind by time."""
     failed = _failures(ends, speech)
-    failed.sort(key=lambda end: (_symptom(end, speech), end.told, end.ended_s, end.rank))
+    failed.sort(key=lambda end: (_symptom(end, speech), end.signalled, end.ended_s, end.rank))
     return [end.rank for end in failed]
 
 
@@ -159,8 +158,8 @@ def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[Ran
     return [
         end
         for end in known
-        if (end.by_itself and (end.status != _KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S))
-        or (end.status == TERMINATED and _speech(end, speech) is Speech.OWN)
+        if (end.by_itself and (end.status != EXIT_KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S))
+        or (end.status == EXIT_TERMINATED and _speech(end, speech) is Speech.OWN)
     ]
 
 
@@ -181,8 +180,8 @@ def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
     rank.
     """
     said = _speech(end, speech)
-    if end.status == TERMINATED:
+    if end.status == EXIT_TERMINATED:
         return 1
     if said is Speech.NOTHING:
-        return 2 if end.status in (_KILLED, _ABORTED) else 0
+        return 2 if end.status in (EXIT_KILLED, EXIT_ABORTED) else 0
     return 3 if said is Speech.NETWORK else 0

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpcrun.diagnosis.culprit import (
-    TERMINATED,
-    Culprit,
-    RankEnd,
-    Speech,
-    before_signal,
-    failure_order,
-    find_culprit,
-    first_leaver,
-)
-from hpcrun.diagnosis.flight.judge import Flight
+from hpcrun.diagnosis.culprit import Culprit, RankEnd, Speech, before_signal, failure_order, find_culprit, first_leaver
+from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
 from hpcrun.diagnosis.log import Log
-from hpcrun.diagnosis.order import Told, came_of_a_timeout, caught_before_waits, ended_by_a_timeout, first_waits, told
+from hpcrun.diagnosis.order import (
+    LogLine,
+    came_of_a_timeout,
+    caught_before_waits,
+    ended_by_a_timeout,
+    first_waits,
+    line_of,
+)
 from hpcrun.diagnosis.ranks import missing_rank, rank_of_exception, rank_of_hit
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
@@ -34,15 +32,16 @@ from hpcrun.diagnosis.speech import (
     was_survived,
 )
 from hpcrun.diagnosis.traceback import is_exception_line
+from hpcrun.job.state import EXIT_TERMINATED
 
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
 _WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})
-"""How a job ends of which one rank has failed, and the others wait for it."""
+"""States in which a job ends if one rank has failed and the others wait for it."""
 
 
 # The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed because of others.
-_CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TOLD = range(6)
+_CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TERMINATED = range(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,10 @@ class Facts:
     """The facts about a run that has ended.
 
     Attributes:
-        ends: how the ranks ended, those that left word.
-        signalled_s: when the script or a rank first heard that the job was to end, in seconds since the epoch; None
-            where it was not signalled, or nobody noted it.
-        shared: what a log is called that is no rank's.
+        ends: rank → how it ended, of the ranks that left a record.
+        signalled_s: when the script or a rank first received a signal to end, in seconds since the epoch; None if
+            there was no signal, or if it was not recorded.
+        shared: the name of the log that all ranks share.
         flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
     """
 
@@ -102,6 +101,7 @@ class Diagnosis:
         missing: the others waited for ``first`` until their timeout.
         caught: ``first`` caught the failure and continued, and others then waited for it.
         of_record: the records of the ranks show that ``first`` ended the run.
+        by_places: where the ranks waited decided (torch's flight recorder, or their tracebacks), and no rule.
         leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
     """
 
@@ -113,6 +113,7 @@ class Diagnosis:
     caught: bool = False
     leaver: int | None = None
     of_record: bool = False
+    by_places: bool = False
 
     def failed_first(self, end: RankEnd | None) -> bool:
         """Whether a rank's own failure was the first, and it was not only terminated."""
@@ -145,13 +146,12 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     if caught is not None:
         evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
     evidence += [item for item, late in found if late]
-    others = {item.rank: item for item in evidence if item.rank is None or item.rank != first}
     left = culprit is not None and culprit.left
     leaver = first_leaver(_counted(facts)) if culprit and not left else None
     return Diagnosis(
         cause,
         first,
-        tuple(others.values()),
+        tuple({item.rank: item for item in evidence if item.rank is None or item.rank != first}.values()),
         left=left,
         missing=missing,
         caught=caught is not None,
@@ -160,7 +160,7 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     )
 
 
-def _found(facts: Facts, waits: Sequence[Told]) -> list[tuple[Cause, bool]]:
+def _found(facts: Facts, waits: Sequence[LogLine]) -> list[tuple[Cause, bool]]:
     """Return the matching lines that concern the end, and whether each is a consequence of another failure."""
     return [
         (Cause(hit.rule, log.rank, log, hit), hit.rule.level == "consequence" or came_of_a_timeout(log, hit, waits))
@@ -223,7 +223,7 @@ def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech],
     caught = [(log, hit) for log, hit in lines if hit.rule.level == "caught" or _was_caught(hit, log, facts)]
     of_others = ("wait", "consequence") if culprit is not None and culprit.left else ("wait",)
     waits = [(log, hit) for log, hit in lines if hit.rule.level in of_others]
-    places = [told(log, hit) for log, hit in caught]
+    places = [line_of(log, hit) for log, hit in caught]
     which = caught_before_waits(places, waits)
     if which is None:
         return None
@@ -252,7 +252,7 @@ def root_of(facts: Facts) -> RootCause | None:
 
 def _may_speak(end: RankEnd, facts: Facts) -> bool:
     """Whether a rank's log may have the reason of its end: it may have an error from before a termination."""
-    return end.status != TERMINATED or facts.state in _OF_THE_JOB
+    return end.status != EXIT_TERMINATED or facts.state in _OF_THE_JOB
 
 
 def _counted(facts: Facts) -> list[RankEnd]:
@@ -308,7 +308,7 @@ def _without_lines(
             if end.by_itself and (culprit is None or culprit.rank == end.rank):
                 ranked.append(((_SYMPTOM, 1, order.get(end.rank, len(order)), 2), Cause(rule, end.rank)))
             elif not end.by_itself and not order and culprit is None:
-                ranked.append(((_TOLD,), Cause(rule)))
+                ranked.append(((_TERMINATED,), Cause(rule)))
     return ranked
 
 
@@ -373,7 +373,7 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
 
 
-def _speeches(facts: Facts, waits: Sequence[Told]) -> dict[int, Speech]:
+def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
     """Return rank → the subject of its log; without records, of the ranks whose logs there are."""
     logs: dict[int, list[Log]] = {rank: [] for rank, end in facts.ends.items() if _may_speak(end, facts)}
     for log in facts.logs:
@@ -382,7 +382,7 @@ def _speeches(facts: Facts, waits: Sequence[Told]) -> dict[int, Speech]:
     return {rank: _speech(mine, facts.ends.get(rank), waits) for rank, mine in logs.items()}
 
 
-def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[Told]) -> Speech:
+def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) -> Speech:
     said = speech_of(logs, end)
     raised = [log for log in logs if log.traceback is not None]
     if said is Speech.OWN and raised and all(ended_by_a_timeout(log, waits) for log in raised):

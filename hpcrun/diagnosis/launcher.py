@@ -27,7 +27,7 @@ _LONGEST = 2000
 """Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
 _AGENT = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
-_TOLD_TO_END = ("Terminated", "exit code 143")
+_TERMINATED = ("Terminated", "exit code 143")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +101,4 @@ def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
 
 def _failed_task(line: str) -> re.Match[str] | None:
     match = _TASK.search(line)
-    return None if match is None or match["how"].endswith(_TOLD_TO_END) else match
+    return None if match is None or match["how"].endswith(_TERMINATED) else match

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from hpcrun.diagnosis.root import root_exception
+from hpcrun.diagnosis.root_exception import root_exception
 from hpcrun.diagnosis.scan import LogScan
 from hpcrun.diagnosis.speakers import Speaker, speakers_of
 from hpcrun.diagnosis.statements import complains, first_complaint
@@ -14,7 +14,7 @@ from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 _MOST_SPEAKERS = 64
 """Processes of a shared log whose failures are compared."""
 _HERALD_LINES, _MOST_HERALDS = 6, 2
-"""Lines above an exception in which a program says in its own words what it is about to raise."""
+"""Lines above an exception in which the program may have logged the same error in its own words."""
 _WARNING_LINES = 60
 """Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
 
@@ -26,8 +26,8 @@ class Log:
     Attributes:
         name: its path in the run's folder.
         rank: None for the batch script's.
-        written_s: when it was last written to, in seconds since the epoch; of a part of a log, its place in that.
-        part: it is what one process says in a log that several write into.
+        written_s: when it was last written to, in seconds since the epoch; for a part of a log, the place of its end.
+        part: the lines of one process, from a log into which several processes write.
     """
 
     name: str
@@ -45,10 +45,16 @@ class Log:
             return ()
         above = [place for place in range(raised.begins) if self.scan.tail[place].strip()]
         found = [place for place in above[-_HERALD_LINES:] if complains(self.scan.tail[place])]
-        warned = [place for place in above[-_WARNING_LINES:] if " NCCL WARN " in self.scan.tail[place]]
-        if "NCCL" in raised.exception and warned:
-            found.insert(0, warned[0])
-        return tuple(dict.fromkeys(found))[:_MOST_HERALDS]
+        return tuple(dict.fromkeys((*self.nccl_warnings[:1], *found)))[:_MOST_HERALDS]
+
+    @property
+    def nccl_warnings(self) -> list[int]:
+        """Positions of NCCL's warnings above its exception, if that is an error of NCCL."""
+        raised, tail = self.traceback, self.scan.tail
+        if raised is None or "NCCL" not in raised.exception:
+            return []
+        above = [place for place in range(raised.begins) if tail[place].strip()]
+        return [place for place in above[-_WARNING_LINES:] if " NCCL WARN " in tail[place]]
 
     @property
     def complaint(self) -> int | None:
@@ -62,20 +68,21 @@ def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) 
 
 
 def by_speaker(log: Log) -> list[Log]:
-    """Return a log that several processes write into as one for each of them; first what none of them says.
+    """Split a log into which several processes write: first the lines of no process, then a log for each process.
 
-    A line keeps its place: in the log of one, the lines of others are empty.
+    A line keeps its place: in the log of one process, the lines of the others are empty.
     """
     scan = log.scan
     speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
     if not speakers:
         return [log]
+    known = frozenset(speakers)
     places: dict[Speaker | None, list[int]] = {None: []}
     for place, who in enumerate(scan.speakers):
-        places.setdefault(who if who in speakers else None, []).append(place)
+        places.setdefault(who if who in known else None, []).append(place)
     said = {hit.speaker for hit in scan.hits}
     complaining = [one for one in speakers if one in said or any(_may_fail(scan.tail[place]) for place in places[one])]
-    return [_part(log, one, places[one], speakers) for one in (None, *complaining[:_MOST_SPEAKERS])]
+    return [_part(log, one, places[one], known) for one in (None, *complaining[:_MOST_SPEAKERS])]
 
 
 def _may_fail(line: str) -> bool:
@@ -83,7 +90,7 @@ def _may_fail(line: str) -> bool:
 
 
 def _part(log: Log, one: Speaker | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
-    """Return what one process says in a log, with the exception among its own lines."""
+    """Return the lines of one process in a log, with the exception among them."""
     scan = log.scan
     tail = [""] * len(scan.tail)
     for place in places:

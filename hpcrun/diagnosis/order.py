@@ -10,7 +10,7 @@ from itertools import islice
 
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S
 from hpcrun.diagnosis.log import Log
-from hpcrun.diagnosis.scan import Hit, line_number
+from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.traceback import is_exception_line
 
 _CLOCK = r"(?P<h>[01]\d|2[0-3]):(?P<m>[0-5]\d):(?P<s>[0-5]\d(?:[.,]\d{1,9})?)"
@@ -33,7 +33,7 @@ _CLEANUP_LINES = 400
 _LAST_LINES = 40
 """Lines that a rank may write after a failure that it caught, if no line has a time: more are of further steps."""
 _SHORTLY_S = 600.0
-"""A failure that others wait for is caught at most so long before they begin to wait."""
+"""The time between a caught failure and the start of the wait of the others, at most: else they are not related."""
 _MOST_WAITS = 16
 """Ranks that waited whose times are compared; of a job with thousands one is as good as another."""
 
@@ -60,7 +60,7 @@ def seconds_between(one_s: float, other_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogLine:
     """A line of a log, by its number in the file, and the rank that says it or is named in it."""
 
     log: Log
@@ -71,10 +71,10 @@ class Told:
     @property
     def place(self) -> int | None:
         """Its position in the end of its log that is kept; None if it is above that."""
-        first = self.log.scan.first_tail_line
-        return None if first is None or self.number is None or self.number < first else self.number - first
+        place = self.log.scan.position(self.number)
+        return None if place is None or place < 0 else place
 
-    def comes_after(self, other: Told) -> bool:
+    def comes_after(self, other: LogLine) -> bool:
         """Whether it was surely written after another line: False where that cannot be known.
 
         Lines of different files or ranks are compared by their times, or by those of the lines around them: clocks of
@@ -100,18 +100,18 @@ class Told:
         return next((time for time in times if time is not None), None)
 
 
-def told(log: Log, hit: Hit) -> Told:
+def line_of(log: Log, hit: Hit) -> LogLine:
     """Return the line of a match."""
     named = _NAMED.search(hit.line[:_LOOKED_AT]) if log.rank is None else None
-    return Told(log, hit.number, hit.line, int(named["rank"]) if named else log.rank)
+    return LogLine(log, hit.number, hit.line, int(named["rank"]) if named else log.rank)
 
 
 def _waits_in(log: Log) -> list[Hit]:
-    """Return the lines by which a log says that its rank waited for others in vain, in their order."""
+    """Return the matches in a log which show that its rank waited for others in vain, in their order."""
     return [hit for hit in log.scan.hits if hit.rule.level == "wait"]
 
 
-def _is_of_cleanup(line: Told) -> bool:
+def _is_of_cleanup(line: LogLine) -> bool:
     """Whether a line of a rank's log comes of the clean-up after a timeout of the same rank."""
     waits = (hit.number for hit in _waits_in(line.log))
     return line.number is not None and any(
@@ -119,42 +119,42 @@ def _is_of_cleanup(line: Told) -> bool:
     )
 
 
-def first_waits(logs: Iterable[Log]) -> tuple[Told, ...]:
-    """Return the lines by which the first few ranks say that they waited for others in vain."""
-    return tuple(islice((told(log, hit) for log in logs for hit in _waits_in(log)), _MOST_WAITS))
+def first_waits(logs: Iterable[Log]) -> tuple[LogLine, ...]:
+    """Return the lines of the first few ranks which show that these ranks waited for others in vain."""
+    return tuple(islice((line_of(log, hit) for log in logs for hit in _waits_in(log)), _MOST_WAITS))
 
 
-def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[Told] = ()) -> bool:
+def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[LogLine] = ()) -> bool:
     """Whether an exception was raised only after a rank had waited for others until its timeout.
 
-    A failure that others wait for is older than their timeout. What Slurm and the kernel say comes later than what it
-    is about, and does not count.
+    A failure that others wait for is older than their timeout. Messages of Slurm and the kernel do not count: they
+    come later than their cause.
 
     Args:
         waits: those of other ranks.
     """
     if not is_exception_line(hit.line) or hit.rule.level == "wait":
         return False
-    return _after_a_timeout(told(log, hit), waits)
+    return _after_a_timeout(line_of(log, hit), waits)
 
 
-def ended_by_a_timeout(log: Log, waits: Sequence[Told] = ()) -> bool:
+def ended_by_a_timeout(log: Log, waits: Sequence[LogLine] = ()) -> bool:
     """Whether the exception of a log was raised only after a rank had waited for others until its timeout."""
     raised = log.traceback
     if raised is None:
         return False
-    return _after_a_timeout(Told(log, line_number(log.scan, raised.begins), log.scan.tail[raised.begins]), waits)
+    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.tail[raised.begins]), waits)
 
 
-def _after_a_timeout(line: Told, waits: Sequence[Told]) -> bool:
+def _after_a_timeout(line: LogLine, waits: Sequence[LogLine]) -> bool:
     return _is_of_cleanup(line) or any(wait.log is not line.log and line.comes_after(wait) for wait in waits)
 
 
-def caught_before_waits(caught: Sequence[Told], waits: Sequence[tuple[Log, Hit]]) -> int | None:
+def caught_before_waits(caught: Sequence[LogLine], waits: Sequence[tuple[Log, Hit]]) -> int | None:
     """Return which failure one rank caught before others began to wait in vain; None if that cannot be known.
 
-    Where all ranks caught it, none of them had to wait for another. What was caught long before the others began to
-    wait, they had not waited for.
+    If all ranks caught a failure, none of them waited for another one. If a rank caught a failure long before the
+    others began to wait, the failure is not the reason.
     """
     ranks = {line.rank for line in caught}
     others = [(log, hit) for log, hit in waits if log.rank is not None and log.rank not in ranks]
@@ -163,12 +163,12 @@ def caught_before_waits(caught: Sequence[Told], waits: Sequence[tuple[Log, Hit]]
     return len(caught) - 1 if all(_led_to(caught[-1], log, hit) for log, hit in others[:_MOST_WAITS]) else None
 
 
-def _led_to(line: Told, log: Log, wait: Hit) -> bool:
+def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
     """Whether a rank caught a failure shortly before another rank began to wait, by their times or the lines behind."""
     own_s, timeout_s = time_of(line.line), time_of(wait.line)
     caught_s = line.near(-1) if own_s is None else own_s
     if caught_s is None or timeout_s is None:
-        place, other = line.place, told(log, wait)
+        place, other = line.place, line_of(log, wait)
         same = log.name == line.log.name
         above = line.number is not None and other.number is not None and line.number < other.number
         behind = () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]

@@ -1,6 +1,6 @@
-"""Which rank a line is about in a log that does not say whose its lines are. Pure.
+"""Which rank a line is about, in a log whose lines have no prefix with the rank. Pure.
 
-By what a rank says of itself, by the processes that NCCL names, and by what launchers say of their children.
+Sources: numbers of ranks in messages, the processes in NCCL's lines, and the reports of launchers on their children.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _TESTED = re.compile(
 _SPAWNED = re.compile(r"^-- Process (?P<rank>\d{1,4}) terminated with the following error:")
 _BIND = re.compile(r"EADDRINUSE|[Aa]ddress already in use|server socket has failed")
 _RENDEZVOUS = "/torch/distributed/rendezvous.py"
-_WARNING_ABOVE = 60
-"""Lines between NCCL's warning and the exception that comes of it, most of them torch's frames."""
 _REPORTED_WITHIN = 8
 """Lines after an exception in which torch's watchdog says the same with its rank."""
 _LONGEST = 400
@@ -42,7 +40,7 @@ def rank_of_hit(log: Log, hit: Hit) -> int | None:
     named = hit.values.get("rank")
     if named is not None and named.isdigit():
         return int(named)
-    place = None if log.scan.first_tail_line is None or hit.number is None else hit.number - log.scan.first_tail_line
+    place = log.scan.position(hit.number)
     if place is None or not 0 <= place < len(log.scan.tail):
         return _of_itself(hit.line)
     raised = log.traceback
@@ -65,10 +63,7 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
         if message and message in line and (rank := _of_itself(line)) is not None:
             return rank
-    if "NCCL" not in raised.exception:
-        return None
-    above = tail[max(0, raised.begins - _WARNING_ABOVE) : raised.begins]
-    warned = next((line for line in reversed(above) if " WARN " in line and _NCCL.match(line)), None)
+    warned = next((tail[place] for place in reversed(log.nccl_warnings) if _NCCL.match(tail[place])), None)
     return _of_process(log, warned) if warned is not None else None
 
 

@@ -1,16 +1,18 @@
-"""Rules: the signature of a failure, its cause and what to do. Checked data from YAML."""
+"""Rules: the signature of a failure, its cause and what to do. Checked data from YAML, and one for each Xid."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
+from hpcrun.preflight.xids import CONSEQUENCE, CONTAINED, PROGRAM, RESET, RESTART, XIDS
 
-LEVELS = ("cause", "symptom", "wait", "caught", "consequence")
+Level = Literal["cause", "symptom", "wait", "caught", "consequence"]
 """From the answer to mere evidence; ``wait`` is a symptom about other ranks, ``caught`` counts if others waited."""
+LEVELS: tuple[str, ...] = get_args(Level)
 KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "level", "cause", "fix", "next", "source")
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"\{(\w+)\}")
@@ -37,7 +39,6 @@ class Rule:
         states: states of the job that it explains.
         exits: exit statuses of a rank that it explains, if the rank's log has no message.
         before: rules over which this rule has priority, if both match in one log.
-        level: one of ``LEVELS``.
         cause, fix, next: sentences with ``{names}`` of the pattern's groups, and ``[parts]`` that are left out without
             them.
     """
@@ -50,7 +51,7 @@ class Rule:
     states: frozenset[str] = frozenset()
     exits: frozenset[int] = frozenset()
     before: frozenset[str] = frozenset()
-    level: str = "cause"
+    level: Level = "cause"
     cause: str = ""
     fix: str = ""
     next: str = ""
@@ -121,7 +122,7 @@ def _rule(name: str, said: Any) -> Rule:
         frozenset(states),
         frozenset(map(int, exits)),
         frozenset(_texts(name, "before", said)),
-        level,
+        cast(Level, level),
         **{key: str(said.get(key) or "") for key in ("cause", "fix", "next", "source")},
     )
 
@@ -141,3 +142,56 @@ def _pattern(name: str, text: Any) -> Pattern | None:
         return compile_pattern(str(text))
     except PatternError as error:
         raise RuleMistake(name, "pattern", f"not a regular expression that can be used: {error}") from None
+
+
+_XID_LINE = r"NVRM: Xid \((?P<gpu>[^)]*)\): {code}\b"
+_XID_CHECK = "hpcrun preflight -P {profile} --nodes {nodes}"
+_XID_CATALOGUE = "docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+# what an Xid calls for → level, what happened, what to do, a command
+_XID_WORDS: dict[int, tuple[Level, str, str, str]] = {
+    PROGRAM: (
+        "cause",
+        "the program caused an error on the GPU at {{gpu}}: {meaning} (Xid {code})",
+        "run a small case with CUDA_LAUNCH_BLOCKING=1, or with compute-sanitizer",
+        "",
+    ),
+    RESTART: (
+        "symptom",
+        "the GPU at {{gpu}} reported {meaning} (Xid {code})",
+        "resubmit from the last checkpoint; if it returns on this node, exclude (--exclude) and report the node",
+        _XID_CHECK,
+    ),
+    CONTAINED: (
+        "cause",
+        "a memory error of the GPU at {{gpu}}, contained to this program (Xid {code})",
+        "resubmit from the last checkpoint, on another node if the error returns",
+        "",
+    ),
+    RESET: (
+        "cause",
+        "the driver reported a hardware fault of the GPU at {{gpu}}: {meaning} (Xid {code})",
+        "exclude the node (--exclude), resubmit from the last checkpoint, and report the Xid: the GPU needs a reset",
+        _XID_CHECK,
+    ),
+    CONSEQUENCE: ("consequence", "the GPU at {{gpu}}: {meaning} (Xid {code})", "", ""),
+}
+
+
+def xid_rules() -> list[Rule]:
+    """Return a rule for each Xid that explains the end of a program; those that are only notes have none."""
+    return [_xid_rule(code, kind, meaning) for code, (kind, meaning) in XIDS.items() if kind in _XID_WORDS]
+
+
+def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
+    level, cause, fix, following = _XID_WORDS[kind]
+    return Rule(
+        f"xid-{code}",
+        (b"NVRM: Xid",),
+        compile_pattern(_XID_LINE.replace("{code}", str(code))),
+        marked=True,
+        level=level,
+        cause=cause.format(code=code, meaning=meaning),
+        fix=fix,
+        next=following,
+        source=_XID_CATALOGUE,
+    )

@@ -29,9 +29,9 @@ _MOST_BYTES = 1 << 30
 _QUICK_BYTES = _BLOCK
 _KEPT_PER_RULE = 4
 _LAST = 1 << 60
-"""The order of lines behind a middle that was passed over."""
+"""Added to the order of lines below a skipped middle."""
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)")
-"""What a program sends to a terminal besides its words, though it writes into a file."""
+"""Control sequences for a terminal, which some programs write into files as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LogScan:
     Attributes:
         hits: in the order of the log; of one rule the first and the last.
         tail: its last lines, without torch's ``[rank0]:`` and the like in front.
-        speakers: whose they are, one for each line of ``tail``.
+        speakers: the process that wrote each line of ``tail``.
         first_tail_line: number of the first line of ``tail``; None where it was not counted.
         whole: every line was looked at.
     """
@@ -66,6 +66,14 @@ class LogScan:
     first_tail_line: int | None
     whole: bool = True
     speakers: tuple[Speaker | None, ...] = ()
+
+    def number(self, position: int) -> int | None:
+        """Return the number of a line of ``tail`` in the log; None if the lines were not counted."""
+        return None if self.first_tail_line is None else self.first_tail_line + position
+
+    def position(self, number: int | None) -> int | None:
+        """Return the position of a line in ``tail``, negative for a line above it; None if it is unknown."""
+        return None if self.first_tail_line is None or number is None else number - self.first_tail_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +227,6 @@ def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:
         rest = data[cut:] if cut else b""
     if rest:
         yield skipped, rest
-
-
-def line_number(scan: LogScan, position: int) -> int | None:
-    """Return the number of a line of ``scan.tail``."""
-    return None if scan.first_tail_line is None else scan.first_tail_line + position
 
 
 def last_lines(lines: Iterable[str], count: int) -> tuple[str, ...]:

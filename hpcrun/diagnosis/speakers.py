@@ -1,4 +1,4 @@
-"""Who says a line of a log that several processes write into: launchers write it in front of the line. Pure."""
+"""Which process wrote a line of a shared log, by the prefix that a launcher puts in front of the line. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEADS = re.compile(
     r"|(?P<host>[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"  # pdsh, as deepspeed calls it
 )
 _NAMED_BY_MOST = ("task", "host")
-"""Leads that may be words of the program: they count where most lines have one, and of several speakers."""
+"""Prefixes that may be words of the program: they count only if most lines have one, and there are several."""
 _MOST = 0.6
 _LONGEST_LEAD = 120
 _DEEPEST = 2
@@ -23,7 +23,7 @@ _DEEPEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Whose line it is: a rank's, or that of something with a name."""
+    """The process that wrote a line: a rank, or a host or an actor with a name."""
 
     kind: str
     name: str
@@ -35,7 +35,7 @@ class Speaker:
 
 
 def without_lead(line: str) -> tuple[str, Speaker | None]:
-    """Return a line without what says whose it is, and whose it is."""
+    """Return a line without its prefix, and the process that the prefix names."""
     speaker = None
     for _ in range(_DEEPEST):  # srun --label before torch's own
         match = _LEADS.match(line[:_LONGEST_LEAD])
@@ -46,8 +46,8 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
     return line, speaker
 
 
-def speakers_of(lines: Sequence[Speaker | None]) -> dict[Speaker, int]:
-    """Return those who speak in a log, ranks in their order; none where it has one voice."""
+def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
+    """Return the processes that write into a log, sorted by kind and rank; empty if no line names one."""
     said = Counter(speaker for speaker in lines if speaker is not None)
     total = max(1, len(lines))
     for kind in _NAMED_BY_MOST:
@@ -55,4 +55,4 @@ def speakers_of(lines: Sequence[Speaker | None]) -> dict[Speaker, int]:
         if len(mine) < 2 or sum(mine.values()) < _MOST * total:
             for speaker in mine:
                 del said[speaker]
-    return {one: said[one] for one in sorted(said, key=lambda one: (one.kind, one.rank or 0, one.name))}
+    return sorted(said, key=lambda one: (one.kind, one.rank or 0, one.name))

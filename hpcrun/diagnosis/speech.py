@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from hpcrun.diagnosis.culprit import TERMINATED, RankEnd, Speech
+from hpcrun.diagnosis.culprit import RankEnd, Speech
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.order import came_of_a_timeout, ended_by_a_timeout
-from hpcrun.diagnosis.root import AFTER_MOST
+from hpcrun.diagnosis.root_exception import AFTER_MOST
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line
+from hpcrun.job.state import EXIT_ABORTED, EXIT_TERMINATED
 
 UNCAUGHT = 1
 """Python's exit status after an uncaught exception."""
-_EXCEPTION_STATUSES = (UNCAUGHT, 130, 134, TERMINATED)
+_EXCEPTION_STATUSES = (UNCAUGHT, 130, EXIT_ABORTED, EXIT_TERMINATED)
 """An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
 _INTERRUPT = "KeyboardInterrupt"
 _LAST_LINES = 12
@@ -32,6 +34,23 @@ _OF_MACHINES = re.compile(
 )
 """Exceptions that pass on a failure of a GPU, of the network or of another process."""
 _COLLECTIVES = "/torch/distributed/"
+_STEPS = 3
+"""Further steps that prove it: after the failure of a rank, another one may still print one or two."""
+_TRIED_AGAIN_WITHIN = 3
+"""Lines after a failure in which a program says that it tried again with success."""
+_DONE_WITHIN = 3
+"""Lines at the end of a log in which a program says that it is done."""
+_STEP = re.compile(
+    r"\b(?:step|epoch|iter|iteration|batch)\b\W{0,3}\d|\bloss\W{1,4}\d|\b\d+/\d+ \[\d", re.ASCII | re.IGNORECASE
+)
+_DONE = re.compile(
+    r"\b(?:done|finished|(?:training|job|run) (?:is )?complete|completed(?: successfully)?|success(?:fully)?)\b"
+    r"(?: in \S+(?: \S+)?)?[\s.!]*$",
+    re.IGNORECASE,
+)
+_TRIED_AGAIN = re.compile(r"\b(?:retry|attempt \d+|second try)\b.*\bsucceeded\b|\brecovered\b", re.IGNORECASE)
+_QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
+"""A line that shows a text, such as a sample of the data or what a model generated."""
 
 
 def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
@@ -88,13 +107,8 @@ def raised_in(log: Log) -> Traceback | None:
 
 def is_in_chain(hit: Hit, log: Log) -> bool:
     """Whether a line is in the last traceback, or in a traceback to which it is chained."""
-    place = _place(hit, log)
+    place = log.scan.position(hit.number)
     return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
-
-
-def _place(hit: Hit, log: Log) -> int | None:
-    first = log.scan.first_tail_line
-    return None if first is None or hit.number is None else hit.number - first
 
 
 def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
@@ -105,7 +119,7 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
         return False
     if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
         return True
-    last, place = log.traceback, _place(hit, log)
+    last, place = log.traceback, log.scan.position(hit.number)
     if place is None:
         return False
     if last is None or place > last.last:
@@ -124,7 +138,7 @@ def is_beside(hit: Hit, log: Log) -> bool:
         return False
     if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
         return False
-    place = _place(hit, log)
+    place = log.scan.position(hit.number)
     if place is not None and 0 < place - raised.last <= _MESSAGE_LINES:
         return False
     of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
@@ -151,11 +165,41 @@ def was_interrupted(log: Log) -> bool:
 
 def hangs_since(log: Log) -> bool:
     """Whether the last lines of a log have a failure of which the program said nothing more until the job was ended."""
-    place = max(
-        (place for hit in log.scan.hits if _may_hang(hit) if (place := _place(hit, log)) is not None), default=None
-    )
+    places = (log.scan.position(hit.number) for hit in log.scan.hits if _may_hang(hit))
+    place = max((place for place in places if place is not None), default=None)
     return place is not None and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
 
 
 def _may_hang(hit: Hit) -> bool:
     return hit.rule.level in ("symptom", "wait") and not hit.rule.states
+
+
+def without_survived(log: Log) -> Log:
+    """Return a log without the exception and the lines of failures after which its program went on.
+
+    For a log without a record of its rank's end: the log alone must show it. A batch script's "done" proves nothing,
+    since it also follows a failure; so at least one further step must stand between.
+    """
+    tail, raised = log.scan.tail, log.traceback
+    if raised is not None and not _went_on(tail, raised.last):
+        return log  # an exception ended it, and what stands above may be why
+    hits = tuple(
+        hit for hit in log.scan.hits if not _QUOTES.match(hit.line) and not _went_on(tail, _place_of(hit, log))
+    )
+    return replace(log, scan=replace(log.scan, hits=hits), traceback=None)
+
+
+def _place_of(hit: Hit, log: Log) -> int | None:
+    """Return the position of a line in the tail; None for one that is needed although the program went on."""
+    place = log.scan.position(hit.number)
+    return None if place is None or hit.rule.level == "caught" or hit.rule.states else max(-1, place)
+
+
+def _went_on(tail: Sequence[str], place: int | None) -> bool:
+    if place is None:
+        return False
+    after = [line for line in tail[place + 1 :] if line.strip()]
+    if any(map(_TRIED_AGAIN.search, after[:_TRIED_AGAIN_WITHIN])):
+        return True
+    steps = sum(_STEP.search(line) is not None for line in after)
+    return steps >= _STEPS or (steps > 0 and any(map(_DONE.search, after[-_DONE_WITHIN:])))

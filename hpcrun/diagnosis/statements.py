@@ -45,6 +45,7 @@ _STATEMENTS = tuple(
 )
 
 
+_BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):?$")
 _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
@@ -53,16 +54,16 @@ _COMPLAINT = re.compile(
     r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
     r"|\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
-"""What a line says that complains: how programs of all kinds begin their last words."""
+"""Words of error messages of all kinds of programs."""
 _NO_COMPLAINT = re.compile(
     r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|\bwarning:|^W\d{4} |srun: error: \S+: tasks? |[Bb]acktrace for this error"
-    r"|slurmstepd: error: \*\*\*|Exited with exit code"
+    r"|^\[W\d{4} |slurmstepd: error: \*\*\*|Exited with exit code"
     r"|[Kk]illing subprocess|: ignored\.?$|terminated normally|exiting improperly|non-zero exit|returned non-zero"
     r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
 )
-"""What only looks so: notices, a config's keys, and launchers that tell of others."""
+"""Lines that are no error messages in spite of such words: notices, keys of a config, launchers' reports on others."""
 _OF_OTHERS = re.compile(r"(?:srun|slurmstepd|sbatch): |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@|bash: warning: ")
-"""What begins the words of launchers and of tools beside the program: its own come first."""
+"""Prefixes of launchers and of tools beside the program: the program's own messages have priority."""
 _STACK_LINE = re.compile(r"^ ?\w+\(\d+\)\.*: +(?P<said>.+)")
 _MOST_STACK = 40
 
@@ -78,7 +79,7 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
     found = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
     if not found:
-        return None
+        return _bare_exception(lines, places[-1]) if places else None
     own = [(place, number) for place, number in found if not _OF_OTHERS.match(lines[place])]
     place, kind = (own or found)[-1]
     if mixed:
@@ -92,6 +93,14 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
         call = message[message.lower().index("fatal error in") :].partition(":")[0]
         return Traceback(place, why[0], frames, f"{call}: {why[1]}", why[0], stated=True)
     return Traceback(place, place, frames, _with_next(message, lines, place), place, stated=True)
+
+
+def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
+    """Return an exception with neither message nor traceback, if it is the last line and the only complaint."""
+    said = lines[last].strip()[:_LONGEST]
+    if _BARE.match(said) is None or first_complaint(lines) not in (None, last):
+        return None
+    return Traceback(last, last, (), said, last, stated=True)
 
 
 def _kind(line: str) -> int | None:

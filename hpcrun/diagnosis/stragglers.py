@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hpcrun.job.phrases import joined, rank_text
+
 STEP_TIME = "s a step"
 """The kind of pace that is the time of a step in seconds; every other kind is a number of something a second."""
 Paces = dict[str, list[float]]
@@ -140,13 +142,7 @@ def straggler_sentence(found: Stragglers, node_of: Mapping[int, str]) -> str:
 
 def _named(found: Stragglers, node_of: Mapping[int, str]) -> str:
     """Return the names of the nodes, or of the ranks with their nodes; of many the first few."""
-    if found.nodes:
-        names = list(found.nodes)
-    else:
-        names = [f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}" for rank in found.ranks]
-    if len(names) > _NAMED:
-        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    return joined(list(found.nodes) or [rank_text(rank, node_of.get(rank)) for rank in found.ranks], _NAMED)
 
 
 def _slow_ranks(times: Mapping[int, Sequence[float]]) -> tuple[tuple[int, ...], float, float] | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 _HEADER = "Traceback (most recent call last)"
 _HEADER_END = re.compile(r"\s*:(?: \(RANK (?P<rank>\d{1,7})\))?\s*")  # torch.distributed.checkpoint adds the rank
@@ -45,6 +46,13 @@ class Frame:
     def own(self) -> bool:
         """Whether it is in the user's code, and not in a library."""
         return not any(part in self.file for part in _NOT_OWN)
+
+    @property
+    def short(self) -> str:
+        """Its file and line: ``train.py:88``, ``models/__init__.py:3``."""
+        path = PurePath(self.file)
+        parts = path.parts[-2:] if path.stem in ("__init__", "__main__") else path.parts[-1:]
+        return f"{'/'.join(parts)}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,29 +217,42 @@ def _read_ipython(lines: Sequence[str], header: int) -> Traceback | None:
     return None
 
 
+_BESIDE_STACKS = ("  ", "Python runtime", "Extension modules")
 _FATAL = re.compile(r"^Fatal Python error: .+")
-_STACK = re.compile(r"^(?:Current thread|Thread) 0x\w+ (?:\[[^\]]*\] )?\(most recent call first\):")
-_STACK_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}) in (?P<function>.+)$')
+_STACK = re.compile(r"^(?P<current>Current thread|Thread) 0x\w+ (?:\[.*\] )?\(most recent call first\):")
+_STACK_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}|\?\?\?) in (?P<function>.+)$')
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """The stack of one thread as faulthandler prints it, innermost frame first; ``current``: the thread it is about."""
+
+    current: bool
+    frames: list[Frame] = field(default_factory=list)
+
+
+def read_stack_line(line: str, threads: list[ThreadStack]) -> bool:
+    """Add a line of faulthandler's to the stacks above it; return whether it is one."""
+    if match := _STACK.match(line):
+        threads.append(ThreadStack(match["current"].startswith("Current")))
+    elif (match := _STACK_FRAME.match(line)) and threads:
+        number = int(match["line"]) if match["line"].isdigit() else 0
+        threads[-1].frames.append(Frame(match["file"], number, match["function"]))
+    return match is not None
 
 
 def _read_fatal(lines: Sequence[str], header: int) -> Traceback | None:
     """Read faulthandler's: ``Fatal Python error`` and the stack of the thread that it happened in, innermost first."""
     if not _FATAL.match(lines[header]):
         return None
-    frames: list[Frame] = []
-    last, mine = header, False
+    threads: list[ThreadStack] = []
+    last = header
     for position in range(header + 1, len(lines)):
         line = lines[position]
-        if _STACK.match(line):
-            mine = line.startswith("Current")
-        elif match := _STACK_FRAME.match(line):
-            if mine:
-                frames.append(Frame(match["file"], int(match["line"]), match["function"]))
-        elif (
-            line.strip() and not line.startswith("  ") and not line.startswith(("Python runtime", "Extension modules"))
-        ):
+        if not read_stack_line(line, threads) and line.strip() and not line.startswith(_BESIDE_STACKS):
             break
         last = position
+    frames = [frame for thread in threads if thread.current for frame in thread.frames]
     return Traceback(header, header, tuple(reversed(frames)), lines[header].strip(), last, stated=True)
 
 

@@ -52,10 +52,25 @@ def parse_after(text: str) -> After:
     Raises:
         UsageError: it is neither.
     """
+    _refuse_sbatch_order(text)
     word, condition = _split(text, "ok", "--after")
     if not word:
         raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
     return After(word, condition)
+
+
+def _refuse_sbatch_order(text: str) -> None:
+    """Refuse sbatch's words for a dependency, ``afterok:1`` and ``1:afterok``, with hpcrun's.
+
+    Raises:
+        UsageError: they are sbatch's.
+    """
+    words = {option: condition for condition, option in _DEPENDENCY.items()}
+    first, _, rest = text.partition(":")
+    run, sbatch = (rest, first) if first in words else (first, rest)
+    if sbatch in words and run:
+        runs = " ".join(f"--after {one}:{words[sbatch]}" for one in run.split(":"))
+        raise UsageError(f"--after {text}: {sbatch} is a word of sbatch --dependency", hint=f"write {runs}")
 
 
 def parse_chain(text: str) -> Chain:
@@ -84,6 +99,20 @@ def fulfils(state: str, condition: Condition) -> bool:
     if condition == "any":
         return True
     return (state == COMPLETED) is (condition == "ok") and state != NOT_SUBMITTED
+
+
+_ENDED: dict[Condition, str] = {"ok": "has completed", "any": "has ended", "fail": "has failed"}
+
+
+def after_text(asked: Sequence[After]) -> str:
+    """Return in words when a job starts: ``starts when train has completed and 4711 has ended``."""
+    return "starts when " + " and ".join(f"{item.word} {_ENDED[item.condition]}" for item in asked)
+
+
+def chain_text(chain: Chain) -> str:
+    """Return a chain in words: its number of jobs, and when the next one starts."""
+    how = {**_ENDED, "fail": "has ended without completing"}[chain.condition]
+    return f"{chain.links} jobs; each starts when the job before it {how}, and continues from its checkpoints"
 
 
 def dependency_option(dependencies: Sequence[Dependency]) -> str:

@@ -60,15 +60,16 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
         first = next(iter(types))
         raise UsageError(
             f"profile {profile.name!r} has GPUs of several types: {names}",
-            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, or ask for --gpus 0",
+            hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, or request --gpus 0",
         )
     if type_ not in types:
         if type_ == profile.gpu.type:  # the profile's own values are for this type
             return profile
         close = nearest(type_, list(types))
+        any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types" if type_ == "any" else ""
         raise UsageError(
             f"profile {profile.name!r} has no GPUs of type {type_!r}",
-            hint=f"did you mean {close!r}? there are: {names}" if close else f"there are: {names}",
+            hint=f"did you mean {close!r}? there are: {names}" if close else f"there are: {names}{any_type}",
         )
     return _chosen(profile, type_)
 
@@ -80,10 +81,14 @@ def _wants_no_gpu(request: JobRequest) -> bool:
 
 def _chosen(profile: Profile, type_: str) -> Profile:
     entry = profile.gpu.types[type_]
-    gpu = profile.gpu.model_copy(update={"type": type_, "per_node": entry.per_node or profile.gpu.per_node})
+    nodes = entry.nodes if entry.nodes or entry.partition else profile.gpu.nodes
+    gpu = profile.gpu.model_copy(
+        update={"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
+    )
     words = {key: value for key in ("partition", "qos", "constraint") if (value := getattr(entry, key)) is not None}
     sections = {key: _laid_over(getattr(profile, key), getattr(entry, key)) for key in ("cpu", "memory", "time")}
-    return profile.model_copy(update={"gpu": gpu, **words, **sections})
+    card = {"card": entry.card} if entry.card.model_fields_set else {}  # rates of two cards are never mixed
+    return profile.model_copy(update={"gpu": gpu, **words, **sections, **card})
 
 
 def _laid_over(under: _Section, over: _Section) -> _Section:

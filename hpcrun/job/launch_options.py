@@ -101,6 +101,16 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     return name
 
 
+def owned_advice(program: Program, name: str) -> str | None:
+    """Return what to write instead of an option that hpcrun sets itself; None of other options."""
+    return _OWNED[program].get(name)
+
+
+def is_known(program: Program, name: str) -> bool:
+    """Return whether a program is known to have an option."""
+    return name in _KNOWN[program]
+
+
 def similar_option(program: Program, name: str) -> str | None:
     """Return the known option that a misspelt one may mean."""
     return nearest(name, list(_KNOWN[program]))

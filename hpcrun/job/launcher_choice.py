@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launchers import Call, named_launcher
+from hpcrun.job.launchers import SHELLS, Call, named_launcher
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import decide_shape
 
 if TYPE_CHECKING:  # few programs start ranks themselves
-    from hpcrun.job.instead import Instead
+    from hpcrun.job.typed_launcher import Instead
 
 _ONCE = ("python", "command")
 _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
@@ -30,7 +31,7 @@ def choose_launcher(
         UsageError: hpcrun starts the ranks itself, the program submits jobs, or its nodes would not join one training.
     """
     if not calls:
-        return request, _remark(request)
+        return request, (*_remark(request), *_shell_script(request, profile))
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
@@ -82,7 +83,7 @@ def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
 
 
 def _line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
-    from hpcrun.job.instead import line_instead
+    from hpcrun.job.typed_launcher import line_instead
 
     return line_instead(call, request, typed, has_gpus=profile.scheduler == "local" or profile.gpu.per_node > 0)
 
@@ -115,7 +116,7 @@ def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
 
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
-    from hpcrun.job.instead import node_line
+    from hpcrun.job.typed_launcher import node_line
 
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.role == "submits":
@@ -129,6 +130,22 @@ def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed:
         return UsageError(message, hint=line)
     instead = _line_instead(call, request, profile, typed)
     return UsageError(message + _dropped(instead), hint=instead.line) if instead else UsageError(message, hint=way_out)
+
+
+def _shell_script(request: JobRequest, profile: Profile) -> tuple[str, ...]:
+    """Return a note if a shell script, which starts no ranks itself, runs more than once on a node."""
+    by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith("-")
+    is_shell = by_shell or request.script.endswith((".sh", ".bash"))
+    if request.module or request.launcher is not None or not is_shell:
+        return ()
+    shape = decide_shape(request, profile)
+    if shape.launcher == "command" or shape.procs_per_node < 2:
+        return ()
+    name = " ".join((request.script, *request.args[:1])) if by_shell else request.script
+    return (
+        f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); --launcher command runs it "
+        "once per node",
+    )
 
 
 def _remark(request: JobRequest) -> tuple[str, ...]:

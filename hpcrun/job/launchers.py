@@ -143,7 +143,7 @@ _BY_NAME = {name: launcher for launcher in LAUNCHERS for name in (launcher.name,
 _BY_MODULE = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
 
 
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _SHELL_VALUES = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
@@ -185,7 +185,7 @@ def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], dept
         yield from _python(argv, before)
     elif name == "eval":
         yield from _in_text(" ".join(rest), None, read, depth)
-    elif name in _SHELLS:
+    elif name in SHELLS:
         yield from _shell(rest, read, depth)
     elif name in ("source", ".") and rest:
         yield from _in_script(rest[0], read, depth)
@@ -265,7 +265,7 @@ def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Ite
 def named_launcher(argv: tuple[str, ...]) -> str | None:
     """Return the launcher among the arguments of an unknown program, as in ``./with-modules torchrun train.py``."""
     name = PurePath(argv[0]).name
-    if name in WRAPPERS or name in _SHELLS or _PYTHON.fullmatch(name) or name.endswith(".py"):
+    if name in WRAPPERS or name in SHELLS or _PYTHON.fullmatch(name) or name.endswith(".py"):
         return None
     behind = (argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in _BY_NAME)
     return next((call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None)

@@ -1,8 +1,8 @@
 """The layout of a runs folder: the only module of hpcrun that builds a path in it. Pure: no I/O.
 
 Programs that run inside a job do not have the rest of hpcrun, and so repeat some of these names: the templates,
-``launch/``, ``preflight/``, ``hpcrun_*.py`` and ``schedulers/supervisor.py``. ``tests/unit/job/test_layout.py`` checks
-that both sides use the same names.
+``launch/``, ``probe/``, ``preflight/``, ``hpcrun_*.py`` and ``schedulers/supervisor.py``.
+``tests/unit/job/test_layout.py`` checks that both sides use the same names.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ _ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID})(?:\.gone)?", re.ASCII)
 _JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID})", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
-_NODE_START = re.compile(r"node-(?P<node>.+)\.start")
-_ACTIVE, _JOBS, _STUDIES = "active", "jobs", "studies"
-_ELEMENTS, _CHECKPOINTS = "elements", "checkpoints"
+_NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
+_ACTIVE, _JOBS, _STUDIES, _ELEMENTS, _CHECKPOINTS = "active", "jobs", "studies", "elements", "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,16 @@ class AttemptFolder:
     def exit(self) -> Path:
         """The exit record of the script."""
         return self.path / "exit"
+
+    @property
+    def idle(self) -> Path:
+        """The warning that all GPUs are idle, as long as they are."""
+        return self.path / "idle"
+
+    @property
+    def idle_unknown(self) -> Path:
+        """The node of which no use of a GPU is known, as long as ``--cancel-idle`` has no effect."""
+        return self.path / "idle-unknown"
 
     @property
     def hosts(self) -> Path:
@@ -97,9 +106,9 @@ class AttemptFolder:
         """Return the metrics that a rank logged."""
         return self.path / f"rank-{rank}.metrics"
 
-    def node_start(self, node: str) -> Path:
-        """Return the start record of a node."""
-        return self.path / f"node-{node}.start"
+    def node_file(self, node: str, kind: str = "start") -> Path:
+        """Return a file of a node: ``start`` for its record, ``use`` for its samples."""
+        return self.path / f"node-{node}.{kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +200,10 @@ class RunFolder(JobFolder):
         """The last known status."""
         return self.path / "status.json"
 
+    def tracker_sync(self, kind: str) -> Path:
+        """Return the ``log`` of ``wandb sync``, or the ``lock`` of the process that uploads."""
+        return self.path / f"wandb-sync.{kind}"
+
     @property
     def element_statuses(self) -> Path:
         """The last known status of each element of a sweep."""
@@ -212,6 +225,11 @@ class RunFolder(JobFolder):
         return self.path / "launch"
 
     @property
+    def probe(self) -> Path:
+        """The programs that look at the ranks of the running job."""
+        return self.path / "probe"
+
+    @property
     def preflight(self) -> Path:
         """The programs of a preflight."""
         return self.path / "preflight"
@@ -231,20 +249,13 @@ class RunFolder(JobFolder):
         """The archive of the pickled calls, one per element."""
         return self.submitit / "calls.zip"
 
-    @property
-    def permit(self) -> Path:
-        """The permit to submit, until it is taken: see ``schedulers/submitter.py``."""
-        return self.path / "submit.ready"
+    def permit(self, now: str = "ready") -> Path:
+        """Return the permit to submit: ``ready``, ``called`` or ``revoked``; see ``schedulers/submit_permit.py``."""
+        return self.path / f"submit.{now}"
 
-    @property
-    def permit_taken(self) -> Path:
-        """The permit to submit after sbatch or the supervisor has taken it."""
-        return self.path / "submit.called"
-
-    @property
-    def permit_revoked(self) -> Path:
-        """The permit to submit after it was revoked."""
-        return self.path / "submit.revoked"
+    def messages(self, name: str = "") -> Path:
+        """Return the folder of the messages about the run, or a file in it: ``sender``, ``log``, ``tried``."""
+        return self.path / "messages" / name
 
     @property
     def sbatch_stderr(self) -> Path:
@@ -372,9 +383,10 @@ def parse_ranks(names: Iterable[str], *kinds: str) -> list[int]:
     return sorted({int(match["rank"]) for match in matches if match and match["kind"] in kinds})
 
 
-def parse_nodes(names: Iterable[str]) -> list[str]:
-    """Return the nodes with a start record among the names."""
-    return [match["node"] for name in names if (match := _NODE_START.fullmatch(name))]
+def parse_nodes(names: Iterable[str], kind: str = "start") -> list[str]:
+    """Return the nodes with a file of a kind among the names: ``start`` for its record, ``use`` for its samples."""
+    matches = (_NODE_FILE.fullmatch(name) for name in names)
+    return [match["node"] for match in matches if match and match["kind"] == kind]
 
 
 def is_checkpoint(parts: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,3 +38,12 @@ def found_number(match: Match) -> float | None:
         return float((text or "").replace(",", ""))  # 1,234.5
     except ValueError:
         return None
+
+
+def finite_number(text: str) -> float | None:
+    """Return the number that a text is, None if it is not one, or not finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

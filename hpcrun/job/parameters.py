@@ -37,6 +37,11 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
             raise ValueError(
                 f"{item!r} has an empty value; write values that are empty or contain a comma in a --sweep-file"
             )
+        if twice := [value for index, value in enumerate(values) if value in values[:index]]:
+            raise ValueError(
+                f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; write it once, "
+                "or write repeated elements in a --sweep-file"
+            )
         columns[check_parameter(name)] = values
     return cross(columns)
 

@@ -86,6 +86,10 @@ class Pattern:
         """Return whether the expression is found anywhere in a line."""
         return self._of_line.search(_encode(line.removesuffix("\n"))) is not None
 
+    def may_be_in(self, text: str) -> bool:
+        """Return whether the expression may be found in a line of a text: false is certain. One call for many lines."""
+        return self._of_lines is None or self._of_lines.search(_encode(text)) is not None
+
     def filter(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
         """Yield the lines that match the expression.
 
@@ -94,14 +98,8 @@ class Pattern:
         """
         listed = iter(lines)
         while batch := list(islice(listed, _LINES_AT_ONCE)):
-            if self._may_be_in(batch):
+            if self.may_be_in("\n".join(searched.removesuffix("\n") for _, searched in batch)):
                 yield from (line for line, searched in batch if self.is_in(searched))
-
-    def _may_be_in(self, batch: list[tuple[str, str]]) -> bool:
-        if self._of_lines is None:
-            return True
-        text = "\n".join(searched.removesuffix("\n") for _, searched in batch)
-        return self._of_lines.search(_encode(text)) is not None
 
 
 def _encode(text: str) -> bytes:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
 from hpcrun.job import directives as sbatch
-from hpcrun.job.allocation import read_allocation
 from hpcrun.job.container import Container, decide_container
+from hpcrun.job.directive_resources import read_allocation
 from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launch_options import Options, srun_options, step_words, torchrun_options, torchrun_words
+from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest, Preflight
@@ -20,15 +23,18 @@ from hpcrun.job.resources import (
     Machine,
     check_memory,
     check_walltime,
+    decide_cancel_idle,
     decide_cpus,
     decide_memory,
     decide_walltime,
     share_gpus,
 )
 from hpcrun.job.secrets import is_secret
-from hpcrun.job.shape import Shape, decide_segment, decide_shape
+from hpcrun.job.shape import Shape, check_nodes, decide_segment, decide_shape
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
+
+_INTERPRETER = re.compile(r"(ba|da|z|k)?sh|python[\d.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +46,16 @@ class PythonEnvironment:
         kind: where it was found, as text for the user.
         prefix: the environment's folder, put on PATH by the script; None for a bare interpreter.
         variable: the variable that names an active environment of this kind.
+        uv_project: the folder with the uv.lock that each node installs into ``prefix`` first; None for no such thing.
+        of_project: it lies in the project's folder, and nobody has activated it: only a job runs it.
     """
 
     executable: str
     kind: str
     prefix: str | None = None
     variable: Literal["VIRTUAL_ENV", "CONDA_PREFIX"] = "VIRTUAL_ENV"
+    uv_project: str | None = None
+    of_project: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,9 @@ class Plan:
         srun, torchrun: options from the user or the profile for the programs that start the ranks.
         snapshot: the folder in the copy of the code where it starts; None if it runs the original files.
         container: the container of the ranks; then ``python`` is that of its image.
+        cancel_idle_s: it ends if all of its GPUs are idle for so many seconds; None for no limit.
+        sample_use: it records what it uses of its nodes.
+        notify: where messages about the run go; None if there are none.
     """
 
     name: str
@@ -109,6 +122,9 @@ class Plan:
     srun: Options = ()
     torchrun: Options = ()
     container: Container | None = None
+    cancel_idle_s: int | None = None
+    sample_use: bool = True
+    notify: Notify | None = None
 
     @property
     def cpus_per_rank(self) -> int | None:
@@ -137,7 +153,15 @@ class Plan:
         return dict(self.directives).get(name)
 
 
-def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironment, machine: Machine) -> Plan:
+def build_plan(
+    request: JobRequest,
+    profile: Profile,
+    *,
+    python: PythonEnvironment,
+    machine: Machine,
+    notify: Notify | None = None,
+    mail: Mapping[str, str] | None = None,
+) -> Plan:
     """Decide every number of a job.
 
     Args:
@@ -145,6 +169,8 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         profile: the cluster.
         python: the interpreter of the job; for a job in a container, that of the host, which starts it.
         machine: the machine of the local scheduler; not used for Slurm.
+        notify: the messages that hpcrun sends about the run.
+        mail: the directives of the mail that Slurm sends.
 
     Raises:
         UsageError: the request contradicts itself; the message shows the arithmetic.
@@ -171,13 +197,15 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         directives |= {} if segment is None else {"segment": str(segment)}
         directives |= _requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
+        directives |= mail or {}
         _apply_request(directives, request)
         # the directives after --sbatch and --no-sbatch decide
         asked = read_allocation(directives, shape, profile)
         cpus, memory_mb, walltime_s = asked.cpus_per_node, asked.memory_mb, asked.walltime_s
         check_memory(memory_mb, profile)
         check_walltime(walltime_s, profile)
-    check_warning(requeue, walltime_s, request.warn_s)
+        check_nodes(shape, nodes, profile, dict(directives).get("partition"))
+    check_warning(requeue, walltime_s)
     unknown = (sbatch.unknown_note(key) for key in directives)
     return Plan(
         name=name,
@@ -203,6 +231,9 @@ def build_plan(request: JobRequest, profile: Profile, *, python: PythonEnvironme
         srun=srun_options(request, profile, shape),
         torchrun=torchrun_options(request, profile, shape),
         container=container,
+        cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
+        sample_use=profile.sample_use,
+        notify=notify,
     )
 
 
@@ -237,7 +268,23 @@ def name_of(request: JobRequest) -> str:
     """Return the name of a job: the requested name, else the name of its script."""
     if request.name:
         return check_job_name(request.name)
-    return job_name_from(request.script.rpartition(".")[2] if request.module else PurePath(request.script).stem)
+    if request.module:
+        return job_name_from(request.script.rpartition(".")[2])
+    return job_name_from(_interpreted(request) or PurePath(request.script).stem)
+
+
+def _interpreted(request: JobRequest) -> str | None:
+    """Return the name of the script of ``python -u train.py`` or ``bash run.sh``; None of other programs."""
+    if _INTERPRETER.fullmatch(PurePath(request.script).name) is None:
+        return None
+    for before, word in zip(("", *request.args), request.args, strict=False):
+        if before == "-m":
+            return word.rpartition(".")[2]
+        if not word.startswith("-"):
+            return PurePath(word).stem if word.endswith((".py", ".sh", ".bash")) else None
+        if "c" in word and not word.startswith("--"):  # bash -c TEXT
+            return None
+    return None
 
 
 def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:

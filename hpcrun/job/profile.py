@@ -19,6 +19,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.metrics import check_metric_pattern
+from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.request import Launcher
 from hpcrun.job.units import parse_memory, parse_time
@@ -89,6 +90,7 @@ GpuTypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 EnvName = Annotated[str, BeforeValidator(check_env_name)]
 MountText = Annotated[str, BeforeValidator(_no_nul), AfterValidator(check_mount)]
 MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/-]+$")]
+Destination = Annotated[Text, AfterValidator(check_destination)]
 MetricPattern = Annotated[Text, AfterValidator(check_metric_pattern)]
 
 
@@ -198,15 +200,21 @@ class PriceSection(_Section):
 
 
 class GpuTypeSection(_Section):
-    """Values for jobs on GPUs of one type; missing values come from the profile."""
+    """Values for jobs on GPUs of one type; missing values come from the profile.
+
+    Attributes:
+        card: replaces the profile's card as a whole.
+    """
 
     per_node: Count | None = Field(default=None, ge=1)
+    nodes: Count | None = Field(default=None, ge=1)
     partition: Text | None = None
     qos: Text | None = None
     constraint: Text | None = None
     cpu: CpuSection = CpuSection()
     memory: MemorySection = MemorySection()
     time: TimeSection = TimeSection()
+    card: CardSection = CardSection()
 
 
 class GpuSection(_Section):
@@ -214,11 +222,13 @@ class GpuSection(_Section):
 
     Attributes:
         type: the type for a request that names none.
+        nodes: how many nodes with these GPUs a job can have in its partition; None if that is not known.
         types: the types of a site that has several; ``--gpus TYPE:N`` chooses one.
     """
 
     type: Text | None = None
     per_node: Count = Field(default=0, ge=0)
+    nodes: Count | None = Field(default=None, ge=1)
     directive: Literal["gres", "gpus-per-node", "gpus"] = "gres"
     types: dict[GpuTypeName, GpuTypeSection] = {}
 
@@ -248,7 +258,12 @@ class ContainerSection(_Section):
 
 
 class Profile(_Section):
-    """A kind of machine: its GPUs, limits, directives, environment and set-up."""
+    """A kind of machine: its GPUs, limits, directives, environment and set-up.
+
+    Attributes:
+        cancel_idle: a job whose GPUs are all idle for so long ends; in seconds after reading.
+        sample_use: a job records what it uses of its nodes.
+    """
 
     name: str
     description: str = ""
@@ -258,6 +273,8 @@ class Profile(_Section):
     qos: Text | None = None
     constraint: Text | None = None
     segment: Count | None = Field(default=None, ge=1)
+    cancel_idle: Walltime | None = None
+    sample_use: Switch = True
     gpu: GpuSection = GpuSection()
     cpu: CpuSection = CpuSection()
     memory: MemorySection = MemorySection()
@@ -272,6 +289,9 @@ class Profile(_Section):
     modules: tuple[Text, ...] = ()
     setup: tuple[Annotated[str, BeforeValidator(_no_nul)], ...] = ()
     metrics: dict[MetricName, MetricPattern] = {}
+    notify: tuple[Destination, ...] = ()
+    notify_on: Annotated[tuple[str, ...], AfterValidator(check_events)] = ()
+    notify_waiting: Walltime | None = Field(default=None, ge=1)
     env: dict[EnvName, Annotated[str, BeforeValidator(_no_nul)]] = {}
     secrets: tuple[EnvName, ...] = ()
     sbatch: dict[

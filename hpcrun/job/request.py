@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, field_validator
 
 from hpcrun.errors import UsageError
+from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
 from hpcrun.job.secrets import is_secret_option, secret_arguments, secret_in_command, secret_kind
@@ -65,6 +66,7 @@ class JobRequest(BaseModel):
     cpus_per_gpu: int | None = Field(default=None, ge=1, le=MOST)
     memory_mb: int | None = None
     walltime_s: int | None = None
+    cancel_idle_s: int | None = Field(default=None, ge=0)
 
     partition: str | None = None
     account: str | None = None
@@ -75,6 +77,8 @@ class JobRequest(BaseModel):
     nodelist: str | None = None
     mail_user: str | None = None
     mail_type: str | None = None
+    notify: tuple[RawText, ...] = ()
+    notify_on: tuple[str, ...] = ()
     sbatch: tuple[str, ...] = ()
     no_sbatch: tuple[str, ...] = ()
     segment: int | None = Field(default=None, ge=1, le=MOST)
@@ -83,6 +87,7 @@ class JobRequest(BaseModel):
     srun: tuple[RawText, ...] = ()
     torchrun: tuple[RawText, ...] = ()
     python: RawText | None = None
+    uv: bool = False
     load: tuple[str, ...] = ()
     setup: tuple[RawText, ...] = ()
     env: tuple[tuple[str, RawText], ...] = ()
@@ -133,9 +138,17 @@ class JobRequest(BaseModel):
     def _walltime(cls, value: Any) -> Any:
         return parse_walltime(value) if isinstance(value, str) else value
 
+    @field_validator("cancel_idle_s", mode="before")
+    @classmethod
+    def _cancel_idle(cls, value: Any) -> Any:
+        return 0 if value == "0" else cls._warn(value)
+
     @field_validator("warn_s", mode="before")
     @classmethod
     def _warn(cls, value: Any) -> Any:
+        # minutes to --time, seconds to sbatch --signal
+        if isinstance(value, str) and re.fullmatch(r"0*[1-9]\d{0,8}", number := value.strip(), re.ASCII):
+            raise ValueError(f"{number!r} has no unit; write {number}m for minutes or {number}s for seconds")
         return parse_time(value) if isinstance(value, str) else value
 
     @field_validator("sweep", mode="before")
@@ -166,10 +179,22 @@ class JobRequest(BaseModel):
                 key, equals, content = item.partition("=")
                 if not equals:  # do not repeat the text after a name: it may be a secret
                     name = f"{key!r} has" if key.isidentifier() else "one variable has"
-                    raise ValueError(f"{name} no '='; write NAME=VALUE")
+                    raise ValueError(
+                        f"{name} no '='; write NAME=VALUE. What your shell exports reaches the job without --env"
+                    )
                 item = (check_env_name(key), content)
             pairs.append(item)
         return tuple(pairs)
+
+    @field_validator("notify")
+    @classmethod
+    def _notify(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_destination(text) for text in value)
+
+    @field_validator("notify_on", mode="before")
+    @classmethod
+    def _notify_on(cls, value: Any) -> Any:
+        return check_events(value.split(",") if isinstance(value, str) else value)
 
     @field_validator("mounts")
     @classmethod
@@ -206,7 +231,7 @@ class JobRequest(BaseModel):
 
 _MOST_SHOWN = 60
 _OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
-           "secrets": "--secret", "mounts": "--mount",
+           "cancel_idle_s": "--cancel-idle", "secrets": "--secret", "mounts": "--mount",
            "snapshot_limit_mb": "--snapshot-limit"}  # fmt: skip
 
 
@@ -224,12 +249,17 @@ def read_request(asked: dict[str, Any]) -> JobRequest:
     try:
         return JobRequest(**asked)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0]) if first["loc"] else "request"
-        given = repr(first["input"])
-        given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
-        detail = error_words(first) + ("" if first["type"] == "value_error" else f", not {given}")
-        raise UsageError(f"{option_of(field)}: {detail}", hint="hpcrun submit --help lists every option") from None
+        lines = dict.fromkeys(_error_line(one) for one in error.errors())
+        raise UsageError("\n".join(lines), hint="hpcrun submit --help lists every option") from None
+
+
+def _error_line(error: Any) -> str:
+    """Return one mistake of a request: the option, and how its value is written."""
+    field = str(error["loc"][0]) if error["loc"] else "request"
+    given = repr(error["input"])
+    given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
+    detail = error_words(error) + ("" if error["type"] == "value_error" else f", not {given}")
+    return f"{option_of(field)}: {detail}"
 
 
 def check_secrets(request: JobRequest) -> tuple[str, ...]:

@@ -81,23 +81,14 @@ def _spares(request: JobRequest, profile: Profile, restarts: int) -> int:
     return spares
 
 
-def check_warning(requeue: Requeue | None, walltime_s: int | None, asked_s: int | None = None) -> None:
+def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
     """Refuse a warning that could come before the ranks listen.
-
-    Args:
-        asked_s: --warn in seconds, None if the profile's is used.
 
     Raises:
         UsageError: it does not fit into the time limit.
     """
     if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
         return
-    if asked_s is not None and asked_s > walltime_s and asked_s % 60 == 0:  # a plain number is minutes, as in --time
-        minutes = asked_s // 60
-        raise UsageError(
-            f"--warn {minutes} is {minutes} minutes, longer than --time {format_time(walltime_s)}",
-            hint=f"for seconds write --warn {minutes}s",
-        )
     raise UsageError(
         f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
         f"{format_time(walltime_s)}: "

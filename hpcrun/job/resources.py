@@ -113,6 +113,31 @@ def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
     return walltime_s
 
 
+def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int) -> int | None:
+    """Return for how many seconds all GPUs of the job may be idle, None for any time.
+
+    Raises:
+        UsageError: it has no GPU, or their use is not sampled.
+    """
+    asked = request.cancel_idle_s
+    idle_s = profile.cancel_idle if asked is None else asked
+    if not idle_s or request.preflight == "only":
+        return None
+    if not gpus_per_node:
+        if asked:
+            raise UsageError(
+                "--cancel-idle: this job has no GPU that could be idle", hint="leave it out, or add --gpus"
+            )
+        return None
+    if not profile.sample_use:
+        raise UsageError(
+            f"{'--cancel-idle' if asked else 'cancel_idle'} needs samples of the GPUs, and profile {profile.name!r} "
+            "has sample_use: false",
+            hint="remove sample_use from the profile, or add --cancel-idle 0",
+        )
+    return idle_s
+
+
 def check_walltime(walltime_s: int | None, profile: Profile) -> None:
     """Refuse a time limit over the profile's: Slurm would accept the job, and never start it.
 

@@ -78,10 +78,11 @@ _OF_SRUN = {
 
 @dataclass(frozen=True, slots=True)
 class FromEnvironment:
-    """A request with the values from the environment, and notes on ignored variables."""
+    """A request with the values from the environment, notes on ignored variables, and the used ones: ``NAME=VALUE``."""
 
     request: JobRequest
     notes: tuple[str, ...]
+    used: tuple[str, ...] = ()
 
 
 def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnvironment:
@@ -95,6 +96,7 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
     fields: dict[str, Any] = {}
     directives: list[str] = []
     notes: list[str] = []
+    used: list[str] = []
     typed = {normalise_key(item.partition("=")[0]) for item in request.sbatch}
     for name, directive in DIRECTIVES.items():
         value = env.get(name)
@@ -104,19 +106,22 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
         if field is not None:
             if getattr(request, field) is None and not (directive == "mem" and _mem(typed)):
                 fields[field] = _read(name, field, value)
+                used.append(f"{name}={value}")
         elif directive in OWNED or directive in _DROPPED:
             notes.append(_note(name, value, _DROPPED.get(directive) or OWNED[directive]))
         elif not (directive in typed or (directive.startswith("mem-per") and (request.memory_mb or _mem(typed)))):
             bare = directive in _NO_VALUE or not value
             directives.append(directive if bare else f"{directive}={value}")
+            used.append(f"{name}={value}" if value else name)
     if (switches := env.get("SBATCH_REQ_SWITCH")) and "switches" not in typed:
         wait = env.get("SBATCH_WAIT4SWITCH")
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
+        used.append(f"SBATCH_REQ_SWITCH={switches}")
     notes += [_note(name, env[name], why) for name, why in _DROPPED_NAMES.items() if name in env]
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
     notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
-    return FromEnvironment(request.model_copy(update=changed), tuple(notes))
+    return FromEnvironment(request.model_copy(update=changed), tuple(notes), tuple(used))
 
 
 def _instead_of(name: str, value: str) -> str:

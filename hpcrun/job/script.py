@@ -100,7 +100,8 @@ def _by_hand(plan: Plan) -> str:
     if needs:
         return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
     program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
-    return f"Complete as it stands: `{program}` this file by hand does the same."
+    less = ", without its messages" if plan.notify else ""
+    return f"Complete as it stands: `{program}` this file by hand does the same{less}."
 
 
 def _count(number: int, noun: str) -> str:

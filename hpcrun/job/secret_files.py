@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from hpcrun.job.phrases import listed
+
 # Where each comes from: dotenv and direnv; ssh-keygen(1); netrc(5); pip, npm, PostgreSQL, MySQL,
 # git-credential-store(1), Apache, Docker, Kubernetes, Kaggle, Vault; Google's and AWS's consoles; stores of keys
 # (PKCS #12, Java, PuTTY, KeePass).
@@ -67,5 +69,4 @@ def is_included(path: str, patterns: Sequence[str]) -> bool:
 
 def left_out_text(paths: Sequence[str]) -> str:
     """Return a text that names the files that are not copied."""
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return f"{', '.join(paths[:_MOST_NAMED])}{more}"
+    return listed(paths, _MOST_NAMED)

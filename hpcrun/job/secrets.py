@@ -6,7 +6,7 @@ No script, record or output contains a secret's value: it goes only through the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 MASK = "***"
@@ -126,6 +126,7 @@ _VALUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a Slack webhook", _prefixed(r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_+-]{12,}")),
     ("an AWS access key", _prefixed(r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
     ("an npm or PyPI token", _prefixed(r"npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{16,}")),
+    ("a Weights & Biases key", _prefixed(r"wandb_v\d_[A-Za-z0-9_]{24,}")),
     ("a web token (JWT)", _prefixed(r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*")),
 )
 
@@ -242,3 +243,139 @@ def is_secret_option(option: str, value: str) -> bool:
     filled_in = value.startswith(("$", "{", "-", "/", "./", "~")) or value == MASK
     long_enough = len(value) >= _LEAST_OF_OPTION and not _HARMLESS.fullmatch(value)
     return long_enough and not filled_in and (last != "token" or any(char.isdigit() for char in value))
+
+
+# What follows is for texts that other people will read: logs, scripts, diffs. There, hiding too much does no harm.
+_KEY_EDGE = re.compile(r"-----(?P<edge>BEGIN|END) (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+# Also behind the sign of a diff, or the rank before a line of a log; and the headers of an encrypted key (RFC 1421).
+_LINE_OF_KEY = re.compile(r"[^A-Za-z0-9+/=]{0,12}(?:[A-Za-z0-9+/=]*|(?:Proc-Type|DEK-Info): .*)[^A-Za-z0-9+/=]{0,8}")
+_IN_TEXT = (
+    # netrc(5); `wandb login`; W&B's older keys have no prefix
+    re.compile(
+        r"(?P<front>\bmachine\s{1,9}\S{1,200}\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9})(?P<secret>\S+)"
+    ),
+    re.compile(r"(?P<front>\bwandb\s{1,9}login\s{1,9}(?:--\w{1,40}\s{1,9}){0,9})(?P<secret>[A-Za-z0-9_]{32,})"),
+    re.compile(r"(?P<front>\b(?:api|wandb)[ _-]?key\b\W{1,5})(?P<secret>[0-9a-f]{40})(?![0-9a-f])", re.IGNORECASE),
+)
+_QUOTED_OR_WORD = r"(?P<value>'[^'\n]*'|\"[^\"\n]*\"|[^\s;&|(){}\[\]'\",]+)"
+_OPTION_VALUE = re.compile(
+    rf"(?<![\w-])(?P<front>--?(?P<name>[A-Za-z][\w.-]{{0,60}})(?:=|[ \t]{{1,9}})){_QUOTED_OR_WORD}"
+)
+_NAMED_VALUE = re.compile(
+    rf"(?<![\w$.-])(?P<front>(?P<name>[A-Za-z_][\w.-]{{0,60}})(?:['\"]?\])?[ \t]{{0,3}}[:=][ \t]{{0,3}})"
+    rf"{_QUOTED_OR_WORD}"
+)
+_LOOSE = frozenset({"key", "keys", "token", "tokens", "cookie", "cookies", "auth", "pass"})
+"""Names that mean something else in most programs: ``sorted(key="loss")``."""
+_FILLED_IN = ("$", "{", "<", MASK)
+_LEAST_OF_VALUE = 8
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+class SecretHider:
+    """Replaces the secrets in texts for other people by ``***``, and counts them.
+
+    It knows secrets by their form, by the name before them, and the values of the caller's own secret variables.
+
+    Args:
+        env: the caller's environment.
+        named: names of variables that are declared as secret.
+    """
+
+    def __init__(self, env: Mapping[str, str], named: Collection[str] = ()) -> None:
+        known = {
+            value for name, value in env.items() if len(value) >= _LEAST_OF_VALUE and is_secret(name, value, named)
+        }
+        words = "|".join(re.escape(value) for value in sorted(known, key=len, reverse=True))
+        self._known = re.compile(f"(?P<front>)(?P<secret>{words})") if words else None
+        self._found: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """How many different secrets were found so far."""
+        return len(self._found)
+
+    def hide(self, text: str) -> str:
+        """Return a text without its secrets."""
+        if self._known:
+            text = self._known.sub(self._masked, text)
+        text = self._without_keys(text)
+        for pattern in (*(pattern for _, pattern in _VALUES), *_IN_TEXT):
+            text = pattern.sub(self._masked, text)
+        text = _OPTION_VALUE.sub(self._masked_if(_option_is_secret), text)
+        return _NAMED_VALUE.sub(self._masked_if(_names_secret), text)
+
+    def _masked(self, match: re.Match[str]) -> str:
+        if match["secret"] != MASK:
+            self._found.add(match["secret"])
+        return match["front"] + MASK + match[0][match.end("secret") - match.start() :]
+
+    def _masked_if(self, test: Callable[[str, str], bool]) -> Callable[[re.Match[str]], str]:
+        def masked(match: re.Match[str]) -> str:
+            value = match["value"].strip("'\"")
+            is_call = match.string[match.end() : match.end() + 1] in ("(", "[", ".")
+            if not value or is_call or value.startswith(_FILLED_IN) or not test(match["name"], match["value"]):
+                return match[0]
+            self._found.add(value)
+            quote = match["value"][0] if match["value"][0] in "'\"" else ""
+            return f"{match['front']}{quote}{MASK}{quote}"
+
+        return masked
+
+    def _without_keys(self, text: str) -> str:
+        """Return a text without private keys, also those whose beginning or end is missing."""
+        parts, position, begins = list[str](), 0, -1
+        for match in _KEY_EDGE.finditer(text):
+            if match["edge"] == "BEGIN" and begins < 0:
+                begins = match.start()
+            elif match["edge"] == "END":
+                if begins < 0:
+                    begins = _start_of_key(text, position, match.start())
+                self._found.add(text[begins : match.end()])
+                parts += [text[position:begins], MASK]
+                position, begins = match.end(), -1
+        if begins >= 0:
+            end = _end_of_key(text, begins)
+            self._found.add(text[begins:end])
+            parts += [text[position:begins], MASK]
+            position = end
+        return "".join([*parts, text[position:]])
+
+
+def _start_of_key(text: str, position: int, end: int) -> int:
+    """Return where a private key begins whose first line is missing: before all lines that look like a key's."""
+    begins = end
+    while begins > position:
+        line = text.rfind("\n", position, begins - 1) + 1 or position
+        if not _LINE_OF_KEY.fullmatch(text[line:begins].rstrip("\n")):
+            break
+        begins = line
+    return begins
+
+
+def _end_of_key(text: str, begins: int) -> int:
+    """Return where a private key ends whose last line is missing: behind its lines, and all of its first line."""
+    end = text.find("\n", begins)
+    while 0 <= end < len(text):
+        line_end = text.find("\n", end + 1)
+        line = text[end + 1 : line_end if line_end >= 0 else len(text)]
+        if not _LINE_OF_KEY.fullmatch(line):
+            return end
+        end = line_end
+    return len(text)
+
+
+def _option_is_secret(option: str, value: str) -> bool:
+    # hpcrun's own --secret takes the name of a variable
+    return is_secret_option(option, value.strip("'\"")) and not (option == "secret" and _VARIABLE.fullmatch(value))
+
+
+def _names_secret(name: str, value: str) -> bool:
+    """Return whether ``NAME=VALUE`` or ``name: value`` in a text is a secret; a value in quotes still has them."""
+    last, text = name.rpartition(".")[2], value.strip("'\"")
+    if is_secret_option(last, text):
+        return True
+    if last.lower() in _LOOSE and not (len(text) >= 12 and re.search(r"\d", text) and re.search(r"[A-Za-z]", text)):
+        return False
+    # token_embedding = nn.Embedding: in a program, a word without quotes is a name
+    return (last.isupper() or text != value) and is_secret(last, text)

@@ -61,6 +61,30 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
     return Shape(nodes, gpus_per_node, _gpu_type(request, profile), launcher, procs, workers)
 
 
+def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
+    """Refuse a job that needs more nodes than the profile's partition can ever give one job.
+
+    Args:
+        nodes: of the job, with its spare nodes.
+        partition: the job's; nothing is known of another one than the profile's.
+
+    Raises:
+        PlanError: it would stay pending forever.
+    """
+    most = profile.gpu.nodes
+    if most is None or not shape.gpus_per_node or partition != profile.partition or nodes <= most:
+        return
+    name = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
+    where = f"partition {partition}" if partition else "the default partition"
+    total = most * profile.gpu.per_node
+    typed = f"{shape.gpu_type}:" if shape.gpu_type else ""
+    raise PlanError(
+        f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most {most} "
+        f"{'node' if most == 1 else 'nodes'} with {name}, {total} GPUs in all (profile {profile.name!r})",
+        hint=f"request less: --gpus {typed}{total} --nodes {most}",
+    )
+
+
 def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
     type_ = asked_gpu_type(request)
     if type_ is None:
@@ -151,6 +175,12 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
     if launcher == "command":
         return 1
     if launcher == "python":
+        if asked not in (None, 1) and request.launcher is None:
+            chosen = "the launcher without GPUs is python" if gpus_per_node == 0 else "the profile's launcher is python"
+            raise UsageError(
+                f"--nproc-per-node {asked}: {chosen}, with one process per node",
+                hint=f"for {asked} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
+            )
         if asked not in (None, 1):
             raise UsageError(
                 f"--nproc-per-node {asked} contradicts --launcher python: one process per node",

@@ -34,6 +34,9 @@ NOT_SUBMITTED = "NOT_SUBMITTED"
 UNKNOWN = "UNKNOWN"
 """Neither Slurm nor the run's records know the end of the job."""
 
+EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED = 134, 137, 143
+"""The exit statuses of a rank that SIGABRT, SIGKILL or SIGTERM ended: 128 + the number of the signal."""
+
 STATES = _TERMINAL | _ACTIVE | {SUBMITTING, NOT_SUBMITTED, UNKNOWN}
 
 

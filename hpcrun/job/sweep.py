@@ -60,7 +60,7 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     placed = [has_place(argument) for argument in request.args]
     fixed = placed.index(True) if any(placed) else len(placed)
     common, rest = request.args[:fixed], request.args[fixed:]
-    arguments = tuple(_arguments(rest, index, dict(row)) for index, row in enumerate(request.sweep))
+    arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(request.sweep))
     chosen = request.elements or tuple(range(len(request.sweep)))
     sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel)
     if len(sweep.array) > _ARRAY_MAX:
@@ -68,9 +68,15 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     return sweep
 
 
-def _arguments(rest: Sequence[str], index: int, row: Mapping[str, str]) -> tuple[str, ...]:
+def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -> tuple[str, ...]:
+    """Return a script's arguments for one element: parameters in their places, and the others appended.
+
+    Raises:
+        UsageError: an argument has an unknown ``{name}``.
+    """
+    row = dict(parameters)
     values = {**row, "element": str(index)}
-    placed, used = fill_places(rest, values, lambda name: _unknown(name, index, row))
+    placed, used = fill_places(args, values, lambda name: _unknown(name, index, row))
     added = [word for name, text in row.items() if name not in used for word in (f"--{name}", text)]
     return (*placed, *added)
 

@@ -21,7 +21,7 @@ if __package__ is None or __package__ == "":
     # the job compiles for all of its ranks, but only in the run's own folder
     sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or os.environ.get("HPCRUN_RUN_DIR") != sys.path[0]
 
-PARTS = ("job", "node", "rank", "check", "code", "container", "guard", "stacks")
+PARTS = ("job", "node", "rank", "check", "code", "container", "guard")
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 STOPPED_STATUS = 124
 """Stopped, and not completed, which status 0 would mean. 124 is the exit status of timeout(1)."""
-OWN_END, CANCELLED, TOLD = "", "cancelled", "terminated"
-FAILURE, PREEMPTION, REQUEUED = "failure", "preemption", "requeued"
+OWN_END, CANCELLED = "", "cancelled"
+FAILURE, PREEMPTION, REQUEUED, IDLE = "failure", "preemption", "requeued", "idle"
 OVER, RESTART, REQUEUE = "", "restart", "requeue"
 """How the job continues after an attempt: not at all, in this allocation, or through the queue."""
 
@@ -33,6 +33,7 @@ class Ended:
         given_up: ranks continued after the grace time of a warning.
         requeues: how often Slurm had requeued the job when this attempt began.
         silent: this process has ended the step because of nodes without a heartbeat.
+        idle: this process has ended the step because all GPUs were idle.
         with_returned: it had a node on which the attempt before it was lost.
     """
 
@@ -45,6 +46,7 @@ class Ended:
     given_up: bool = False
     requeues: int = 0
     silent: bool = False
+    idle: bool = False
     with_returned: bool = False
 
     @property
@@ -87,8 +89,10 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
     """
     if ended.silent and not ended.signalled:
         return NODE_FAILURE
+    if ended.idle and not ended.signalled:
+        return OWN_END if ended.done_anyway else IDLE
     if ended.signalled or TERMINATED in ended.stop:
-        return _why_told(ended, ask, dead)
+        return _why_signalled(ended, ask, dead)
     if ended.warned:
         return OWN_END if ended.done_anyway else TIME_LIMIT
     if ended.status == 0:
@@ -96,7 +100,7 @@ def why_it_ended(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], li
     return NODE_FAILURE if ended.by_returned_node or dead() else FAILURE
 
 
-def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
+def _why_signalled(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[str]]) -> str:
     """Return the reason of a SIGTERM: cancelled, preempted, requeued or the time limit; only Slurm knows which.
 
     While a job ends, scontrol shows only COMPLETING instead of its state. An unknown reason counts as
@@ -107,7 +111,7 @@ def _why_told(ended: Ended, ask: Callable[[], JobSays], dead: Callable[[], list[
     said = ask()
     moved_on = said.restarts not in (None, ended.requeues)
     if not said.state:
-        return TOLD  # Slurm does not respond, and cannot requeue
+        return TERMINATED  # Slurm does not respond, and cannot requeue
     if said.state == "RUNNING":
         return _why_while_running(ended, moved_on, said.preempted, dead)
     if moved_on:  # Slurm has requeued it, by itself or by scontrol, which Lightning calls at the warning
@@ -127,7 +131,7 @@ def _why_while_running(ended: Ended, moved_on: bool, preempted: bool, dead: Call
         return NODE_FAILURE  # moved on: it runs elsewhere, and this node has returned
     if ended.by_returned_node:
         return NODE_FAILURE
-    return TOLD if not ended.warned else OWN_END if ended.done_anyway else TIME_LIMIT
+    return TERMINATED if not ended.warned else OWN_END if ended.done_anyway else TIME_LIMIT
 
 
 def _first(*choices: tuple[str, bool]) -> str:
@@ -136,7 +140,7 @@ def _first(*choices: tuple[str, bool]) -> str:
 
 def is_passing(why: str, rules: Rules) -> bool:
     """Whether the reason allows another attempt."""
-    return why not in (OWN_END, CANCELLED, TOLD) and (why != FAILURE or rules.on_failure)
+    return why not in (OWN_END, CANCELLED, TERMINATED, IDLE) and (why != FAILURE or rules.on_failure)
 
 
 def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: bool) -> str:
@@ -163,9 +167,9 @@ def used_up(why: str, rules: Rules, *, enough: bool) -> str:
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:
     """Return the exit status of the job: that of the rank that failed first, 128 + n if signal n ended it."""
-    if ended.signalled:
+    if ended.signalled or (why == IDLE and ended.status != 0):
         return TERM_STATUS
     if ended.status == 0:
-        return STOPPED_STATUS if is_passing(why, rules) else 0
+        return STOPPED_STATUS if why == IDLE or is_passing(why, rules) else 0
     first: dict[str, Any] | None = first_failed(ended.exits)
     return int(first["status"]) if first else ended.status

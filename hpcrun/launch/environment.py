@@ -6,7 +6,7 @@ import binascii
 import os
 import sys
 
-from . import records
+from . import records, trackers
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ CONTAINER = "HPCRUN_CONTAINER"
 """Set in a container, to the runtime that made it."""
 FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
 """The variables for this job's torchrun only: a program may start another torchrun."""
+SAMPLE, SAMPLE_S = "HPCRUN_SAMPLE_S", 10.0
+"""The seconds between two samples of the use of a node, 0 for none; and without --sample."""
 SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
@@ -36,7 +38,7 @@ def be_node() -> None:
 
 
 def prepare(came: int | None, *, managed: bool) -> None:
-    """Add hpcrun_runtime and the settings of NCCL's flight recorder, which writes the last calls at a time-out.
+    """Add hpcrun_runtime, labels for trackers, and the settings of NCCL's flight recorder, which writes the last calls.
 
     Args:
         managed: the job may be warned or requeued.
@@ -55,6 +57,7 @@ def prepare(came: int | None, *, managed: bool) -> None:
     env["TORCH_FR_BUFFER_SIZE"] = "2000"
     if _has_old_torch():
         env["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+    trackers.label()
     if came is not None:
         with open(came, "rb") as file:
             env.update(changes(_parse(binascii.a2b_base64(file.read())), env))

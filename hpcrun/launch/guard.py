@@ -13,9 +13,9 @@ import sys
 import time
 
 from . import records, slurm
+from .dead_nodes import answers
 from .decide import OVER
 from .processes import try_start
-from .silence import answers
 
 LOOK_S, ASK_S = 10.0, 30.0
 SILENT_S = 75.0

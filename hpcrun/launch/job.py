@@ -2,17 +2,7 @@
 
 It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), and receives Slurm's warnings. When
 the ranks have ended, it records how and why, and decides whether the job is restarted in this allocation, requeued, or
-ended. Each start of the step is an attempt with its own folder.
-
---nodes N        no Slurm: the command is started N times on this machine, as N nodes
---gpus A,B;C,D   the GPUs of each of these nodes
---came FD        a descriptor with the original environment of the script
---warn S         ranks that continue for S seconds after the warning are killed
---requeue N      Slurm may requeue the job N times
---restarts N     the step may be restarted N times in its allocation
---spares N       nodes of the allocation that replace failed nodes
---retry-on-failure, --exclude-bad-nodes
---preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
+ended. Each start of the step is an attempt with its own folder. Its options: ``job_arguments.py``.
 """
 
 from __future__ import annotations
@@ -21,12 +11,14 @@ import os
 import signal
 import subprocess
 import time
-from argparse import ArgumentParser, Namespace
-from typing import Any
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
 
 from . import environment, guard, records, slurm
+from .dead_nodes import Heartbeats
 from .decide import (
     FAILURE,
+    IDLE,
     OVER,
     OWN_END,
     REQUEUE,
@@ -38,43 +30,40 @@ from .decide import (
     what_next,
     why_it_ended,
 )
+from .job_arguments import parse_options, split_command
 from .processes import hear
 from .rendezvous import free_port
-from .silence import Silence
 from .step import JobStep
+
+if TYPE_CHECKING:
+    from .idle_watch import IdleWatch
+    from .messages import Messages
 
 HEARTBEAT_S = 30.0
 REQUEUE_TRIES = 5
 PREFLIGHT_S = 24
+IDLE_S = 30.0
+"""The time of the ranks after SIGTERM, if the GPUs were idle: Slurm's own default (KillWait)."""
 KILL_S = 2.0
 """How long srun has to end a step with a node that does not respond. By then the other nodes have ended."""
 PORT_STEP = 1777
+MESSAGE_S = 15.0
+"""A message delays a requeue only if the time limit is further away than this."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the job; return its exit status."""
     end = arguments.index("--")
-    return Job(_options(arguments[:end])).run(arguments[end + 1 :])
+    return Job(parse_options(arguments[:end])).run(arguments[end + 1 :])
 
 
-def _options(arguments: list[str]) -> Namespace:
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--nodes", "--came", "--warn"):
-        parser.add_argument(name, type=int)
-    for name in ("--requeue", "--restarts", "--spares"):
-        parser.add_argument(name, type=int, default=0)
-    parser.add_argument("--gpus", default="")
-    for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight"):
-        parser.add_argument(name, action="store_true")
-    return parser.parse_args(arguments)
+def _messages() -> Messages | None:
+    """Return the messages of this run, None if it has none."""
+    if not os.path.exists(os.path.join(os.environ["HPCRUN_RUN_DIR"], "messages")):
+        return None
+    from .messages import messages
 
-
-def _split(command: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the check, the judge and the step of a command with && between them; the step may be missing."""
-    first = command.index("&&")
-    rest = command[first + 1 :]
-    second = rest.index("&&") if "&&" in rest else len(rest)
-    return command[:first], rest[:second], rest[second + 1 :]
+    return messages()
 
 
 class Job:
@@ -97,8 +86,12 @@ class Job:
         self._give_up_at: float | None = None
         self._kill_at = self._limit_s = float("inf")
         self._beat_at = time.monotonic() + HEARTBEAT_S
-        self._silence = Silence([])
+        self._heartbeats = Heartbeats([])
         self._found_dead: list[str] | None = None
+        # six samples are written at a time: a short limit needs them sooner
+        self._sample_s = min(options.sample, options.cancel_idle / 10 or options.sample)
+        self._idle: IdleWatch | None = None
+        self._messages = _messages()
 
     # --- before the ranks start -----------------------------------------------------------------------------------
 
@@ -110,7 +103,10 @@ class Job:
         if self._rules.times and self._requeues == self._rules.times and not self._local:
             slurm.requeue_no_more()  # Slurm's own requeues count, too
         environment.prepare(self._options.came, managed=self._managed)
+        os.environ[environment.SAMPLE] = f"{self._sample_s:g}"
         self._meet()
+        if self._messages:
+            self._messages.tell_start()
         if not self._local:
             slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step, too
         if self._options.preflight:
@@ -125,13 +121,22 @@ class Job:
         """Run the step until the job does not continue in this allocation; return the last status."""
         self._set_guard()
         while True:
+            self._watch_idle()
             status, again = self._end(self._step.run(self._placed(command), self._hosts))
             if not again:
                 return status
             if not self._begin():
                 return self._refuse("its next attempt has been started elsewhere")
             self._meet()
+            if self._messages:
+                self._messages.tell_start()
             self._set_guard()
+
+    def _watch_idle(self) -> None:
+        if self._options.cancel_idle:
+            from .idle_watch import IdleWatch  # few jobs have a limit
+
+            self._idle = IdleWatch(self._options.cancel_idle, self._sample_s, self._hosts)
 
     def _begin(self) -> bool:
         """Begin the next attempt, with a folder and a start record; return whether this job may begin it."""
@@ -147,7 +152,7 @@ class Job:
 
     def _preflight(self, command: list[str]) -> tuple[list[str], str]:
         """Check the nodes; return the step after the check, and the error if there is one."""
-        check, judge, step = _split(command)
+        check, judge, step = split_command(command)
         folder = os.path.join(records.attempt_dir(), "preflight")
         os.makedirs(folder, exist_ok=True)
         if not os.access(os.path.join(os.environ["HPCRUN_RUN_DIR"], "preflight", "node.py"), os.R_OK):
@@ -172,6 +177,8 @@ class Job:
     def _refuse(self, message: str) -> int:
         records.say(message)
         self._write_exit(1, message=message)
+        if self._messages:
+            self._messages.tell_end(failed=True)
         return 1
 
     def _meet(self) -> None:
@@ -195,7 +202,7 @@ class Job:
             place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
             records.announce(f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}")
         watched = self._hosts if (self._rules.times or self._rules.restarts) and not self._local else []
-        self._silence, self._found_dead = Silence(watched), None
+        self._heartbeats, self._found_dead = Heartbeats(watched), None
 
     def _set_guard(self) -> None:
         """Start a guard on another node, which ends or requeues the job if this node fails: see guard.py."""
@@ -240,12 +247,16 @@ class Job:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
             records.write("heartbeat", int(time.time()))
+        if self._messages:
+            self._messages.tick()
         kill_at = min(self._kill_at, self._step.started_at + self._limit_s)
         if now > kill_at:  # srun waits without limit for a node that does not respond
             self._step.tell(signal.SIGTERM if now < kill_at + KILL_S else signal.SIGKILL, to_srun=True)
-        elif not self._signalled and self._silence.look():
-            records.say(f"no sign of life from {','.join(self._silence.dead)}: the step is ended")
+        elif not self._signalled and self._heartbeats.look():
+            records.say(f"no sign of life from {','.join(self._heartbeats.dead)}: the step is ended")
             self._kill_at = now
+        elif not self._signalled and self._idle and self._idle.look():
+            self._end_idle(now, self._idle.message)
         self._given_up = self._give_up_at is not None and now > self._give_up_at
         if self._given_up:
             self._step.tell(signal.SIGTERM)
@@ -256,6 +267,16 @@ class Job:
             self._wrote_why = True
             self._write_exit(records.TERM_STATUS, why=self._why(self._ended(records.TERM_STATUS)))
         return False
+
+    def _end_idle(self, now: float, message: str) -> None:
+        """Ask the ranks to end, since their GPUs are idle; like after a warning, they have some time for it."""
+        records.say(f"{message}; --cancel-idle or the profile's cancel_idle sets the limit")
+        self._write_exit(records.TERM_STATUS, why=IDLE, message=message)  # SIGKILL may come first
+        if self._local:
+            self._step.tell(signal.SIGTERM)
+        elif said := slurm.end_steps():
+            records.say(said)
+        self._give_up_at = min(self._give_up_at or float("inf"), now + IDLE_S)
 
     # --- when they have ended -------------------------------------------------------------------------------------
 
@@ -273,19 +294,28 @@ class Job:
         if not enough and why == FAILURE:  # use it again: otherwise there are too few nodes
             self._left_out, enough = self._left_out[: -len(bad)], True
         how = self._how(why, enough) if self._managed else OVER
-        message = used_up(why, self._rules, enough=enough) if self._managed and how == OVER else ""
+        message = self._idle.message if why == IDLE and self._idle else used_up(why, self._rules, enough=enough)
         if how != OVER:
             where = "in this allocation" if how == RESTART else "by Slurm" if not self._local else "by its supervisor"
-            records.say(f"attempt {self._attempt} ended by {why}; it is started again {where}")
+            records.say(f"attempt {self._attempt + 1} ended by {why}; it is started again {where}")
             # record it first: Slurm forgets the reason, and is about to end this process
             self._write_exit(status, why=why, how=how, nodes=bad)
+            if how == REQUEUE and self._messages and self._has_time():
+                self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
             message = "scontrol requeue failed; hpcrun resubmit starts it again"
         self._write_exit(status, why=why, message=message, nodes=bad)
-        if self._rules.times and self._requeues and why in (OWN_END, FAILURE) and not self._local:
+        if self._rules.times and self._requeues and why in (OWN_END, FAILURE, IDLE) and not self._local:
             slurm.requeue_no_more()
+        if self._messages:
+            self._messages.tell_end(failed=status != 0)
         return status, False
+
+    def _has_time(self) -> bool:
+        """Whether Slurm is not about to end this process."""
+        left_s = float("inf") if self._give_up_at is None else self._give_up_at - time.monotonic()
+        return not self._signalled and left_s > MESSAGE_S
 
     def _how(self, why: str, enough: bool) -> str:
         def next_(enough: bool) -> str:
@@ -315,14 +345,15 @@ class Job:
             was_preempted=os.path.exists(os.path.join(records.attempt_dir(), "preempted")),
             given_up=self._given_up,
             requeues=self._requeues,
-            silent=bool(self._silence.dead),
+            silent=bool(self._heartbeats.dead),
+            idle=bool(self._idle and self._idle.message),
             with_returned=not {*self._hosts}.isdisjoint(records.lost_nodes()),
         )
 
     def _why(self, ended: Ended) -> str:
         """Return why it ended, if the reason is needed."""
-        told = ended.signalled or records.TERMINATED in ended.stop
-        if not self._managed and (self._local or not told):
+        signalled = ended.signalled or records.TERMINATED in ended.stop
+        if not self._managed and (self._local or not signalled) and not ended.idle:
             return OWN_END
         if self._local:
             return why_it_ended(ended, lambda: slurm.JobSays("COMPLETING"), list)
@@ -330,7 +361,7 @@ class Job:
 
     def _dead(self) -> list[str]:
         if self._found_dead is None:
-            self._found_dead = self._silence.look_closer(self._hosts)
+            self._found_dead = self._heartbeats.look_closer(self._hosts)
         return self._found_dead
 
     def _requeue(self, bad: list[str]) -> bool:
@@ -357,6 +388,6 @@ class Job:
     def _write_exit(
         self, status: int, *, why: str = "", message: str = "", how: str = OVER, nodes: list[str] | None = None
     ) -> None:
-        told = "TERM" if self._signalled else ""
-        fields = {"status": status, "signal": told, "ended": time.time(), "message": message}
+        signalled = "TERM" if self._signalled else ""
+        fields = {"status": status, "signal": signalled, "ended": time.time(), "message": message}
         records.write("exit", {**fields, "reason": why, "again": how != OVER, "how": how, "nodes": nodes or []})

@@ -11,12 +11,15 @@ import os
 import signal
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import environment, records
 from .node_folder import FOLDER, NodeFolder
 from .processes import HEARD, Canary, hear, reap, send, try_start, wait
 from .stop_requests import StopRequests
+
+if TYPE_CHECKING:
+    from .sampler import Sampler
 
 
 def main(arguments: list[str]) -> int:
@@ -83,6 +86,7 @@ class Node:
         hear()
         self._canary = Canary()
         self._watch = StopRequests(self._folder, self._canary)
+        self._sampler: Sampler | None = None
         self._pid = 0
         self._ended_early = False
 
@@ -96,16 +100,24 @@ class Node:
         node = os.environ["HPCRUN_NODE"]
         records.write(f"node-{node}.exit", {"node": node, "status": status, "ended": time.time()})
         self._canary.end()
+        if self._sampler:
+            self._sampler.end()
         self._folder.remove()
         return status
 
     def _tick(self) -> bool:
         self._canary.renew()
-        return self._watch.tick()
+        stops = self._watch.tick()
+        if self._sampler is None:
+            from .sampler import Sampler  # a second after the start, which it does not delay
+
+            self._sampler = Sampler(lambda: [os.getpid()])
+        self._sampler.tick()
+        return stops
 
     def _on_signal(self, info: Any) -> None:
         programs = self._folder.programs()
         began = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
-        if self._watch.told(info.si_signo) and not programs and not os.path.exists(began):
+        if self._watch.on_signal(info.si_signo) and not programs and not os.path.exists(began):
             # kill it only before it has ranks: after their end it waits for other nodes, whose ranks may still save
             self._ended_early = send(self._pid, signal.SIGKILL)

@@ -95,7 +95,9 @@ def wait(
             found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if found is not None:
                 ended_by = 0 if found.si_code == os.CLD_EXITED else found.si_status
-                late_s = LATE_S if ended_by in HEARD - heard else 0.0
+                # a wrapper passes the signal of its program on as 128 + n
+                number = ended_by or found.si_status - 128
+                late_s = LATE_S if number in HEARD - heard else 0.0
                 while (info := signal.sigtimedwait(HEARD, late_s)) is not None:
                     late_s = 0.0
                     on_signal(info)

@@ -13,7 +13,7 @@ import os
 import time
 from itertools import count
 
-from . import environment, records
+from . import environment, records, trackers
 from .node_folder import FOLDER, NodeFolder
 from .processes import Canary, hear, reap, send, signal, try_start, wait
 from .stop_requests import CLEARED, INSIST_S, StopRequests
@@ -21,6 +21,8 @@ from .stop_requests import CLEARED, INSIST_S, StopRequests
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
     from typing import Any
+
+    from .sampler import Sampler
 
 ECHO_S = 1.0
 """The same signal within this time is a copy that a container's runtime forwards."""
@@ -54,13 +56,14 @@ class Rank:
     def __init__(self, rank: int, *, is_task: bool, contained: bool) -> None:
         self._rank, self._is_task, self._contained = rank, is_task, contained
         self._heard_at: dict[int, float] = {}
-        self._told, self._insist_at = "", float("inf")
+        self._signalled, self._insist_at = "", float("inf")
         self._below_node = FOLDER in os.environ
         self._folder = NodeFolder(os.environ.get(FOLDER, ""))
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
         self._canary = Canary()
         self._watch = StopRequests(self._folder, self._canary)
+        self._sampler: Sampler | None = None
         self._pid = 0
 
     def run(self, program: list[str]) -> int:
@@ -69,6 +72,7 @@ class Rank:
             self._canary.end()
             return status
         self._write_node_start()
+        trackers.continue_run(self._rank)
         log = os.path.join(records.attempt_dir(), f"rank-{self._rank}")
         self._pid, status = try_start(program, os.environ, out=log + ".out", err=log + ".err", own_group=True)
         heard = False
@@ -77,11 +81,15 @@ class Rank:
             self._catch_up()
             found = wait([self._pid], self._on_signal, self._tick)
             status = found[1] if found else 137
-            for mark, told in ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM")):
-                self._told = self._told or (told if self._folder.has(mark) else "")  # by the node, without this process
-            heard = (self._told == "TERM" or self._folder.is_stopping()) and self._folder.has(f"heard-{self._rank}")
+            if not self._signalled:  # the node may have signalled the program without this process
+                marks = ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM"))
+                self._signalled = next((word for mark, word in marks if self._folder.has(mark)), "")
+            stops = self._signalled == "TERM" or self._folder.is_stopping()
+            heard = stops and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
         self._canary.end()
+        if self._sampler:
+            self._sampler.end()
         self._folder.remove(f"rank-{self._rank}", stays=self._below_node)  # torchrun may restart it
         if self._pid:
             reap(self._pid)
@@ -136,13 +144,13 @@ class Rank:
             return
         if info.si_pid == os.getppid() and not self._is_task:
             # from torchrun's agent, after another rank has failed: it is meant for all processes of the rank
-            self._told = self._told or "cleared"
+            self._signalled = self._signalled or "cleared"
             self._insist_at = min(self._insist_at, time.monotonic() + INSIST_S)
             send(self._pid, info.si_signo, group=True)
         elif self._watches():
-            self._told = self._watch.told(info.si_signo, {self._rank: self._pid}) or self._told
+            self._signalled = self._watch.on_signal(info.si_signo, {self._rank: self._pid}) or self._signalled
         else:
-            self._told = "TERM" if info.si_signo == signal.SIGTERM else self._told
+            self._signalled = "TERM" if info.si_signo == signal.SIGTERM else self._signalled
             self._folder.note_heard(self._rank, self._pid, info.si_signo)
             if not self._canary.heard(info.si_signo):
                 send(self._pid, info.si_signo)
@@ -151,7 +159,19 @@ class Rank:
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         self._canary.renew()
-        return self._watch.tick() if self._watches() else False
+        if not self._watches():
+            return False
+        stops = self._watch.tick()
+        self._sample()
+        return stops
+
+    def _sample(self) -> None:
+        """Sample the use of the node for all of its tasks."""
+        if self._sampler is None:
+            from .sampler import Sampler  # a second after the start, and only in one task of each node
+
+            self._sampler = Sampler(lambda: [os.getpid(), *self._folder.programs().values()])
+        self._sampler.tick()
 
     def _watches(self) -> bool:
         """Whether this task watches for its node: the first running task does."""
@@ -165,4 +185,4 @@ class Rank:
 
     def _write_exit(self, status: int, heard: bool) -> None:
         fields = {"rank": self._rank, "node": os.environ["HPCRUN_NODE"], "status": status, "ended": time.time()}
-        records.write(f"rank-{self._rank}.exit", {**fields, "told": self._told, "heard": heard})
+        records.write(f"rank-{self._rank}.exit", {**fields, "told": self._signalled, "heard": heard})

@@ -86,6 +86,12 @@ def cancel() -> str:
     return said.strip() if status else ""
 
 
+def end_steps() -> str:
+    """Send SIGTERM to the steps of this job, not to its script; return Slurm's message if it refuses."""
+    status, said = _ask("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
+    return said.strip() if status else ""
+
+
 def requeue_no_more() -> None:
     """Prevent Slurm from requeueing this job by itself.
 

@@ -96,23 +96,23 @@ class JobStep:
         srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """
         asked_at = time.monotonic()
-        state, told = slurm.job().state, False
+        state, signalled = slurm.job().state, False
         if state and time.monotonic() - asked_at < PROMPT_S:
             return False  # it has refused the step, and would refuse it again
         records.say("Slurm's controller was away, and the step has not begun: asking again")
         ask_at = time.monotonic() + ASK_AGAIN_S
 
         def on_signal(info: Any) -> None:
-            nonlocal told
+            nonlocal signalled
             self._on_signal(info)
-            told = told or info.si_signo != signal.SIGUSR1
+            signalled = signalled or info.si_signo != signal.SIGUSR1
 
         def is_over() -> bool:
             nonlocal ask_at, state
             if not state and time.monotonic() >= ask_at:
                 state = slurm.job().state
                 ask_at = time.monotonic() + ASK_AGAIN_S
-            return self._tick() or told or bool(state) or time.monotonic() - asked_at > CONTROLLER_S
+            return self._tick() or signalled or bool(state) or time.monotonic() - asked_at > CONTROLLER_S
 
         wait([], on_signal, is_over)
-        return state == "RUNNING" and not told
+        return state == "RUNNING" and not signalled

@@ -40,7 +40,7 @@ class StopRequests:
                 send(pid, signal.SIGKILL, group=True)
         return False
 
-    def told(self, number: int, programs: dict[int, int] | None = None) -> str:
+    def on_signal(self, number: int, programs: dict[int, int] | None = None) -> str:
         """Handle a signal from outside; return ``TERM`` or ``cleared`` if it ends the job.
 
         Args:

@@ -158,7 +158,7 @@ def _who(rank: Mapping[str, Any], number: int) -> str:
     return f"GPU {number}" if "gpu" in rank else f"rank {number}"
 
 
-def _sum(report: Mapping[str, Any], stage: str) -> float | None:
+def _slowest(report: Mapping[str, Any], stage: str) -> float | None:
     """Return the bandwidth of a node's slowest rank, None if a rank has none."""
     found = [rank.get(stage) for rank in report.get("ranks") or []]
     return min(found) if found and None not in found else None
@@ -169,12 +169,12 @@ def _gb_s(rate: float) -> str:
 
 
 def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    ranks, found = report.get("ranks") or [], _sum(report, "within")
+    ranks, found = report.get("ranks") or [], _slowest(report, "within")
     if found is None:
         # a rank that never came explains the others' waiting for it
         absent = _trouble(ranks, GEMM_STEPS)
         return cell(NONE) if absent else _trouble(ranks, ("within",)) or cell(NONE)
-    elsewhere = [rate for other in others if (rate := _sum(other, "within")) is not None]
+    elsewhere = [rate for other in others if (rate := _slowest(other, "within")) is not None]
     if "gpu" not in ranks[0]:
         return cell(OK, _gb_s(found))
     if elsewhere and found < OF_PEERS * median(elsewhere):
@@ -184,7 +184,7 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
 
 
 def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
-    ranks, found = report.get("ranks") or [], _sum(report, "across")
+    ranks, found = report.get("ranks") or [], _slowest(report, "across")
     if found is None:
         if report.get("late") and report.get("reach"):
             return cell(SLOW, "not ready in time")

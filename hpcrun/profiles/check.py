@@ -52,19 +52,26 @@ def known_keys(section: Key = ()) -> list[str]:
     """Return the allowed keys of a section of a profile; none if any key is allowed, as in ``env``."""
     from hpcrun.job.profile import Profile
 
-    annotation: Any = Profile
-    for step in section:
-        model = _model_in(annotation)
-        if model is not None:
-            found = model.model_fields.get(step)
-            annotation = found.annotation if found else None
-        else:  # sections of one kind under the site's own names, as in gpu.types
-            annotation = get_args(annotation)[1] if _origin(annotation) is dict else None
-    model = _model_in(annotation)
+    model = _model_in(_annotation(section))
     if model is None:
         return []
     fields = [name for name in model.model_fields if model is not Profile or name != "name"]
     return [*fields, *(["extends"] if model is Profile else [])]
+
+
+def _annotation(key: Key) -> Any:
+    """Return the type of a key's value; text for an unknown key."""
+    from hpcrun.job.profile import Profile
+
+    annotation: Any = Profile
+    for step in key:
+        model = _model_in(annotation)
+        if model is not None:
+            found = model.model_fields.get(step)
+            annotation = found.annotation if found else str
+        else:  # sections of one kind under the site's own names, as in gpu.types
+            annotation = get_args(annotation)[1] if _origin(annotation) is dict else str
+    return annotation
 
 
 def _model_in(annotation: Any) -> Any:
@@ -111,20 +118,9 @@ def value_kinds(key: Key) -> set[str]:
 
     An unknown key has no kind: the check of the values reports it better.
     """
-    from hpcrun.job.profile import Profile
-
     if key == ("extends",):  # a key of the file, not of the model
         return {"list"}
-    annotation: Any = Profile
-    for step in key:
-        model = _model_in(annotation)
-        if model is not None:
-            found = model.model_fields.get(step)
-            annotation = found.annotation if found else str
-        else:
-            inner = get_args(annotation)
-            annotation = inner[1] if _origin(annotation) is dict else str
-    return {kind for part in _parts(annotation) for kind in _kind(part)}
+    return {kind for part in _parts(_annotation(key)) for kind in _kind(part)}
 
 
 def _origin(annotation: Any) -> Any:

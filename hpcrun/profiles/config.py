@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from hpcrun.profiles.yaml_file import YamlFile
 
 FILE_NAME = "config.yaml"
-KEYS = ("profile", "runs", "time", "account", "metrics")
+KEYS = ("profile", "runs", "time", "account", "metrics", "notify", "notify_on", "notify_waiting", "wandb_sync")
+_LISTS = ("notify", "notify_on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class Config:
         walltime_s: default time limit of a job; overrides the profile's.
         account: default account of a job; overrides the profile's.
         metrics: name → regular expression that finds the number in a log; overrides the profile's.
+        notify: destinations of the messages about runs, besides the profile's.
+        notify_on: the events; overrides the profile's.
+        notify_waiting_s: how long a job is pending before a message says so; overrides the profile's.
+        wandb_sync: upload the offline wandb runs of a run in the background when a command learns that it has ended.
     """
 
     profile: str | None = None
@@ -37,6 +42,10 @@ class Config:
     walltime_s: int | None = None
     account: str | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    notify: tuple[str, ...] = ()
+    notify_on: tuple[str, ...] = ()
+    notify_waiting_s: int | None = None
+    wandb_sync: bool = False
 
 
 def load_config(folders: Sequence[Source]) -> Config:
@@ -66,7 +75,22 @@ def load_config(folders: Sequence[Source]) -> Config:
         parse_time(said["time"]) if "time" in said else None,
         said.get("account"),
         metrics,
+        tuple(said.get("notify", ())),
+        tuple(said.get("notify_on", ())),
+        parse_time(said["notify_waiting"]) if "notify_waiting" in said else None,
+        said.get("wandb_sync", False),
     )
+
+
+def check_config(text: str, path: Path) -> None:
+    """Check a possible new text of the file ``path``.
+
+    Raises:
+        ProfileError: it is broken, or has invalid keys or values.
+    """
+    from hpcrun.profiles.yaml_file import parse_yaml
+
+    _checked(parse_yaml(text, path))
 
 
 def _checked(file: YamlFile) -> dict[str, Any]:
@@ -77,6 +101,8 @@ def _checked(file: YamlFile) -> dict[str, Any]:
             mistakes.append(_mistake(file.origins[(key,)], text, key))
         elif key == "metrics":
             mistakes += _pattern_mistakes(value, file)
+        elif key in _LISTS:
+            mistakes += _list_mistakes(key, value, file)
         if hint:
             hints.append(hint)
     if mistakes:
@@ -90,13 +116,17 @@ def _problem(key: str, value: object) -> tuple[str | None, str | None]:
         return f"unknown key {key!r}", f"did you mean {close!r}?" if close else f"there are: {', '.join(KEYS)}"
     if key == "metrics":
         return (None, None) if isinstance(value, dict) else ("metrics takes names with regular expressions", None)
+    if key in _LISTS:
+        return (None, None) if isinstance(value, list) else (f"{key} takes a list", None)
+    if key == "wandb_sync":
+        return (None, None) if isinstance(value, bool) else (f"wandb_sync takes true or false, not {value!r}", None)
     if not isinstance(value, str) or not value or not value.isprintable():
         return f"{key} takes text, not {value!r}", None
-    if key == "time":
+    if key in ("time", "notify_waiting"):
         try:
             parse_time(value)
         except ValueError as error:
-            return f"time: {error}", None
+            return f"{key}: {error}", None
     return None, None
 
 
@@ -109,6 +139,21 @@ def _pattern_mistakes(metrics: Mapping[str, object], file: YamlFile) -> list[Mis
             check_metric_pattern(value)
         except ValueError as error:
             found.append(_mistake(file.origins[("metrics", name)], f"metrics.{name}: {error}", "metrics"))
+    return found
+
+
+def _list_mistakes(key: str, values: list[object], file: YamlFile) -> list[Mistake]:
+    from hpcrun.job.notify import check_destination, check_events  # few have messages
+
+    found = []
+    for number, value in enumerate(values):
+        try:
+            if not isinstance(value, str):
+                raise ValueError("takes text")
+            check_destination(value) if key == "notify" else check_events([value])
+        except ValueError as error:
+            origin = file.origins.get((key, str(number))) or file.origins[(key,)]
+            found.append(_mistake(origin, f"{key}: {error}", key))
     return found
 
 

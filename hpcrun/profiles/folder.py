@@ -1,4 +1,7 @@
-"""A folder of profiles, templates or rules: its files on disk, or the contents that were read and trusted."""
+"""A folder of profiles, templates or rules: its files on disk, or the contents that were read and trusted.
+
+The shipped folders are inside an installed wheel, or beside the package in a checkout.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from hpcrun.profiles.yaml_file import decoded_text, read_own_text, read_text
+
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,21 @@ class Folder:
 def _is_file(path: Path) -> bool:
     """Whether there is a file, or an entry whose error must be reported: a pipe, a device, a broken link."""
     return os.path.lexists(path) and not os.path.isdir(path)
+
+
+def shipped_folder(kind: str) -> Path:
+    """Return the folder of the shipped ``templates`` or ``cluster_profiles``.
+
+    A wheel has them in ``hpcrun/shipped`` (pyproject's force-include); an editable install and a plain
+    checkout have them at the top level.
+    """
+    installed = _PACKAGE / "shipped" / kind
+    return installed if installed.is_dir() else _PACKAGE.parent / kind
+
+
+def shipped(kind: str) -> Folder:
+    """Return the shipped ``templates`` or ``cluster_profiles``, which are as trustworthy as hpcrun itself."""
+    return Folder(shipped_folder(kind), checked=False)
 
 
 Source = Folder | Path

@@ -85,7 +85,7 @@ def _skipped(path: Path, contents: Contents) -> str | None:
 
 def _named(names: Iterable[str]) -> str:
     """Return names on one line; the name of a file is untrusted text."""
+    from hpcrun.job.phrases import listed  # most layers have nothing to say
+
     words = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
-    return ", ".join(words[:_MOST_NAMED]) + (
-        f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
-    )
+    return listed(words, _MOST_NAMED)

@@ -86,7 +86,9 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
         close = nearest(name, list(names))
         raise ProfileError(
             f"there is no profile {name!r}",
-            hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(sorted(names))}",
+            hint=f"did you mean {close!r}?"
+            if close
+            else "hpcrun profile list shows all; hpcrun init writes your cluster's",
         )
     return names[name]
 
@@ -155,28 +157,48 @@ class _Merger:
         chain = (*chain, file.path)
         merged = _Merged()
         for base in self._bases(file):
-            found = self._find_base(base, file)
-            if found is None:
-                continue
-            folder, name = found
-            path = folder.path / name
-            if path in chain:
-                loop = " → ".join(step.stem for step in (*chain, path))
-                self._mistake(file, ("extends",), f"'extends' is circular: {loop}")
-                continue
-            if len(chain) > _DEEPEST:
-                self._mistake(file, ("extends",), f"'extends' goes through more than {_DEEPEST} files")
-                continue
-            if path not in self._done:
-                try:
-                    self._done[path] = self.merge_file(parse_yaml(folder.text(name), path), chain)
-                except MistakesError as error:
-                    self.mistakes += error.mistakes
-                    self.hint = self.hint or error.hint
-                    self._done[path] = _Merged()
-            self._merge(merged, self._done[path])
-        self._merge(merged, _Merged(file.data, file.origins))
+            if (found := self._base(base, file, ("extends",), chain)) is not None:
+                self._merge(merged, found)
+        self._merge(merged, self._with_cards(file, chain))
         return merged
+
+    def _with_cards(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
+        """Return a file's own values, with the cards of the parts that it names: ``card: gpu/a100``."""
+        own = _Merged(file.data, file.origins)
+        for key in [key for key in file.origins if _is_card(key)]:
+            section: Any = own.data
+            for step in key[:-1]:
+                section = section[step] if isinstance(section, dict) else None
+            if not isinstance(section, dict) or not isinstance(section["card"], str):
+                continue
+            part = self._base(section.pop("card"), file, key, chain)
+            if part is not None:
+                section["card"] = part.data.get("card", {})
+                own.origins.update({(*key, *known[1:]): at for known, at in part.origins.items() if known[0] == "card"})
+        return own
+
+    def _base(self, base: str, file: YamlFile, key: Key, chain: tuple[Path, ...]) -> _Merged | None:
+        """Return the merged values of a file that another file names under a key; None after a mistake."""
+        found = self._find_base(base, file, key)
+        if found is None:
+            return None
+        folder, name = found
+        path = folder.path / name
+        if path in chain:
+            loop = " → ".join(step.stem for step in (*chain, path))
+            self._mistake(file, key, f"{dotted(key)!r} is circular: {loop}")
+            return None
+        if len(chain) > _DEEPEST:
+            self._mistake(file, key, f"{dotted(key)!r} goes through more than {_DEEPEST} files")
+            return None
+        if path not in self._done:
+            try:
+                self._done[path] = self.merge_file(parse_yaml(folder.text(name), path), chain)
+            except MistakesError as error:
+                self.mistakes += error.mistakes
+                self.hint = self.hint or error.hint
+                self._done[path] = _Merged()
+        return self._done[path]
 
     def _mistake(self, file: YamlFile | None, key: Key, text: str, origin: Origin | None = None) -> None:
         where = origin or (file.origins[key] if file else None)
@@ -193,7 +215,7 @@ class _Merger:
             return []
         return bases
 
-    def _find_base(self, base: str, file: YamlFile) -> tuple[Folder, str] | None:
+    def _find_base(self, base: str, file: YamlFile, key: Key) -> tuple[Folder, str] | None:
         searched = list(self.folders)
         own, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
         for place, folder in enumerate(searched):
@@ -207,7 +229,7 @@ class _Merger:
         known = [found.removesuffix(SUFFIX) for folder in self.folders for found in folder.names(SUFFIX)]
         close = nearest(base, known)
         self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the searched folders"
-        self._mistake(file, ("extends",), f"'extends' names {base!r}, which does not exist")
+        self._mistake(file, key, f"{dotted(key)!r} names {base!r}, which does not exist")
         return None
 
     def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
@@ -251,6 +273,11 @@ class _Merger:
                     under.origins[moved] = over.origins[known]
             return
         self._mistake(None, here, text, over.origins[here])
+
+
+def _is_card(key: Key) -> bool:
+    """Whether a key holds a card: the profile's, or that of a GPU type."""
+    return key == ("card",) or (len(key) == 4 and key[:2] == ("gpu", "types") and key[3] == "card")
 
 
 def _drop_origins(merged: _Merged, section: dict[str, Any], key: Key) -> None:

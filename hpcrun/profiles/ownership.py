@@ -41,6 +41,27 @@ def danger_to(path: Path) -> str | None:
     return next((danger for place, danger in dangers if danger and not _is_above_home(place)), None)
 
 
+def danger_in_project(path: Path, project: Path) -> str | None:
+    """Return how someone who cannot change a project could replace a program in it; None if nobody can.
+
+    Whoever runs a project's scripts trusts its owner and its group. A link in a folder such as /tmp is another user's.
+
+    Raises:
+        OSError: it does not exist, or cannot be checked.
+    """
+    trusted = trusted_owners() | {project.stat().st_uid}
+    for place, status in _way(path):
+        if not place.is_relative_to(project):
+            danger = danger_in(place, status, reads_from=False)
+            if danger and not _is_above_home(place) and not project.is_relative_to(place):
+                return danger
+        elif place != project and status.st_uid not in trusted:
+            return f"{place} belongs to another user (uid {status.st_uid})"
+        elif place != project and not stat.S_ISLNK(status.st_mode) and status.st_mode & _OTHERS:
+            return f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
+
+
 def danger_in(path: Path, status: os.stat_result, *, reads_from: bool = True) -> str | None:
     """Return how a user who is not trusted could write to one file or folder with this status; None if none can.
 

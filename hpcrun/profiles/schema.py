@@ -21,6 +21,8 @@ def profile_schema() -> dict[str, Any]:
     sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}
     schema = _section(model)
     schema["properties"].pop("name", None)
+    for section in (schema, sections["GpuTypeSection"]):  # "card: gpu/a100" takes the card of a part
+        section["properties"]["card"]["anyOf"].insert(0, {"type": "string"})
     names = {"type": "array", "items": {"type": "string"}}
     extends = {"description": "The profiles and parts this one lies over.", "anyOf": [{"type": "string"}, names]}
     schema["properties"] = {"extends": extends, **schema["properties"]}

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from hpcrun.errors import ProfileError
 from hpcrun.job.variables import Harmful, Kind, Values, Variable
-from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.yaml_file import parse_yaml
 
 # A key at the left margin begins a piece, which ends at the next key.

@@ -43,16 +43,6 @@ class YamlFile:
     origins: dict[Key, Origin]
 
 
-def read_yaml(path: Path) -> YamlFile:
-    """Read one YAML file that holds a mapping, and that no other user can have written.
-
-    Raises:
-        ProfileError: it cannot be read or parsed, and the message has file and line; or another user could have
-            written it.
-    """
-    return parse_yaml(read_own_text(path), path)
-
-
 def read_text(path: Path) -> str:
     """Return the text of a file that users write, with its line ends.
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.job.layout import AttemptFolder, RunFolder, parse_nodes, parse_numbers, parse_ranks
+from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.reading import Kind, list_of, read_bytes, read_fields, read_object, read_text, text, time_s, whole
 from hpcrun.runs.record import JOB_ID
 
-REASONS = ("time_limit", "preemption", "node_failure", "failure", "cancelled", "terminated", "requeued")
+NODE_FAILURE, IDLE = "node_failure", "idle"
+REASONS = ("time_limit", "preemption", NODE_FAILURE, "failure", "cancelled", "terminated", "requeued", IDLE)
 """Why an attempt ended, in the words of launch/decide.py."""
 RESTART_BEGINS = "hpcrun: torchrun restart "
 """The line in a rank's logs where torchrun restarts the rank (launch/rank.py)."""
@@ -29,8 +31,7 @@ RESTART = "restart"
 """A run continues in the same allocation; otherwise it is requeued."""
 _NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
-TOLD = ("TERM", "cleared")
-_TERMINATED = 143
+SIGNALLED = ("TERM", "cleared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class RankExit:
     Attributes:
         status: exit status; 128 + n where signal n ended it.
         ended_s: seconds since the epoch.
-        told: ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, else
+        signalled: ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, else
             empty, as in all records of an older hpcrun.
     """
 
@@ -73,12 +74,12 @@ class RankExit:
     node: str
     status: int
     ended_s: float
-    told: str = ""
+    signalled: str = ""
 
     @property
     def is_consequence(self) -> bool:
         """Whether it was terminated, with any status, or SIGTERM ended it."""
-        return self.told != "" or self.status == _TERMINATED
+        return self.signalled != "" or self.status == EXIT_TERMINATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ def hosts(folder: AttemptFolder) -> list[str]:
 
 def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     """Return the ranks of each node on which ranks have started."""
-    paths = [folder.node_start(node) for node in parse_nodes(names_in(folder.path))]
+    paths = [folder.node_file(node) for node in parse_nodes(names_in(folder.path))]
     records = (_read(path, _NODE_START, needed=tuple(_NODE_START)) for path in paths)
     return {data["node"]: range(data["first_rank"], data["first_rank"] + data["ranks"]) for data in records if data}
 
@@ -218,7 +219,7 @@ def rank_exits(folder: AttemptFolder) -> list[RankExit]:
             data["node"],
             data["status"],
             data["ended"],
-            told=data["told"] if data.get("told") in TOLD else "",
+            signalled=data["told"] if data.get("told") in SIGNALLED else "",
         )
         for data in records
         if data

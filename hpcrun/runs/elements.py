@@ -66,6 +66,18 @@ def elements_of(run: Run) -> Elements | None:
     return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
 
 
+def elements_with_calls(run: Run, folder: Path) -> Elements | None:
+    """Return the elements of a sweep, or of an array of Python functions, which have no parameters; None of others."""
+    if (elements := elements_of(run)) or not RunFolder(folder).calls.exists():
+        return elements
+    from zipfile import BadZipFile, ZipFile  # few runs call functions
+
+    with suppress(OSError, BadZipFile), ZipFile(RunFolder(folder).calls) as calls:
+        indices = sorted(int(name) for name in calls.namelist() if _INDEX.fullmatch(name))
+        elements = Elements(dict.fromkeys(indices, ())) if len(indices) > 1 else None
+    return elements
+
+
 @dataclass(frozen=True, slots=True)
 class ElementRecords:
     """What the run's folder says of an element.

@@ -37,15 +37,19 @@ class Stamps:
 
     def read(self, line: str) -> float | None:
         """Return the time at the beginning of a line, in seconds since the epoch; None if there is none."""
+        return self.read_with_end(line)[0]
+
+    def read_with_end(self, line: str) -> tuple[float | None, int]:
+        """Return the same, and the number of characters up to the end of the time."""
         match = _STAMP.match(line[:_LOOKED_AT])
         if match is None:
-            return None
+            return None, 0
         try:
             found = self._seconds(match.groupdict())
         except (ValueError, OverflowError, OSError):  # 25:61:61, or a year outside the range of the C library
-            return None
+            return None, 0
         self.last_s = found
-        return found
+        return found, match.end()
 
     def _seconds(self, part: dict[str, str | None]) -> float:
         if part["epoch"]:

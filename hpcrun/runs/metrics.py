@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hpcrun.job.layout import AttemptFolder, parse_ranks
-from hpcrun.job.metrics import STEP, found_number
+from hpcrun.job.metrics import STEP, finite_number, found_number
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import Kind, number, parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
@@ -113,18 +113,10 @@ class LogMetrics:
             else:
                 values[name] = value
             if said := match.named.get(STEP):
-                step = _finite(said)
+                step = finite_number(said)
         for name in values:
             self._counts[name] = self._counts.get(name, 0) + 1
         return (step if step is not None else max((self._counts[name] for name in values), default=0)), values
-
-
-def _finite(text: str) -> float | None:
-    try:
-        found = float(text)
-    except ValueError:
-        return None
-    return found if math.isfinite(found) else None
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:

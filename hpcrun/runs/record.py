@@ -97,6 +97,7 @@ class LastStatus:
         missed_s: since when the scheduler's answers have lacked the run, in seconds since the epoch; None if they
             have it.
         cause: the first line of explain for a failed run; empty if it has none, None if explain has not run.
+        rule: the name of explain's rule that knows the cause; empty if none does, None if explain has not run.
         unknown: fields that another version of hpcrun wrote.
     """
 
@@ -113,6 +114,7 @@ class LastStatus:
     before: str | None = None
     missed_s: float | None = None
     cause: str | None = None
+    rule: str | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -190,6 +192,7 @@ _STATUS_KINDS: dict[str, Kind] = {
     "before": optional(text),
     "missed_s": optional(time_s),
     "cause": optional(text),
+    "rule": optional(text),
 }
 
 

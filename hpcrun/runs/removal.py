@@ -93,7 +93,7 @@ def _stranger(name: str, top: int) -> str | None:
         return "its name is not the name of a run"
     if (owner := os.fstat(top).st_uid) != os.geteuid():
         return f"it belongs to another user (uid {owner})"
-    from hpcrun.runs.place import mounts_in  # every command has a runs folder, and few delete in it
+    from hpcrun.runs.file_system import mounts_in  # every command has a runs folder, and few delete in it
 
     if mounts := mounts_in(Path(os.readlink(f"/proc/self/fd/{top}"))):
         return f"another file system is mounted at {mounts[0]}"

@@ -14,7 +14,7 @@ from hpcrun.reading import open_regular
 
 MOST_FILES = 50_000
 _SKIPPED = frozenset({".git", "__pycache__"})
-_TOLD = 5
+_MOST_SHOWN = 5
 _MB = 1024 * 1024
 
 
@@ -63,7 +63,7 @@ def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeF
     found = [file for path in paths if (file := _code_file(root, path))]
     size = sum(file.size for file in found)
     if size > limit_mb * _MB:
-        largest = sorted(found, key=lambda file: -file.size)[:_TOLD]
+        largest = sorted(found, key=lambda file: -file.size)[:_MOST_SHOWN]
         lines = "\n".join(f"  {file.size / _MB:.1f} MB  {file.path}" for file in largest)
         raise PlanError(
             f"the code in {root} is {size / _MB:.0f} MB in {len(found)} files, over the limit of a snapshot "

@@ -18,9 +18,7 @@ from hpcrun.job.layout import RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside
 from hpcrun.reading import read_bytes
 from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
-from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
-from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
-from hpcrun.runs.rights import (
+from hpcrun.runs.permissions import (
     ELSEWHERE,
     check_dedicated,
     check_parent,
@@ -29,6 +27,8 @@ from hpcrun.runs.rights import (
     private_hint,
     writing,
 )
+from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
+from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.writing import replace_file, write_file
 
 

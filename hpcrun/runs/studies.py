@@ -27,8 +27,8 @@ from hpcrun.reading import (
     time_s,
     whole,
 )
+from hpcrun.runs.permissions import check_dedicated, check_private, writing
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
-from hpcrun.runs.rights import check_dedicated, check_private, writing
 from hpcrun.writing import flocked, replace_file
 
 SCHEMA = 1

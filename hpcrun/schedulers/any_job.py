@@ -56,10 +56,10 @@ def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
     if shown.ok and (job := parse_shown(shown.stdout)):
         return job
     ask = ["sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={job_id}"]
-    told = _run([*ask, "--expand-patterns", f"--format={','.join(_SACCT_FIELDS)}"], env)
-    if not told.ok:
-        told = _run([*ask, f"--format={','.join(_BEFORE_STDOUT)}"], env)
-    return parse_told(told.stdout)
+    answer = _run([*ask, "--expand-patterns", f"--format={','.join(_SACCT_FIELDS)}"], env)
+    if not answer.ok:
+        answer = _run([*ask, f"--format={','.join(_BEFORE_STDOUT)}"], env)
+    return parse_listed(answer.stdout)
 
 
 def parse_shown(text: str) -> AnyJob | None:
@@ -85,7 +85,7 @@ def parse_shown(text: str) -> AnyJob | None:
     )
 
 
-def parse_told(text: str) -> AnyJob | None:
+def parse_listed(text: str) -> AnyJob | None:
     """Read the answer of sacct: the newest line where the job was requeued."""
     lines = [line.split(SEPARATOR) for line in text.splitlines()]
     rows = [fields for fields in lines if len(fields) in (len(_BEFORE_STDOUT), len(_SACCT_FIELDS))]

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.schedulers.detect import SlurmSite, Trial
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.detect_text import assoc_command, parse_assoc
+from hpcrun.schedulers.environment import clean_env, user_name
 from hpcrun.schedulers.estimate import estimate_command, read_answer
 from hpcrun.schedulers.process import run_command
 
@@ -100,6 +101,13 @@ def major_release(version: str) -> str:
 def parse_ping(text: str) -> tuple[Server, ...]:
     """Read the answer to ``scontrol ping``: ``Slurmctld(primary) at head1 is UP``."""
     return tuple(Server(role, host or "?", state == "UP") for role, host, state in _SERVER.findall(text))
+
+
+def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the user's accounts, each with its QOS, for completion; none if Slurm does not respond in two seconds."""
+    wanted = {name: value for name, value in clean_env(env).items() if not name.startswith("SACCTMGR_")}
+    answer = run_command(assoc_command(user_name()), timeout_s=_COMPLETES_WITHIN_S, env=wanted)
+    return [(one.account, one.qos) for one in parse_assoc(answer.stdout)] if answer.ok else []
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:

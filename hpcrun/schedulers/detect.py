@@ -5,18 +5,22 @@ from __future__ import annotations
 import grp
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from hpcrun.schedulers import detect_text as text
 from hpcrun.schedulers.detect_host import HostFacts, look_at_host
-from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
 from hpcrun.schedulers.environment import clean_env, user_name
 from hpcrun.schedulers.process import Completed, run_command
 
 ANSWER_WITHIN_S = 10.0
+_OF_ASSOC = frozenset({"account", "qos"})
+"""Answers of the same database as the associations: one message for all."""
 GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first
 _CONFIG = ["scontrol", "show", "config"]
+_CONFIG_KEYS = frozenset(
+    ["ClusterName", "SLURM_VERSION", "AccountingStorageType", "AccountingStorageEnforce", "PreemptType", "PreemptMode"]
+)
 _PARTITIONS = ["scontrol", "--oneliner", "show", "partition"]
 _NODES = ["scontrol", "--oneliner", "show", "node"]
 _SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=now", "--format=JobID"]
@@ -30,6 +34,7 @@ class ClusterFacts:
         sources: fact → the command that reported it: ``nodes``, ``partitions``.
         kinds: kinds of nodes, by partition.
         associations: of the user; None if the database did not respond.
+        default_account: of the user, which Slurm charges for a job without one.
         problems: command → why it reported nothing.
     """
 
@@ -40,6 +45,8 @@ class ClusterFacts:
     partitions: list[Partition]
     associations: list[Association] | None
     accounting: bool
+    default_account: str | None = None
+    qos: list[QosLimits] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
@@ -64,9 +71,11 @@ class SlurmSite:
 
     Attributes:
         env: the environment its commands run in.
+        within_s: the timeout of each command.
     """
 
     env: Mapping[str, str]
+    within_s: float = ANSWER_WITHIN_S
 
     def ask(self) -> ClusterFacts:
         """Ask everything at once, so that commands that hang take ten seconds together, not each."""
@@ -77,8 +86,12 @@ class SlurmSite:
             "partitions": _PARTITIONS,
             "nodes": _NODES,
             "assoc": text.assoc_command(user),
+            "account": text.default_account_command(user),
+            "qos": text.qos_command(),
             "sacct": _SACCT,
         }
+        from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked
+
         with ThreadPoolExecutor(len(commands)) as pool:
             answers = dict(zip(commands, pool.map(self.run, commands.values()), strict=True))
         return _facts(user, answers, {name: text.said_by(command) for name, command in commands.items()})
@@ -96,19 +109,19 @@ class SlurmSite:
 
     def look_here(self, host: str) -> HostFacts:
         """Look at this host."""
-        return look_at_host(host, self.env, timeout_s=ANSWER_WITHIN_S)
+        return look_at_host(host, self.env, timeout_s=self.within_s)
 
     def run(self, argv: Sequence[str]) -> Completed:
-        """Run one of Slurm's commands without the user's filters, with a timeout of ten seconds."""
+        """Run one of Slurm's commands without the user's filters."""
         # SINFO_PARTITION, SCONTROL_ALL and such change what is shown
         env = {
             name: value for name, value in clean_env(self.env).items() if not name.startswith(("SINFO_", "SCONTROL_"))
         }
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env={**env, "LC_ALL": "C"})
+        return run_command(argv, timeout_s=self.within_s, env={**env, "LC_ALL": "C"})
 
 
 def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
-    problems = {names[key]: _why(answer) for key, answer in answers.items() if not answer.ok}
+    problems = {names[key]: _why(answer) for key, answer in answers.items() if not answer.ok and key not in _OF_ASSOC}
     config = text.parse_config(answers["config"].stdout) if answers["config"].ok else {}
     kinds, partitions = text.parse_sinfo(answers["sinfo"].stdout)
     sources = {"nodes": names["sinfo"], "partitions": names["sinfo"]}
@@ -122,8 +135,19 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         if answers[key].ok and not found:
             problems[names[key]] = "its output was not understood"
     associations = text.parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
+    account = answers["account"].stdout.strip().splitlines() if answers["account"].ok else []
     return ClusterFacts(
-        user, _groups(), config, kinds, partitions, associations, answers["sacct"].ok, sources, problems
+        user=user,
+        groups=_groups(),
+        config={key: value for key, value in config.items() if key in _CONFIG_KEYS},
+        kinds=kinds,
+        partitions=partitions,
+        associations=associations,
+        accounting=answers["sacct"].ok,
+        qos=text.parse_qos(answers["qos"].stdout) if answers["qos"].ok else [],
+        default_account=account[0].strip() or None if account else None,
+        sources=sources,
+        problems=problems,
     )
 
 

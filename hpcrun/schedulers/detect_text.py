@@ -14,6 +14,7 @@ from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock
 # sinfo(1): partition, availability, time limit, default time, nodes, CPUs, memory in MB, generic resources
 _SINFO_FIELDS = ("%P", "%a", "%l", "%L", "%D", "%c", "%m", "%G")
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
+_QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)
@@ -45,6 +46,7 @@ class Partition:
         max_nodes: the most nodes of one job, None if there is no limit.
         preempted: what Slurm does with a preempted job (REQUEUE, CANCEL ...), None if jobs are not preempted.
         grace_s: the grace time of such a job in seconds.
+        own_qos: the QOS whose limits hold for all jobs in it.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Partition:
     qos: tuple[str, ...] = ()
     denied_qos: tuple[str, ...] = ()
     root_only: bool = False
+    own_qos: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,24 @@ class Association:
     default_qos: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class QosLimits:
+    """The limits of a QOS that can make a job impossible; None for no limit.
+
+    Attributes:
+        gpus_per_job, gpus_per_user, gpus_in_all: at the same time.
+        max_s: the longest time limit of a job, in seconds.
+        over_partition: whether these limits have priority over those of a partition's own QOS.
+    """
+
+    name: str
+    gpus_per_job: int | None = None
+    gpus_per_user: int | None = None
+    gpus_in_all: int | None = None
+    max_s: int | None = None
+    over_partition: bool = False
+
+
 def sinfo_command() -> list[str]:
     """Ask for partitions and kinds of nodes; ``--exact`` separates nodes that differ."""
     return ["sinfo", "--noheader", "--exact", f"--format={SEPARATOR.join(_SINFO_FIELDS)}"]
@@ -83,6 +104,16 @@ def assoc_command(user: str) -> list[str]:
     """Ask the accounting database for a user's associations."""
     return ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={user}",
             f"format={','.join(_ASSOC_FIELDS)}"]  # fmt: skip
+
+
+def default_account_command(user: str) -> list[str]:
+    """Ask the accounting database for the account that a job is charged to if it names none."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", "user", user, "format=defaultaccount"]
+
+
+def qos_command() -> list[str]:
+    """Ask the accounting database for the limits of each QOS."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format={','.join(_QOS_FIELDS)}"]
 
 
 def try_gpus_command(form: str, type_: str | None, partition: str) -> list[str]:
@@ -159,6 +190,7 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
                 qos=_allowed(fields.get("AllowQos")),
                 denied_qos=_words(fields.get("DenyQos")),
                 root_only=fields.get("RootOnly") == "YES",
+                own_qos=qos if (qos := fields.get("QoS", "N/A")) not in ("N/A", "") else None,
             )
         )
     return partitions
@@ -193,6 +225,24 @@ def parse_assoc(text: str) -> list[Association]:
             account, partition, qos, default_qos = fields
             found.append(Association(account, partition or None, _words(qos), default_qos or None))
     return found
+
+
+def parse_qos(text: str) -> list[QosLimits]:
+    """Read the answer to :func:`qos_command`."""
+    found = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) == len(_QOS_FIELDS) and fields[0]:
+            name, job, user, all_, wall, flags = fields
+            limits = (_gpu_limit(job), _gpu_limit(user), _gpu_limit(all_))
+            found.append(QosLimits(name, *limits, _seconds(wall), "OverPartQOS" in flags))
+    return found
+
+
+def _gpu_limit(tres: str) -> int | None:
+    """Return the limit of GPUs of any type: ``cpu=64,gres/gpu=4`` → 4."""
+    limits = dict(item.partition("=")[::2] for item in tres.split(","))
+    return _number(limits.get("gres/gpu"))
 
 
 def parse_gres(text: str) -> Gpus:

@@ -12,6 +12,7 @@ from hpcrun.schedulers.process import Completed, run_command
 _SRUN_WITHIN_S = 3.0
 """Without a configuration, srun searches for one for a minute."""
 _TORCH_WITHIN_S = 20.0
+_UV_WITHIN_S = 20.0
 _GOOD = "No command given"
 """srun reads its options, finds no program after them, and ends before it asks the controller for anything."""
 # torch is imported by this, which takes seconds; an option that argparse does not know ends it with status 2.
@@ -23,6 +24,15 @@ parser = get_args_parser()
 parser.prog = "torchrun"
 parser.parse_args(sys.argv[1:] + ["program"])
 """
+
+
+def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
+    """Return uv's message if the lock of a project is not up to date; None if it is, or if uv cannot tell here."""
+    answer = run_command(["uv", "lock", "--check", "--project", project], timeout_s=_UV_WITHIN_S, env=clean_env(env))
+    if answer.ok or answer.status is None:
+        return None
+    words = " ".join(answer.stderr.split())
+    return words[max(0, words.find("error: ")) :]
 
 
 def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
@@ -20,8 +21,11 @@ from hpcrun.job.state import JobInfo
 from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.environment import clean_env
-from hpcrun.schedulers.process import start_detached
+from hpcrun.schedulers.process import run_command, start_detached
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
+
+if TYPE_CHECKING:
+    from hpcrun.job.resources import Machine
 
 _START_WITHIN_S = 20.0
 # With a pid of 0 or -1 os.kill would signal many processes, and "no ticks" would mean an ended process.
@@ -100,6 +104,14 @@ class LocalScheduler:
             if record is not None and lives:
                 with suppress(ProcessLookupError):  # it has ended since
                     os.kill(record["pid"], signal.SIGTERM)
+
+    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002 - the protocol's
+        """Refuse it: a job of this machine starts at once.
+
+        Raises:
+            SchedulerError: always.
+        """
+        raise SchedulerError("jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN")
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
@@ -181,3 +193,20 @@ def _info(record: dict[str, Any], now_s: float, *, lives: bool) -> JobInfo:
         exit_status=record.get("status"),
         signal=record.get("signal"),
     )
+
+
+def this_machine(env: Mapping[str, str]) -> Machine:
+    """Return the CPUs that this process may use and the GPUs that it can see.
+
+    CUDA_VISIBLE_DEVICES counts if it is set; otherwise nvidia-smi lists the GPUs; without it there are none.
+    """
+    from hpcrun.job.resources import Machine  # it loads the plan, which status does not need
+
+    cpus = len(os.sched_getaffinity(0))
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return Machine(cpus, tuple(item.strip() for item in visible.split(",") if item.strip()))
+    if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
+        return Machine(cpus)
+    answer = run_command(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], timeout_s=20, env=env)
+    return Machine(cpus, tuple(answer.stdout.split()) if answer.ok else ())

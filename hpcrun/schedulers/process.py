@@ -41,7 +41,9 @@ class Completed:
         return f"`{self.command}`: {how}" + (f"\n{self.stderr.strip()}" if self.stderr.strip() else "")
 
 
-def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None) -> Completed:
+def run_command(
+    argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Completed:
     """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises."""
     command = command_text(argv)
     with timed(command) as how:
@@ -52,6 +54,7 @@ def run_command(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
                 capture_output=True,
                 timeout=timeout_s,
                 env=None if env is None else dict(env),
+                cwd=cwd,
                 encoding="utf-8",
                 errors="surrogateescape",
                 check=False,
@@ -93,8 +96,29 @@ def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
+def start_and_leave(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
+    """Start a program in its own session and do not wait for it; its output is added to a log.
+
+    Raises:
+        OSError: the log cannot be written, or there is no ``sh``.
+    """
+    # a shell between: the program is then a child of init, which takes its exit status
+    start_detached(["/bin/sh", "-c", '"$@" &', "sh", *argv], cwd=cwd, env=env, log=log)
+
+
+def open_in_browser(url: str) -> bool:
+    """Open an address in the user's browser; return whether one took it."""
+    import webbrowser  # of all commands only one opens a page
+
+    with timed("webbrowser.open"):
+        return webbrowser.open(url)
+
+
+def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, log: Path) -> None:
     """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it.
+
+    Args:
+        env: None for this process's own environment.
 
     Raises:
         OSError: it cannot be started.
@@ -106,8 +130,17 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], lo
             stdout=output,
             stderr=output,
             cwd=cwd,
-            env=dict(env),
+            env=None if env is None else dict(env),
             start_new_session=True,
             check=False,
         )
         how.append(f"exit status {done.returncode}")
+
+
+def leave_running(argv: Sequence[str], *, cwd: Path, log: Path) -> None:
+    """Start a program in the background, with this environment, and return at once: a shell starts it, and ends.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    start_detached(["sh", "-c", '"$@" </dev/null &', "sh", *argv], cwd=cwd, env=None, log=log)

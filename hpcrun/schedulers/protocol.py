@@ -123,3 +123,11 @@ class Scheduler(Protocol):
             SchedulerError: refused, or the scheduler does not respond.
         """
         ...
+
+    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
+        """Keep pending jobs from starting, or let held ones start again.
+
+        Raises:
+            SchedulerError: refused, or the scheduler does not respond.
+        """
+        ...

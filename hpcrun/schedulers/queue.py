@@ -8,15 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from hpcrun.errors import SchedulerError
+from hpcrun.job.state import PENDING, base_state
 from hpcrun.schedulers.environment import clean_env, user_name
-from hpcrun.schedulers.identity import run_id_of_line
 from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
-from hpcrun.schedulers.process import run_command
-from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, element_ids, in_parts, parse_clock
+from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.run_of_job import run_id_of_line
+from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, element_ids, in_parts, known_text, parse_clock
 
 ANSWER_WITHIN_S = 10.0
 # squeue(1): job id, partition, priority as a number, expected start, reason, QOS
 _FIELDS = ("%i", "%P", "%Q", "%S", "%r", "%q")
+# and: job id, partition, name, user, state, time used, limit, nodes, reason, priority, expected start, command
+_JOB_FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%o")
 _NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
 _USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")
 _CPU_TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")
@@ -39,6 +43,35 @@ class Waiting:
     place: int | None
     of: int
     qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job of any user that is not over.
+
+    Attributes:
+        partitions: of a pending job all that it may start in.
+        tasks: the number of jobs that this line stands for: the pending elements of an array share one.
+        in_line: it is pending, and nothing but the jobs before it keeps it from starting.
+        order: the smaller comes first.
+        start_s: when Slurm expects to start it, in seconds since the epoch; None if unknown.
+        run_id: the run of hpcrun that it belongs to.
+    """
+
+    job_id: str
+    partitions: tuple[str, ...]
+    name: str
+    user: str
+    state: str
+    elapsed_s: int | None
+    limit_s: int | None
+    nodes: int
+    reason: str
+    tasks: int
+    in_line: bool
+    order: tuple[int, int]
+    start_s: float | None
+    run_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +117,23 @@ class SlurmQueue:
         ids = sorted({array_id(job_id) for job_id in job_ids})
         return parse_usage("\n".join(self._run(usage_command(part)) for part in in_parts(ids)))
 
+    def jobs(self) -> list[QueuedJob]:
+        """Return the jobs of all users, as far as the site shows them.
+
+        Raises:
+            SchedulerError: the controller does not respond.
+        """
+        answer = self._ask(jobs_command())
+        if not answer.ok:
+            raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="`sinfo` shows when it is back")
+        return parse_jobs(answer.stdout)
+
     def _run(self, argv: Sequence[str]) -> str:
+        return self._ask(argv).stdout
+
+    def _ask(self, argv: Sequence[str]) -> Completed:
         env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env).stdout
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env)
 
 
 def waiting_command() -> list[str]:
@@ -130,6 +177,37 @@ def _time(text: str) -> float | None:
         return datetime.fromisoformat(text).timestamp()  # local time, in this process's own TZ
     except ValueError:
         return None
+
+
+def jobs_command() -> list[str]:
+    """Ask for all jobs that are not over, of all users as far as the site shows them."""
+    return ["squeue", "--noheader", f"--format={SEPARATOR.join(_JOB_FIELDS)}"]
+
+
+def parse_jobs(text: str) -> list[QueuedJob]:
+    """Read the answer to :func:`jobs_command`; other lines are left out."""
+    lines = (line.split(SEPARATOR) for line in text.splitlines())
+    return [_queued_job([item.strip() for item in fields]) for fields in lines if len(fields) == len(_JOB_FIELDS)]
+
+
+def _queued_job(fields: Sequence[str]) -> QueuedJob:
+    job_id, partitions, name, user, state, used, limit, nodes, reason, priority, start, command = fields
+    return QueuedJob(
+        job_id,
+        tuple(partitions.split(",")),
+        name,
+        user,
+        base_state(state),
+        parse_clock(used),
+        parse_clock(limit),
+        _int(nodes),
+        known_text(reason) or "",
+        len(element_ids(job_id)),
+        base_state(state) == PENDING and not reason.startswith(_NOT_IN_LINE),
+        _order(job_id, priority),
+        _time(start),
+        run_id_of_line(command),
+    )
 
 
 def usage_command(job_ids: Sequence[str]) -> list[str]:

@@ -44,14 +44,14 @@ class ScriptExecutor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = RunFolder(self._submission.folder)
         self.sbatch_called = True
-        take_permit = folder.permit.exists() or folder.permit_revoked.exists()
+        take_permit = folder.permit().exists() or folder.permit("revoked").exists()
         return [
             "sh",
             "-c",
             f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_PERMIT if take_permit else ""}exec "$@"',
             str(folder.sbatch_stderr),
             str(self._submission.workdir),
-            *([str(folder.permit), str(folder.permit_taken)] if take_permit else []),
+            *([str(folder.permit()), str(folder.permit("called"))] if take_permit else []),
             *_sbatch(self._submission),
             # the path that squeue shows as the job's command, which identifies a lost job
             str(submission_file_path),

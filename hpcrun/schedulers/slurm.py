@@ -12,10 +12,10 @@ from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo, is_terminal
 from hpcrun.schedulers import slurm_text as text
 from hpcrun.schedulers.environment import clean_env, env_for_slurm
-from hpcrun.schedulers.identity import jobs_of_runs
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 from hpcrun.schedulers.queue_cache import QueueCache
+from hpcrun.schedulers.run_of_job import jobs_of_runs
 from hpcrun.schedulers.slurm_text import array_id
 
 # If the controller does not respond, squeue itself ends after about ten seconds (MessageTimeout).
@@ -49,9 +49,9 @@ class SlurmScheduler:
 
     def cluster(self) -> str | None:
         """Return ClusterName: from slurm.conf if it can be read, which needs no request to the controller."""
-        for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
+        for path in slurm_conf_paths(self.env):
             try:
-                found = text.parse_cluster_name(Path(path).read_text("utf-8", errors="replace"))
+                found = text.parse_cluster_name(path.read_text("utf-8", errors="replace"))
             except OSError:
                 continue
             if found:
@@ -148,7 +148,24 @@ class SlurmScheduler:
         if not answer.ok:
             raise SchedulerError(f"scancel failed: {answer.words()}", hint="hpcrun status shows what is left")
 
+    def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
+        """Hold or release jobs with one scontrol.
+
+        Raises:
+            SchedulerError: scontrol refused, or the controller does not respond.
+        """
+        verb = "release" if release else "hold"
+        answer = self._run(["scontrol", verb, ",".join(job.job_id for job in jobs if job.job_id)])
+        self._drop_shared_answer()
+        if not answer.ok:
+            raise SchedulerError(f"scontrol {verb} failed: {answer.words()}", hint="hpcrun status shows what is held")
+
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
         # SLURM_BITSTR_LEN: list all pending elements of an array; else only 64 characters of them (squeue(1))
         env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
         return run_command(argv, timeout_s=within_s, env=env)
+
+
+def slurm_conf_paths(env: Mapping[str, str]) -> list[Path]:
+    """Return the places of slurm.conf, the one to prefer first."""
+    return [Path(path) for path in (env.get("SLURM_CONF"), *_CONF_FILES) if path]

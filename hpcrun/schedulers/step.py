@@ -33,14 +33,14 @@ class Allocation:
         argv = ["timeout", "--kill-after=2", str(within_s), *step, *command]
         return run_command(argv, timeout_s=within_s + 5, env=self._env())
 
-    def shell(self, *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
+    def shell(self, shell: Sequence[str], *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
         """Open a shell on a node, by default the first; return its exit status.
 
         Raises:
             OSError: there is no srun.
         """
         argv = shell_command(self.job_id, node=node, cpus=self.cpus_per_node, workdir=workdir, is_terminal=is_terminal)
-        return run_on_terminal(argv, self._env())
+        return run_on_terminal([*argv, *shell], self._env())
 
     def _env(self) -> dict[str, str]:
         return clean_env(self.env)
@@ -74,8 +74,8 @@ def step_command(job_id: str, *, nodes: int, cpus: int | None) -> list[str]:
 def shell_command(
     job_id: str, *, node: str | None, cpus: int | None, workdir: str | None, is_terminal: bool
 ) -> list[str]:
-    """Return the srun of an interactive shell; without a terminal the shell reads commands from stdin."""
+    """Return the srun of an interactive shell, without the shell."""
     place = [f"--nodelist={node}"] if node else []
     folder = [f"--chdir={workdir}"] if workdir else []
     pty = ["--pty"] if is_terminal else []
-    return [*step_command(job_id, nodes=1, cpus=cpus), *place, *folder, *pty, "bash", "-l"]
+    return [*step_command(job_id, nodes=1, cpus=cpus), *place, *folder, *pty]

@@ -159,13 +159,13 @@ def _take_orphans_and_term() -> list[str]:
     import ctypes  # only here: hpcrun status imports the functions above, too
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    told: list[str] = []
+    ended_by: list[str] = []
 
     def on_term(_number: int, _frame: FrameType | None) -> None:
-        told.append("CANCELLED")
+        ended_by.append("CANCELLED")
 
     signal.signal(signal.SIGTERM, on_term)
-    return told
+    return ended_by
 
 
 def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = None, job_id: str | None = None) -> bool:
@@ -176,7 +176,7 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         warn_s: seconds between SIGUSR1 and the limit, 0 for no warning.
         element: the element of a sweep, whose record is in its own folder; None for an ordinary job.
     """
-    told = _take_orphans_and_term()
+    ended_by = _take_orphans_and_term()
     record = _new_record(limit_s, job_id)
     home, log_path, own_env = folder, folder / BATCH_LOG, {}
     if element is not None:
@@ -195,15 +195,15 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         record["started"] = time.time()
         _write(home, record)
         deadline = record["started"] + limit_s if limit_s else None
-        status = _wait(script, told, deadline, deadline - warn_s if deadline and warn_s else None)
+        status = _wait(script, ended_by, deadline, deadline - warn_s if deadline and warn_s else None)
         _clear_away()
         attempt = _newest(folder, element or 0)
-        if told or not _again(folder, element or 0, attempt):
+        if ended_by or not _again(folder, element or 0, attempt):
             break
         attempt, requeues = attempt + 1, requeues + 1
     ended = {"status": status if status >= 0 else 128 - status, "signal": -status if status < 0 else None}
-    reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(told[0]) if told else None
-    state = told[0] if told else "COMPLETED" if status == 0 else "FAILED"
+    reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0]) if ended_by else None
+    state = ended_by[0] if ended_by else "COMPLETED" if status == 0 else "FAILED"
     _write(home, {**record, **ended, "state": state, "reason": reason, "ended": time.time()})
     return state == "COMPLETED"
 
@@ -215,14 +215,14 @@ def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int]
         limit_s, warn_s: for each element, as in ``supervise``.
         at_once: how many may run at the same time.
     """
-    told = _take_orphans_and_term()
+    ended_by = _take_orphans_and_term()
     record = _new_record(limit_s)
     _write(folder, record)
     waiting, living, good, passed_on = list(elements), set[int](), True, False
-    while living or (waiting and not told):
-        while waiting and len(living) < at_once and not told:
+    while living or (waiting and not ended_by):
+        while waiting and len(living) < at_once and not ended_by:
             living |= _start_element(folder, limit_s, warn_s, waiting.pop(0), record["job_id"])
-        if told and not passed_on:
+        if ended_by and not passed_on:
             passed_on = True
             for pid in living:
                 os.kill(pid, signal.SIGTERM)
@@ -234,7 +234,7 @@ def supervise_sweep(folder: Path, limit_s: int, warn_s: int, elements: list[int]
             good = good and status == 0
         elif pid == 0:
             time.sleep(0.05)
-    state = "CANCELLED" if told else "COMPLETED" if good else "FAILED"
+    state = "CANCELLED" if ended_by else "COMPLETED" if good else "FAILED"
     _write(folder, {**record, "state": state, "ended": time.time()})
 
 
@@ -260,7 +260,7 @@ def _indices(text: str) -> list[int]:
     return [index for first, _, last in parts for index in range(int(first), int(last or first) + 1)]
 
 
-def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | None, warn_at: float | None) -> int:
+def _wait(script: subprocess.Popen[bytes], ended_by: list[str], deadline: float | None, warn_at: float | None) -> int:
     """Wait for the script; warn it, forward SIGTERM, then kill it. Return its status in Popen's form."""
     insist_at: float | None = None
     while True:
@@ -271,9 +271,9 @@ def _wait(script: subprocess.Popen[bytes], told: list[str], deadline: float | No
         if warn_at is not None and now > warn_at:
             script.send_signal(signal.SIGUSR1)
             warn_at = None
-        if deadline is not None and now > deadline and not told:
-            told.append("TIMEOUT")
-        if told and insist_at is None:
+        if deadline is not None and now > deadline and not ended_by:
+            ended_by.append("TIMEOUT")
+        if ended_by and insist_at is None:
             script.send_signal(signal.SIGTERM)
             insist_at = now + GRACE_S
         if insist_at is not None and now > insist_at:

@@ -24,6 +24,8 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
         more: label and text of further lines, which come first.
     """
     from hpcrun.runs.attempt import last_attempt
+    from hpcrun.runs.trackers import tracker_runs
+    from hpcrun.views.trackers import tracker_rows
 
     run = item.run
     attempt = last_attempt(item.folder, item.element or 0)
@@ -35,7 +37,9 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
         *([("checkpoints", str(_real(checkpoints_folder(item.folder))))] if run.checkpoints_of else []),
         *([("code", code_text(run.code))] if run.code else []),
         *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
+        *(tracker_rows(tracker_runs(run, item.folder, item.element or 0, most_attempts=1)) if attempt else []),
         *(_ran(load_imports(attempt.folder)) if attempt else []),
+        *(_messages(item) if run.plan.get("notify") else []),
     ]
     name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
     width = max(width, _INDENT + _ROOM_LEAST)
@@ -62,6 +66,15 @@ def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
     order = sorted(imports.items(), key=lambda pair: (str(pair[1]).startswith(inside), pair[0]))
     rows += [("import", f"{name} from {path}") for name, path in order[:_SHOWN]]
     return rows + ([("import", f"and {len(order) - _SHOWN} more")] if len(order) > _SHOWN else [])
+
+
+def _messages(item: RunStatus) -> list[tuple[str, str]]:
+    import time
+
+    from hpcrun.runs.messages import deliveries
+    from hpcrun.views.messages import delivery_rows
+
+    return delivery_rows(deliveries(item.folder, time.time()))
 
 
 def _real(path: Path) -> Path:

@@ -19,14 +19,19 @@ _NAME_MOST = 20
 _ROOM_LEAST = 30
 
 
-def checkup_text(checkup: Checkup, width: int) -> Text:
-    """Return the checks by group, at most ``width`` characters wide if this leaves room for words."""
+def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
+    """Return the checks by group, at most ``width`` characters wide if this leaves room for words.
+
+    Args:
+        brief: only the warnings and errors, and how many checks there were.
+    """
     from rich.text import Text
 
     text = Text()
-    column = min(_NAME_MOST, max((len(one_line(check.name)) for check in checkup.checks), default=0))
+    shown = [check for check in checkup.checks if not (brief and check.level == "green")]
+    column = min(_NAME_MOST, max((len(one_line(check.name)) for check in shown), default=0))
     for group in GROUPS:
-        checks = [check for check in checkup.checks if check.group == group]
+        checks = [check for check in shown if check.group == group]
         if checks:
             about = f" {checkup.profile}" if group == "Profile" and checkup.profile else ""
             text.append(one_line(f"{group}{about}") + "\n", style="bold")

@@ -6,10 +6,11 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.explain.explain import Evidence, Explanation
-from hpcrun.diagnosis.flight.judge import Flight, Stand
+from hpcrun.actions.explain.ended import Explanation
+from hpcrun.actions.explain.wording import Evidence
+from hpcrun.diagnosis.flight.meetings import Flight, Stand
 from hpcrun.diagnosis.flight.sentences import group_text
-from hpcrun.views.text import one_line
+from hpcrun.views.text import harmless, one_line, without_colours
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -56,7 +57,8 @@ def _append_evidence(text: Text, evidence: Evidence, room: int) -> None:
         text.append(head, "cyan")
         text.append(f"  {where}\n" if where else "\n", "dim")
     for line in evidence.lines:
-        parts = textwrap.wrap(one_line(line.strip()), room - 4, break_on_hyphens=False, subsequent_indent="  ")
+        plain = one_line(without_colours(harmless(line.strip())))
+        parts = textwrap.wrap(plain, room - 4, break_on_hyphens=False, subsequent_indent="  ")
         shown = parts[:_MOST_LINES_EACH]
         if len(parts) > len(shown):
             shown[-1] = f"{shown[-1][: room - 5]}…"

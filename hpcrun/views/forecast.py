@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.forecast import ForecastResult
 from hpcrun.job.request import GpuCount
-from hpcrun.scaling.forecast import Case, Concern, Forecast
+from hpcrun.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, NextMeasurement, advised_lr
+from hpcrun.scaling.workload import MeasuredEpoch
 from hpcrun.views.table import fitting, text_table
 from hpcrun.views.text import clock_text, count, labelled, one_line, rows_csv
 
@@ -18,40 +20,100 @@ if TYPE_CHECKING:
 
 FIELDS = (
     "case", "gpus", "nodes", "batch_size", "batch_per_gpu", "steps", "lr_linear", "lr_sqrt", "warmup_steps", "step_s",
-    "comm_s", "exposed_s", "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns",
+    "comm_s", "exposed_s", "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns", "speedup_low",
+    "speedup_high",
 )  # fmt: skip
 """Columns of --csv and fields of the rows of --json: never rename or remove one; add new ones at the end."""
 
 _PROSE, _INDENT = 100, 9
+_MOST_SHOWN = 5  # measured epochs besides the first
 # On a narrow terminal the first of these goes first: each follows from others.
-_DROPPED = ("STEP", "COMM", "STEPS", "NODES", "SPEED-UP")
+_DROPPED = ("STEP", "COMM", "STEPS", "NODES", "RANGE", "SPEED-UP", "LOST TO")
 
 _TITLE: dict[Case, str] = {
     "fixed": "fixed: global batch {fixed}, split across GPUs",
     "scaled": "scaled: per-GPU batch {scaled}, global batch grows with the GPUs",
 }
+_LOST_TO: dict[Concern, str] = {
+    "little work": "overhead",
+    "communication": "communication",
+    "data loading": "data",
+}
 _WHY: dict[Concern, str] = {
-    "little work": "step time is dominated by fixed overhead: below {fills} samples per GPU, "
-    "a smaller batch saves little time",
-    "communication": "the gradient all-reduce takes longer than the computation of a step: use a larger per-GPU batch, "
-    "gradient accumulation, or fewer nodes",
-    "slower": "slower than the measured epoch",
+    "little work": "the fixed overhead of a step, which does not shrink with the batch: below {fills} samples on a GPU "
+    "it is more than half of computing",
+    "communication": "waiting for the other ranks and the gradient all-reduce: use a larger per-GPU batch, gradient "
+    "accumulation, or fewer nodes",
+    "data loading": "the data loader, if all ranks share it: use more workers, or faster storage",
 }
 
 
+def answer_lines(result: ForecastResult, width: int) -> list[str]:
+    """Return how many GPUs to ask for, a sentence for each case, which it begins with: the answers differ."""
+    wrap = textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
+    return [line for case in result.question.cases for line in wrap.wrap(one_line(_answer(result, case)))]
+
+
+def _answer(result: ForecastResult, case: Case) -> str:
+    work, advice = result.question.work, result.advice[case]
+    row, after = advice.row, advice.next_row
+    if row is None or (after and row.size.gpus == work.gpus):
+        said = f"stay with {count(work.gpus, 'GPU')}"
+        said += f"; {_would_be(after, full=True)}" if after else ""
+    else:
+        said = f"ask for {count(row.size.gpus, 'GPU')}, {_speed(row)} at {_percent(row.efficiency)} efficiency"
+        said += f"; {_would_be(after)}" if after else ""
+    if case == "fixed":
+        return f"If the global batch stays {work.batch_size}: {said}."
+    if row and row.growth >= LARGE_GROWTH:
+        said += f"; check the accuracy with global batch {row.batch_size}"
+    return f"If the global batch grows with the GPUs, {work.batch_per_gpu} on each: {said}."
+
+
+def _would_be(row: Forecast, *, full: bool = False) -> str:
+    gpus = row.size.gpus
+    if row.speedup < 1:
+        return f"{gpus} would be slower, {_speed(row)}"
+    return f"{gpus} would be at {_percent(row.efficiency)}" + (f", {_speed(row)}" if full else "")
+
+
+def _speed(row: Forecast) -> str:
+    low, high = _times(row.speedup_low), _times(row.speedup_high)
+    return f"{_times(row.speedup)}×" + (f" ({low} to {high}×)" if low != high else "")
+
+
+def _range(row: Forecast) -> str:
+    low, high = _times(row.speedup_low), _times(row.speedup_high)
+    return "-" if low == high else f"{low}-{high}"
+
+
+def _times(speedup: float) -> str:
+    return f"{speedup:.2f}" if speedup < 9.95 else f"{speedup:.1f}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
 def heading_lines(result: ForecastResult) -> list[str]:
-    """Return the measurement, and the machine of the forecast."""
-    work, profile = result.question.work, result.profile
-    on = "" if work.gpus == 1 else f" on {work.gpus} GPUs"
-    links = [link.name for link in (result.network.inside, result.network.between) if link]
-    where = ", ".join([profile.card.model or "no GPU model in the profile", *links])
+    """Return the measurements, and the machine of the forecast."""
+    work = result.question.work
+    first, *others = work.epochs_measured
     epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
+    links = [link.name for link in (result.network.inside, result.network.between) if link]
+    where = ", ".join([result.profile.card.model or "no GPU model in the profile", *links])
     return [
-        one_line(
-            f"measured  {work.samples} samples in {span_text(work.epoch_s)}, global batch {work.batch_size}{on}{epochs}"
-        ),
-        one_line(f"profile   {profile.name}: {where}"),
+        one_line(f"measured  {work.samples} samples in {_measured_text(first)}{epochs}"),
+        *(one_line(f"          and in {_measured_text(epoch)}") for epoch in others[:_MOST_SHOWN]),
+        *([f"          and {len(others) - _MOST_SHOWN} more"] if len(others) > _MOST_SHOWN else []),
+        one_line(f"profile   {result.profile.name}: {where}"),
     ]
+
+
+def _measured_text(epoch: MeasuredEpoch) -> str:
+    nodes = f" of {epoch.nodes} nodes" if (epoch.nodes or 1) > 1 else ""
+    on = f" on {count(epoch.gpus, 'GPU')}{nodes}" if epoch.gpus > 1 or nodes else ""
+    return f"{span_text(epoch.epoch_s)}, global batch {epoch.batch_size}{on}"
 
 
 def case_title(result: ForecastResult, case: Case) -> str:
@@ -61,7 +123,7 @@ def case_title(result: ForecastResult, case: Case) -> str:
 
 
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
-    """Return one case for a terminal of ``width`` columns; a row with a warning ends with an exclamation mark."""
+    """Return one case for a terminal of ``width`` columns; a row below the target says what its time is lost to."""
     rows = [row for row in result.rows if row.case == case]
     shown: dict[str, list[str]] = {
         "GPUS": [str(row.size.gpus) for row in rows],
@@ -71,12 +133,15 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         "STEP": [span_text(row.step_s) for row in rows],
         **({"COMM": [_span_or_dash(row.comm_s) for row in rows]} if any(row.comm_s for row in rows) else {}),
         "EPOCH": [span_text(row.epoch_s) for row in rows],
-        "SPEED-UP": [f"{row.speedup:.2f}" for row in rows],
-        "EFF.": [f"{row.efficiency:.0%}".replace("%", " %") for row in rows],
+        "SPEED-UP": [_times(row.speedup) for row in rows],
+        "RANGE": [_range(row) for row in rows],
+        "EFF.": [_percent(row.efficiency) for row in rows],
         "GPU-HOURS": [_amount(row.gpu_hours) for row in rows],
         **({"COST": [_amount(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
-        "": ["!" if row.concerns else "" for row in rows],
+        "LOST TO": [_LOST_TO[row.concerns[0]] if row.concerns else "" for row in rows],
     }
+    if not any(shown["LOST TO"]):
+        del shown["LOST TO"]
     needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
     return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
 
@@ -88,7 +153,8 @@ def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]
 
 
 def _table(shown: Mapping[str, Sequence[str]]) -> Table:
-    return text_table(shown, zip(*shown.values(), strict=True), right=shown, whole=shown)
+    right = [heading for heading in shown if heading != "LOST TO"]
+    return text_table(shown, zip(*shown.values(), strict=True), right=right, whole=shown)
 
 
 def rates_table(result: ForecastResult) -> Table | None:
@@ -115,9 +181,11 @@ def rates_title(result: ForecastResult) -> str:
 
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
-    """Return the warnings, what to run instead, and what the numbers rest on."""
+    """Return what to measure next, the warnings, what to run instead, and what the numbers rest on."""
     width = min(width, _PROSE)
-    lines = [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
+    measure = [narrower_text(result, result.narrower)] if result.narrower else []
+    labels = [*(("measure", text) for text in measure), *(("warning", text) for text in _warnings(result))]
+    lines = [line for label, text in labels for line in labelled(label, one_line(text), _INDENT, width)]
     for remedy in result.remedies:
         lines += [
             f"instead  {remedy_command(result, remedy)}",
@@ -127,19 +195,47 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     return [*lines, *(line for note in result.notes for line in labelled("note", one_line(note), _INDENT, width))]
 
 
+def narrower_text(result: ForecastResult, measure: NextMeasurement) -> str:
+    """Return what to measure next, and what it is good for."""
+    work = result.question.work
+    on = count(measure.gpus, "GPU") + (f" of {measure.nodes} nodes" if measure.nodes > 1 else "")
+    same = (measure.gpus, measure.nodes) == (work.gpus, work.nodes or measure.nodes)
+    place = "" if same else f"{measure.gpus}:" if measure.nodes == 1 else f"{measure.gpus}/{measure.nodes}:"
+    return (
+        f"some hundred steps on {on} with global batch {measure.batch_size}, and add --also "
+        f"{place}{measure.batch_size}=TIME: this narrows the range for {count(measure.row.size.gpus, 'GPU')} most"
+    )
+
+
 def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
     grows = remedy.batch_per_gpu > result.question.work.most_per_gpu
     return f", if {remedy.batch_per_gpu} samples fit in the GPU's memory" if grows else ""
 
 
 def _warnings(result: ForecastResult) -> list[str]:
-    found: dict[tuple[Case, Concern], list[Forecast]] = {}
+    found: dict[Concern, dict[tuple[int, int], Forecast]] = {}
     for row in result.rows:
-        for concern in row.concerns:
-            found.setdefault((row.case, concern), []).append(row)
+        for concern in row.concerns[:1]:
+            found.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), row)
+    fills = f"{result.fills_gpu:.0f}" if result.fills_gpu >= 1 else "1"
+    lost = [
+        f"{_and(list(rows.values()))}: most of the lost time is {_WHY[concern].format(fills=fills)}"
+        for concern, rows in found.items()
+    ]
+    return [*lost, *_rate_warnings(result)]
+
+
+def _rate_warnings(result: ForecastResult) -> list[str]:
+    """Return a warning for batches that have grown so much that no rule can be trusted with the learning rate."""
+    large = {row.batch_size: row for row in (*result.rows, *result.remedies) if row.growth >= LARGE_GROWTH}
+    if not large:
+        return []
+    row = max(large.values(), key=lambda row: row.growth)
+    factors = f"up to {row.growth:.0f} times" if len(large) > 1 else f"{row.growth:.0f} times"
+    rate = "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
     return [
-        f"{case}, {_and(rows)}: " + _WHY[concern].format(fills=f"{result.fills_gpu or 0:.0f}")
-        for (case, concern), rows in found.items()
+        f"a global batch {factors} the measured one trains differently: raise the learning rate over the warm-up"
+        f"{rate}, and compare the accuracy with that of the measured batch"
     ]
 
 
@@ -161,8 +257,10 @@ def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
         f"{gpus.type}:{gpus.count}" if gpus.type else str(gpus.count),
     ]
     words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
-    rate = remedy.lr_sqrt if work.optimizer == "adam" else remedy.lr_linear
-    rest = ["SCRIPT", "--batch-size", str(remedy.batch_size), *(["--lr", _rate(rate)] if rate is not None else [])]
+    rate = advised_lr(work, remedy)
+    warm_up = ["--warmup-steps", str(remedy.warmup_steps)] if remedy.warmup_steps else []
+    rest = ["SCRIPT", "--batch-size", str(remedy.batch_size)]
+    rest += ["--lr", _rate(rate), *warm_up] if rate is not None else []
     return one_line(shlex.join([*words, *rest]))
 
 
@@ -202,13 +300,24 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
         "profile": result.profile.name,
         "measured": asdict(result.question.work),
         "price_per_gpu_hour": result.price,
+        "answer": [_answer_json(result, case) for case in result.question.cases],
         "fills_gpu": result.fills_gpu,
         "rows": [_row(row, result.price) for row in result.rows],
         "remedies": [
             {**_row(remedy, result.price), "command": remedy_command(result, remedy)} for remedy in result.remedies
         ],
         "warnings": _warnings(result),
+        "measure": result.narrower and narrower_text(result, result.narrower),
         "notes": list(result.notes),
+    }
+
+
+def _answer_json(result: ForecastResult, case: Case) -> dict[str, Any]:
+    row = result.advice[case].row
+    return {
+        "case": case,
+        "gpus": result.question.work.gpus if row is None else row.size.gpus,
+        "text": _answer(result, case),
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.runs.gpu import GpuResult, GpuRow
+from hpcrun.actions.runs.gpu import GpuResult, GpuRow, RecordedUse
+from hpcrun.actions.runs.use import rate_text, size_text
 from hpcrun.views.table import text_table
 from hpcrun.views.text import count, one_line
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _HEADINGS = ("NODE", "RANK", "GPU", "NAME", "UTIL", "MEMORY", "POWER", "TEMP")
+_RECORDED_HEADINGS = ("NODE", "CPUS", "PEAK", "MEMORY", "NETWORK", "RDMA")
 _PORT_HEADINGS = ("NODE", "PORT", "LINK", "IN", "OUT")
 _NUMBERS = ("RANK", "GPU", "UTIL", "MEMORY", "POWER", "TEMP", "IN", "OUT")
 
@@ -25,7 +28,7 @@ def gpu_table(result: GpuResult) -> Table:
 def ports_table(result: GpuResult) -> Table:
     """Return the network traffic of each node, for a terminal."""
     rows = (
-        (node, port.port, port.link or "-", _rate(port.in_per_s), _rate(port.out_per_s))
+        (node, port.port, port.link or "-", rate_text(port.in_per_s), rate_text(port.out_per_s))
         for node, ports in result.ports.items()
         for port in ports
     )
@@ -58,13 +61,6 @@ def _cells(row: GpuRow) -> tuple[str, ...]:
     )
 
 
-def _rate(bytes_per_s: float) -> str:
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
-        if bytes_per_s >= size:
-            return f"{bytes_per_s / size:.2f} {unit}"
-    return f"{bytes_per_s / 1e3:.1f} kB/s"
-
-
 def _with_unit(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:.0f} {unit}"
 
@@ -75,6 +71,75 @@ def _of(value: float | None, most: float | None, unit: str, divisor: int) -> str
     digits = 1 if divisor > 1 else 0
     used = f"{value / divisor:.{digits}f}"
     return f"{used} {unit}" if most is None else f"{used}/{most / divisor:.0f} {unit}"
+
+
+def recorded_gpus_table(uses: Sequence[RecordedUse]) -> Table:
+    """Return what each GPU of a run has done, or of the elements of a sweep, for a terminal."""
+    front = _front(uses)
+    rows = (
+        (
+            *_element(use),
+            node,
+            str(index),
+            _share(one.gpu_busy),
+            _share(one.gpu_idle),
+            _share(one.gpu_memory),
+            "-" if one.watts is None else f"{one.watts:.0f} W",
+        )
+        for use in uses
+        for (node, index), one in use.gpus.items()
+    )
+    numbers = ("GPU", "BUSY", "IDLE", "MEMORY", "POWER")
+    return text_table((*front, "NODE", *numbers), rows, right=(*front, *numbers))
+
+
+def recorded_nodes_table(uses: Sequence[RecordedUse]) -> Table:
+    """Return what a run, or each element of a sweep, has used of its nodes besides GPUs, for a terminal."""
+    front = _front(uses)
+    rows = (
+        (
+            *_element(use),
+            node,
+            f"{one.cpus:.1f}" + (f"/{one.cpus_asked}" if one.cpus_asked else ""),
+            f"{one.cpus_peak:.1f}",
+            size_text(one.memory_peak) + (f"/{size_text(one.memory_asked)}" if one.memory_asked else ""),
+            rate_text(one.network),
+            "-" if one.rdma is None else rate_text(one.rdma),
+        )
+        for use in uses
+        for node, one in use.nodes.items()
+    )
+    return text_table((*front, *_RECORDED_HEADINGS), rows, right=(*front, *_RECORDED_HEADINGS[1:]))
+
+
+def _front(uses: Sequence[RecordedUse]) -> tuple[str, ...]:
+    return ("ELEMENT",) if any(map(_element, uses)) else ()
+
+
+def _element(use: RecordedUse) -> tuple[str, ...]:
+    return () if use.element is None else (str(use.element),)
+
+
+def recorded_json(uses: Sequence[RecordedUse]) -> dict[str, Any]:
+    """Return what a run, or each element of a sweep, has used as a JSON document."""
+    return {
+        "kind": "gpu",
+        "run_id": uses[0].run_id,
+        "recorded": True,
+        "gpus": [
+            {"element": use.element, "node": node, "index": index, "busy": one.gpu_busy, "idle": one.gpu_idle,
+             "memory": one.gpu_memory, "power_w": one.watts}
+            for use in uses
+            for (node, index), one in use.gpus.items()
+        ],
+        "nodes": [
+            {"element": use.element, "node": node, **asdict(one)} for use in uses for node, one in use.nodes.items()
+        ],
+    }  # fmt: skip
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 def without_lines(result: GpuResult) -> list[str]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from hpcrun.actions.runs.use import ENOUGH_S, run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.limits import ACCOUNTS
 from hpcrun.schedulers.queue import Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
-from hpcrun.views.text import clock_text, harmless
+from hpcrun.views.text import clock_text, count, harmless, without_colours
 
 _BAR = 20
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 Rows = list[tuple[str, str]]
 
 
@@ -28,8 +30,7 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         return _waiting_rows(item, insight, now_s)
     if not status.final:
         return _running_rows(item, insight)
-    usage = insight.usage.get((item.run.run_id, job_id))
-    return _usage_rows(usage, item) if usage else []
+    return [*idle_limit_rows(item), *_usage_rows(insight.usage.get((item.run.run_id, job_id)), _use(item), item)]
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
@@ -43,7 +44,16 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
         "last_line": last_line(item.folder, item.element or 0) if running else None,
         "metrics": last_metrics(item.folder, item.element or 0) if running else {},
         "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
+        "use": asdict(use) if (use := _use(item)) else None,
+        "messages": _messages_json(item) if item.run.plan.get("notify") else [],
     }
+
+
+def _messages_json(item: RunStatus) -> list[dict[str, Any]]:
+    from hpcrun.runs.messages import deliveries  # few runs have messages
+    from hpcrun.views.messages import deliveries_json
+
+    return deliveries_json(deliveries(item.folder, time.time()))
 
 
 def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
@@ -86,16 +96,42 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     if status.hosts:
         rows.append(("hosts", status.hosts))
     gpus = insight.gpus.get(item.run.run_id)
-    if gpus and (use := gpu_use(gpus)):
-        rows.append(("GPUs", use))
+    if gpus and (now := gpu_use(gpus)):
+        rows.append(("GPUs", now))
     if item.elements:
         return rows
+    attempt = last_attempt(item.folder, item.element or 0)
+    if attempt and (idle := idle_warning(attempt.folder)):
+        at = time.strftime("%H:%M", time.localtime(idle.ends))
+        rows.append(
+            ("idle", f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if they stay idle")
+        )
+    rows += idle_limit_rows(item)
+    if use := _use(item):
+        rows += [(f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)]
     if line := last_line(item.folder, item.element or 0):
-        rows.append(("last line", _COLOUR.sub("", harmless(line))))
+        rows.append(("last line", without_colours(harmless(line))))
     if metrics := last_metrics(item.folder, item.element or 0):
-        shown = (f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
-        rows.append(("metrics", " ".join(shown)))
+        rows.append(("metrics", _metrics_text(metrics)))
     return rows
+
+
+def _metrics_text(metrics: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
+
+
+def idle_limit_rows(item: RunStatus) -> Rows:
+    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its GPUs."""
+    attempt = None if item.elements else last_attempt(item.folder, item.element or 0)
+    node = idle_unknown(attempt.folder) if attempt else None
+    return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")] if node else []
+
+
+def last_words(item: RunStatus) -> str:
+    """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last line."""
+    if metrics := last_metrics(item.folder, item.element or 0):
+        return _metrics_text(metrics)
+    return " ".join(without_colours(harmless(last_line(item.folder, item.element or 0) or "")).split())
 
 
 def bar_text(elapsed_s: int, limit_s: int) -> str:
@@ -105,19 +141,33 @@ def bar_text(elapsed_s: int, limit_s: int) -> str:
     return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%}, {clock_text(elapsed_s)} of {clock_text(limit_s)}"
 
 
-def _usage_rows(usage: Usage, item: RunStatus) -> Rows:
+def _use(item: RunStatus) -> UseSummary | None:
+    """Return what a run has recorded of its own use; None of a sweep, whose elements are runs of their own."""
+    return None if item.elements else run_use(item.folder, item.element or 0)
+
+
+def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) -> Rows:
+    """Return what a run has used: by Slurm's accounting, or in more detail by the run's own samples."""
     rows: Rows = []
-    if usage.gpus:
-        rows.append(("GPUs", f"{usage.gpus * usage.elapsed_s / 3600:.2f} GPU-hours, {usage.gpus} GPUs"))
+    completed, asked_s = item.status.state == state.COMPLETED, item.status.limit_s or item.run.walltime_s
+    said = use_advice(use, completed=completed) if use else []
+    if usage:
+        if usage.gpus:
+            rows.append(("GPU-hours", f"{usage.gpus * usage.elapsed_s / 3600:.2f} ({count(usage.gpus, 'GPU')})"))
+        rows += [] if use else _accounted_rows(usage)
+        said += advice(usage, asked_s, completed=completed, sampled=use is not None and use.seconds >= ENOUGH_S)
+    return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in said)]
+
+
+def _accounted_rows(usage: Usage) -> Rows:
+    rows: Rows = []
     busy = cpu_efficiency(usage)
     if busy is not None:
         rows.append(("CPUs", f"{min(1.0, busy):.0%} of {usage.cpus} busy"))
     if usage.used_mb is not None and usage.memory_mb:
         part = usage.used_mb / usage.memory_mb
         rows.append(("memory", f"{_size(usage.used_mb)} of {_size(usage.memory_mb)} per node, as sampled ({part:.0%})"))
-    asked_s = item.status.limit_s or item.run.walltime_s
-    said = advice(usage, asked_s, completed=item.status.state == state.COMPLETED)
-    return rows + [("advice", text) for text in said]
+    return rows
 
 
 def _size(megabytes: float) -> str:

@@ -38,8 +38,8 @@ def _headings(front: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def _cells(row: MetricsRow, front: Iterable[str], names: Iterable[str]) -> list[str]:
-    numbers = (*(getattr(row, name) for name in front), row.step, *map(row.values.get, names))
-    return [*map(value_text, numbers), _clock(row.time_s)]
+    who = (row.attempt + 1 if name == "attempt" else getattr(row, name) for name in front)  # people count from 1
+    return [*map(value_text, (*who, row.step, *map(row.values.get, names))), _clock(row.time_s)]
 
 
 def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Parameters]) -> Table:
@@ -103,10 +103,10 @@ _CSV_FRONT = ("rank", "attempt", "step", "time")
 def _csv_rows(metrics: Metrics, names: Sequence[str]) -> Iterator[list[Value | None]]:
     for row in metrics.rows:
         numbers = (row.step, row.time_s, *(row.values.get(name) for name in names))
-        yield [row.rank, row.attempt, *map(_whole, numbers)]
+        yield [row.rank, row.attempt, *map(whole, numbers)]
 
 
-def _whole(value: Value | None) -> Value | None:
+def whole(value: Value | None) -> Value | None:
     """Return a number without a fraction as an integer: ``3``, not ``3.0``."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
@@ -126,13 +126,14 @@ def _row_json(row: MetricsRow) -> dict[str, Any]:
     return {
         "rank": row.rank,
         "attempt": row.attempt,
-        "step": None if row.step is None else _whole(row.step),
+        "step": None if row.step is None else whole(row.step),
         "time_s": row.time_s,
-        "values": {name: _json_value(value) for name, value in row.values.items()},
+        "values": {name: json_value(value) for name, value in row.values.items()},
     }
 
 
-def _json_value(value: Value) -> Value:
+def json_value(value: Value) -> Value:
+    """Return a value for JSON, which has no NaN and no infinity: these are text."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return value
@@ -142,13 +143,13 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
     """Return a picture of each metric over the steps for a terminal ``width`` columns wide."""
     lines: list[str] = []
     for name in metrics.names:
-        curves = list(_series(metrics, name).values())
+        curves = list(curves_of(metrics, name).values())
         lines += [*([""] if lines else []), f"{one_line(name)}{' by step' if curves else ''}"]
         lines += braille_plot(curves, width) if curves else ["no values"]
     return lines
 
 
-def _series(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
+def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
     """Return the finite numbers of a metric by rank; a row without a step is placed by its position."""
     found: dict[int, list[_Point]] = {}
     for number, row in enumerate(metrics.rows):
@@ -164,37 +165,70 @@ def save_png(metrics: Metrics, path: Path, title: str) -> None:
     Raises:
         PlanError: matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PlanError(
-            "--png needs matplotlib, which is not installed", hint='pip install "hpcrun-slurm[plot]"'
-        ) from None
     if not metrics.names:
         raise HpcrunError("there are no values to draw")
-    figure = Figure(figsize=(8, 1 + 2.5 * len(metrics.names)), layout="constrained")
+    figure = matplotlib_figure(figsize=(8, 1 + 2.5 * len(metrics.names)), layout="constrained")
     figure.suptitle(title)
     for axes, name in zip(figure.subplots(len(metrics.names), squeeze=False)[:, 0], metrics.names, strict=True):
-        for rank, points in _series(metrics, name).items():
+        for rank, points in curves_of(metrics, name).items():
             axes.plot(*zip(*points, strict=True), label=f"rank {rank}", marker="." if len(points) < 50 else None)
-        axes.set_ylabel(name)
+        axes.set_ylabel(label_text(name))
         axes.grid(alpha=0.3)
         if 1 < len(metrics.ranks) <= 16:
             axes.legend()
     axes.set_xlabel("step")
+    save_figure(figure, path)
+
+
+def label_text(text: str) -> str:
+    """Return text for a figure as it is: matplotlib would set ``$...$`` as mathematics, or fail to."""
+    return one_line(text).replace("$", r"\$")
+
+
+def matplotlib_figure(*, option: str = "--png", **options: Any) -> Any:
+    """Return a new figure of matplotlib.
+
+    Args:
+        option: the option that asked for it, for the message.
+
+    Raises:
+        PlanError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PlanError(
+            f"{option} needs matplotlib, which is not installed", hint='pip install "hpcrun-slurm[plot]"'
+        ) from None
+    return Figure(**options)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure to a file.
+
+    Raises:
+        PlanError: the file cannot be written.
+    """
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
         raise PlanError(f"cannot write {path}: {error}") from None
 
 
-def braille_plot(curves: Sequence[Sequence[_Point]], width: int, height: int = _HEIGHT) -> list[str]:
-    """Return lines that show curves, at most ``width`` columns wide, with the limits of both axes beside them."""
+def braille_plot(
+    curves: Sequence[Sequence[_Point]], width: int, height: int = _HEIGHT, *, names: Sequence[str] = ()
+) -> list[str]:
+    """Return lines that show curves, at most ``width`` columns wide, with the limits of both axes beside them.
+
+    Args:
+        names: of the curves; each stands to the right of the line on which its curve ends.
+    """
     xs, ys = [x for curve in curves for x, _ in curve], [y for curve in curves for _, y in curve]
     (left, right), (bottom, top) = (min(xs), max(xs)), (min(ys), max(ys))
     labels = [f"{top:.4g}", f"{bottom:.4g}"]
     margin = max(map(len, labels))
-    columns = max(_LEAST, min(width, 100) - margin - 2)
+    ends = _ends(curves, names, bottom, top, height)
+    columns = max(_LEAST, min(width, 100) - margin - 2 - max(map(len, ends)))
     cells = [[0] * columns for _ in range(height)]
     for curve in curves:
         dots = [(_place(x, left, right, 2 * columns), _place(y, bottom, top, 4 * height)) for x, y in curve]
@@ -204,11 +238,22 @@ def braille_plot(curves: Sequence[Sequence[_Point]], width: int, height: int = _
     lines = []
     for number, row_of_cells in enumerate(cells):
         label = labels[0] if number == 0 else labels[1] if number == height - 1 else ""
-        lines.append(f"{label:>{margin}} ┤" + "".join(chr(0x2800 + cell) for cell in row_of_cells).rstrip("\u2800"))
+        drawn = "".join(chr(0x2800 + cell) for cell in row_of_cells) + ends[number]
+        lines.append(f"{label:>{margin}} ┤" + drawn.rstrip("\u2800"))
     first, last = f"{left:.6g}", f"{right:.6g}"
     gap = columns - len(first) - len(last)
     lines.append(" " * (margin + 2) + (first + " " * gap + last if gap > 0 and left != right else first))
     return lines
+
+
+def _ends(
+    curves: Sequence[Sequence[_Point]], names: Sequence[str], bottom: float, top: float, height: int
+) -> list[str]:
+    """Return for each line the names of the curves that end on it."""
+    found: list[list[str]] = [[] for _ in range(height)]
+    for curve, name in zip(curves, names, strict=False):
+        found[height - 1 - _place(curve[-1][1], bottom, top, 4 * height) // 4].append(name)
+    return [f" {','.join(here)}" if here else "" for here in found]
 
 
 def _joined(dots: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.container import Container
 from hpcrun.job.launch_options import option_words
+from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.plan_notes import threads_of
@@ -27,15 +28,15 @@ _LABEL_LEAST = len("submitted")
 """The lines of the submitted job follow the plan in the same columns."""
 
 
-def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
+def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     """Return the plan as text: the command, the resources, the time.
 
     Args:
-        again: for a resubmitted run: see ``again_text``.
+        more: rows on its relations to other runs: see ``again_text``.
     """
     rows = [
         (plan.name, _shape(plan)),
-        *([("again", again)] if again else []),
+        *more,
         ("CPUs", _cpus(plan)),
         *([("memory", memory_text(plan.memory_mb))] if plan.scheduler == "slurm" else []),
         ("time", time_text(plan.walltime_s) if plan.walltime_s else _no_limit(plan)),
@@ -50,8 +51,7 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
         rows.insert(1, ("sweep", sweep_text(plan.sweep)))
     if plan.snapshot:
         rows.append(("code", "a snapshot of the current code" + _below(plan.snapshot.folder)))
-    if plan.requeue:
-        rows.append(("stop", _stop(plan.requeue)))
+    rows += _stops(plan)
     programs = (("srun", plan.srun), ("torchrun", plan.torchrun))
     rows += [(program, " ".join(option_words(options))) for program, options in programs if options]
     if plan.preflight == "first":
@@ -62,6 +62,12 @@ def plan_lines(plan: Plan, again: str | None = None) -> list[str]:
         rows.append(("set-up", count(len(plan.setup), "command")))
     if plan.env:
         rows.append(("env", " ".join(f"{name}={_value(value)}" for name, value in plan.env)))
+    if plan.notify:
+        # without a limit on idle GPUs, nobody watches them
+        events = [event for event in plan.notify.events if event != IDLE or plan.cancel_idle_s]
+        rows.append(
+            ("messages", f"to {', '.join(plan.notify.to)}: {', '.join(events) or 'none without --cancel-idle'}")
+        )
     rows += [("note", note) for note in plan.notes]
     width = max(_LABEL_LEAST, *(len(label) for label, _ in rows))
     return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
@@ -110,6 +116,13 @@ def _container(container: Container) -> str:
 
 def _below(folder: str) -> str:
     return "" if folder == "." else f", starting in {folder}"
+
+
+def _stops(plan: Plan) -> list[tuple[str, str]]:
+    rows = [("stop", _stop(plan.requeue))] if plan.requeue else []
+    if plan.cancel_idle_s:
+        rows.append(("idle", f"ends if all of its GPUs are idle for {time_text(plan.cancel_idle_s)}"))
+    return rows
 
 
 def _stop(requeue: Requeue) -> str:

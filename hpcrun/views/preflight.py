@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.preflight import PreflightResult
+from hpcrun.actions.jobs.preflight_wait import PreflightResult
 from hpcrun.preflight.checks import CHECKS
 from hpcrun.views.table import text_table
 from hpcrun.views.text import one_line

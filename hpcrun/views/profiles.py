@@ -24,20 +24,33 @@ _BESIDE_PATHS = 60
 """The width of the other columns, with names of usual length."""
 
 
-def profiles_table(rows: Sequence[ProfileRow], layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
-    """Return the list of profiles for a terminal, and the meaning of its short names of folders.
+def profiles_tables(
+    rows: Sequence[ProfileRow], layers: Mapping[str, Path], width: int
+) -> tuple[Table, Table | None, list[str]]:
+    """Return the list of profiles for a terminal, that of other machines' profiles, and the short names of folders.
 
-    If whole paths do not fit, a folder is named by its layer.
+    The user's own and detected profiles come before the shipped ones. If whole paths do not fit, a folder is named by
+    its layer.
     """
     headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
     fits = all(_BESIDE_PATHS + len(str(row.path.parent)) <= width for row in rows)
     named = {} if fits else layers
-    cells = (
-        ("*" if row.default else "", row.name, *_cells(row.profile), layer_of(row.path, named) or str(row.path.parent))
-        for row in rows
+    here, elsewhere = (
+        [
+            (
+                "*" if row.default else "",
+                row.name,
+                *_cells(row.profile),
+                layer_of(row.path, named) or str(row.path.parent),
+            )
+            for row in sorted(rows, key=lambda row: row.shipped)
+            if row.elsewhere is is_elsewhere
+        ]
+        for is_elsewhere in (False, True)
     )
     used = {layer: layers[layer] for row in rows if (layer := layer_of(row.path, named))}
-    return text_table(headings, cells, whole=headings[:-1]), folder_lines(used)
+    others = text_table(headings, elsewhere, whole=headings[:-1]) if elsewhere else None
+    return text_table(headings, here, whole=headings[:-1]), others, folder_lines(used)
 
 
 def _cells(profile: Profile | None) -> tuple[str, ...]:

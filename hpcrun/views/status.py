@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.dependencies import NEVER
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
+from hpcrun.actions.status.waits import NEVER
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
@@ -35,7 +35,7 @@ FIELDS = (
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("size", "profile", "limit", "elapsed", "why", "job")
 
-_COLOURS = {
+COLOURS = {
     state.COMPLETED: "green",
     state.RUNNING: "cyan",
     state.PENDING: "yellow",
@@ -90,7 +90,7 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
     if not columns:
         _shorten(rows, width - sum(widths[name] + GAP for name in names if name != "why"))
     whole = {headings[name]: needed[name] for name in names if name not in _FOLDED}
-    colours = (_COLOURS.get(item.status.state, "red" if item.status.final else "") for item in result.runs)
+    colours = (COLOURS.get(item.status.state, "red" if item.status.final else "") for item in result.runs)
     cells = (
         [Text(row[name], style=colour if name == "state" else "") for name in names]
         for row, colour in zip(rows, colours, strict=True)
@@ -172,7 +172,7 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "size": f"{run.nodes}×{run.gpus_per_node}",
         "elapsed": clock_text(status.elapsed_s),
         "limit": clock_text(status.limit_s or run.walltime_s),
-        "why": _why(item, now_s),
+        "why": why_text(item, now_s),
     }
     if others := [name for name in names if name not in cells]:
         said = _run_json(item, None)
@@ -180,18 +180,22 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
     return {name: one_line(cells[name]) for name in names}
 
 
-def _why(item: RunStatus, now_s: float) -> str:
+def why_text(item: RunStatus, now_s: float) -> str:
+    """Return what is to be said of a run besides its state: attempt, cause, silence, place in a chain, reason."""
     status = item.status
     parts = [item.about] if item.about else []
+    words = [element.status.state for element in item.elements if element.status.final]
+    failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)
+    if item.elements and status.cause:  # first: the cell may be cut off
+        parts.append(f"{failed} of {len(item.elements)} failed: {status.cause}")
     requeue = item.run.plan.get("requeue") or {}
     times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
-        parts.append(
-            f"attempt {status.attempt + 1}/{times + 1}" + (f" (before: {status.before})" if status.before else "")
-        )
+        before = f" (before: {status.before})" if status.before and not status.final else ""
+        parts.append(f"attempt {status.attempt + 1}/{times + 1}{before}")
     if status.state == state.FAILED and status.exit_status and not item.elements and not status.cause:
         parts.append(f"exit status {status.exit_status}")
-    if status.cause:
+    if status.cause and not item.elements:
         parts.append(status.cause)
     if item.silent_s is not None:
         parts.append(f"silent {format_span(item.silent_s)}")

@@ -15,14 +15,20 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import LAUNCH, render_script
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.templates import load_templates
 from tests.shellcheck import complaints
 
 SCRIPTS = Path(__file__).parent / "scripts"
 VENV = PythonEnvironment("/home/me/venv/bin/python", "virtual environment", "/home/me/venv")
 CONDA = PythonEnvironment("/opt/conda/envs/x/bin/python", "conda environment", "/opt/conda/envs/x", "CONDA_PREFIX")
+UV = PythonEnvironment(
+    "/tmp/hpcrun-uv-7/1f/bin/python",
+    "uv.lock of /p x, installed on each node",
+    "/tmp/hpcrun-uv-7/1f",
+    uv_project="/p x",
+)
 BARE = PythonEnvironment("python3", "the first on the job's PATH")
 ODD_ARGS = [
     "",
@@ -106,6 +112,8 @@ CASES = {
             sbatch={"comment": "my project", "exclusive": True},
         ),
     ),
+    "uv": Case({"script": "train.py", "gpus": "4", "nodes": 2}, python=UV),
+    "uv-local": Case({"script": "train.py", "gpus": "0"}, LOCAL, python=UV),
     "odd-arguments": Case({"script": "my train.py", "args": ODD_ARGS, "gpus": "1"}, cluster()),
     "directive-gres": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gres")),
     "directive-gpus-per-node": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus-per-node")),

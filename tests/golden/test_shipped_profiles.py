@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.shipped import shipped_folder
 from tests.golden.test_scripts import Case, render
 from tests.shellcheck import complaints
 

@@ -18,6 +18,7 @@ from tests.harness import REPO
 
 T = TypeVar("T")
 LAUNCH = [sys.executable, "-ISB", str(REPO / "hpcrun/launch")]
+PROBE = [sys.executable, "-ISB", str(REPO / "hpcrun/probe/__main__.py")]
 ONCE = [*LAUNCH, "node", "--", *LAUNCH, "rank", "--once", "--"]
 """Each node runs the program once, as with --launcher python."""
 

@@ -159,7 +159,10 @@ def test_a_warning_kills_nobody(tmp_path: Path, program: list[str]) -> None:
 
 
 def test_output_goes_where_it_went(tmp_path: Path) -> None:
-    with job(tmp_path, ["sh", "-c", "echo out; echo err >&2; exit 5"], nodes=2) as running:
+    # the node that fails first ends the other one: each waits until both have written
+    wrote = [f'[ -s "$HPCRUN_ATTEMPT_DIR/rank-{rank}.err" ]' for rank in (0, 1)]
+    both = f"until {' && '.join(wrote)}; do sleep 0.01; done"
+    with job(tmp_path, ["sh", "-c", f"echo out; echo err >&2; {both}; exit 5"], nodes=2) as running:
         assert running.end() == 5
         assert [(running.out(rank), running.err(rank)) for rank in (0, 1)] == [("out\n", "err\n")] * 2
 

@@ -52,6 +52,10 @@ def rank(number: int, status: int, ended: float, told: str = "") -> dict[str, An
         (Ended(143, signalled=True), JobSays("PENDING", restarts=1), ["n2"], "node_failure"),
         (Ended(143, signalled=True, stop=WARNED), JobSays("PENDING", restarts=1), [], "time_limit"),  # Lightning's
         (Ended(143, signalled=True, requeues=1), JobSays("COMPLETING", restarts=1), [], "cancelled"),
+        (Ended(143, stop=TOLD, idle=True), JobSays("RUNNING"), [], "idle"),
+        (Ended(0, HEARD, stop=TOLD, idle=True), JobSays("RUNNING"), [], "idle"),
+        (Ended(0, stop=TOLD, idle=True), JobSays("RUNNING"), [], ""),  # its ranks were done before they knew
+        (Ended(143, signalled=True, cancelled=True, idle=True), JobSays("RUNNING"), [], "cancelled"),
     ],
 )
 def test_why_it_ended(ended: Ended, says: JobSays, dead: list[str], why: str) -> None:
@@ -73,6 +77,7 @@ def test_nobody_is_asked_about_a_good_end() -> None:
         ("", True, False),
         ("cancelled", True, False),
         ("terminated", True, False),
+        ("idle", True, False),
         ("failure", False, False),
         ("failure", True, True),
         ("time_limit", False, True),
@@ -95,6 +100,8 @@ def test_what_is_a_reason_to_start_again(why: str, on_failure: bool, again: bool
         (Ended(137, (rank(0, 143, 1.0),)), "failure", 137),
         (Ended(9), "failure", 9),
         (Ended(0, signalled=True), "cancelled", 143),
+        (Ended(0, HEARD, idle=True), "idle", 124),
+        (Ended(1, (rank(0, 1, 1.0),), idle=True), "idle", 143),
     ],
 )
 def test_the_jobs_status(ended: Ended, why: str, status: int) -> None:

@@ -210,12 +210,12 @@ wrapper._pid = program
 wrapper._folder.put("rank-0", str(program))
 time.sleep(1)
 if os.environ["FIRST"] == "node":
-    stop_requests.StopRequests(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
+    stop_requests.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
     wrapper._catch_up()
 else:
     wrapper._folder.put("stop-terminated")
     wrapper._catch_up()
-    stop_requests.StopRequests(wrapper._folder, wrapper._canary).told(signal.SIGTERM)
+    stop_requests.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
 time.sleep(1)
 os.kill(program, signal.SIGKILL)
 wrapper._canary.end()

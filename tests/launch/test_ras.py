@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.explain.stacks import Answers, read_answers
-from hpcrun.diagnosis.ras import parse_ras, ras_remarks
+from hpcrun.diagnosis.nccl_report import parse_ras, ras_remarks
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
-from tests.launch.given import LAUNCH, Running, job, python
+from tests.launch.given import PROBE, Running, job, python
 
 ANSWERS = """
 import os, socket, sys
@@ -36,7 +36,7 @@ LAG = REPO / "tests/data/ras/lag.txt"
 
 def asked(running: Running) -> Answers:
     """What the program on the node says."""
-    command = [*LAUNCH, "stacks", str(running.attempt)]
+    command = [*PROBE, str(running.attempt)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     return read_answers(Completed("stacks", 0, done.stdout, done.stderr))
 

@@ -15,7 +15,7 @@ import pytest
 from hpcrun.actions.explain.stacks import Answers, read_answers
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
-from tests.launch.given import LAUNCH, ONCE, Running, job, python, wait_until
+from tests.launch.given import ONCE, PROBE, Running, job, python, wait_until
 
 SPY = Path(sys.executable).with_name("py-spy")
 WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
@@ -33,7 +33,7 @@ WITHOUT_SPY = "/usr/bin/python3"
 
 def asked(running: Running, *, py_spy: str = "") -> Answers:
     """What the program says, in an environment in which it finds no py-spy but this one."""
-    command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), py_spy]
+    command = [WITHOUT_SPY, *PROBE[1:], str(running.attempt), py_spy]
     done = subprocess.run(
         command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=15, check=True
     )
@@ -176,7 +176,7 @@ def test_a_py_spy_that_hangs_or_fails_costs_seconds(tmp_path: Path) -> None:
 def test_answers_of_several_nodes_may_be_mixed_with_other_lines(tmp_path: Path) -> None:
     with job(tmp_path, without_spy(tmp_path, WAITS), env=ENV) as running:
         running.until("go")
-        command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), str(SPY)]
+        command = [WITHOUT_SPY, *PROBE[1:], str(running.attempt), str(SPY)]
         text = subprocess.run(
             command, env={"SLURMD_NODENAME": "local-0"}, capture_output=True, text=True, check=True
         ).stdout
@@ -213,7 +213,7 @@ def test_no_py_spy_of_the_current_folder_is_run(tmp_path: Path) -> None:
     path = ":.:bin:.v/bin:/usr/bin:/bin"
     with job(tmp_path / "job", program, env={"PATH": path}) as running:
         running.until("go")
-        command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), "py-spy"]
+        command = [WITHOUT_SPY, *PROBE[1:], str(running.attempt), "py-spy"]
 
         def lacks() -> str:
             done = subprocess.run(
@@ -232,7 +232,7 @@ def test_py_spy_sees_nothing_of_the_one_who_asks_nor_of_the_folder(tmp_path: Pat
     spy = _script(tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'")
     with job(tmp_path / "job", without_spy(tmp_path, WAITS), env={**ENV, "THEIRS": "1"}) as running:
         running.until("go")
-        command = [WITHOUT_SPY, *LAUNCH[1:], "stacks", str(running.attempt), str(spy)]
+        command = [WITHOUT_SPY, *PROBE[1:], str(running.attempt), str(spy)]
         subprocess.run(command, env={"PATH": "/usr/bin:/bin", "MINE": "1"}, capture_output=True, timeout=15, check=True)
     names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
     assert names <= {"PATH", "LC_ALL", "PWD", "OLDPWD", "SHLVL", "_"}

@@ -51,7 +51,12 @@ def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
     removed = hpcrun("clean", "--yes", check=True)
     assert "removed    1 run" in removed.stdout
     assert names(hpcrun) == {"young"}
-    assert "nothing to remove" in hpcrun("clean", "--yes", check=True).stderr
+    nothing = hpcrun("clean", "--yes", check=True).stderr
+    assert "nothing to remove" in nothing
+    assert "hint: 1 run ended in the last 30 days: --all" in nothing
+    assert hpcrun("clean", "--all", "young").returncode == 2
+    hpcrun("clean", "--all", "--yes", check=True)
+    assert names(hpcrun) == set()
 
 
 def test_age_state_number_and_name_choose(hpcrun: Hpcrun) -> None:

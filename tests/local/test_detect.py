@@ -187,7 +187,7 @@ def test_without_scontrol_sinfo_is_enough(site: Site) -> None:
     done = site.person("profile", "detect", env=site.env)
     assert done.returncode == 0
     assert "scontrol show node: slurm_load_partitions: Access/permission denied" in done.stderr
-    assert "per_node: 8                   # sinfo: 2 nodes\n" in done.stdout
+    assert "per_node: 8                   # sinfo\n      nodes: 2 " in done.stdout
 
 
 def test_accounting_that_is_off_is_said(site: Site) -> None:

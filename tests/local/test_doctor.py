@@ -146,10 +146,10 @@ def test_a_right_profile(site: Site) -> None:
     assert checks["sbatch"]["seen"] == "--test-only accepts --gres=gpu:a100:4"
 
 
-def test_no_profile_is_no_error(site: Site) -> None:
+def test_without_a_profile_the_detected_one_is_checked(site: Site) -> None:
     checks = doctor(site)
-    assert red(checks) == []
-    assert checks["profile"]["seen"] == "not checked: no profile is chosen"
+    assert set(red(checks)) <= {"torch"}  # the cluster has GPUs, and the torch of a test machine may have no CUDA
+    assert checks["account lab"]["level"] == checks["h100 nodes"]["level"] == "green"
     assert checks["controller"]["level"] == "green"
 
 

@@ -19,7 +19,19 @@ def test_a_misspelt_option_names_the_nearest_and_its_own_help(hpcrun: Hpcrun) ->
 
 
 def test_an_option_without_its_value_leads_to_the_help_of_its_command(hpcrun: Hpcrun) -> None:
-    assert hpcrun("profile", "show").stderr.endswith("\nhint: hpcrun profile show --help\n")
+    assert hpcrun("profile", "show").stderr.endswith(
+        "\nhint: for example: hpcrun profile show a100; `hpcrun profile show --help` shows all options\n"
+    )
+    assert hpcrun("logs", "--rank").stderr.endswith("\nhint: hpcrun logs --help\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("stauts", "status"), ("squeue", "status"), ("run", "submit"), ("rm", "clean")]
+)
+def test_an_unknown_command_names_the_one_that_was_meant(hpcrun: Hpcrun, typed: str, meant: str) -> None:
+    done = hpcrun(typed)
+    assert done.returncode == 2
+    assert f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n" in done.stderr
 
 
 def test_what_was_typed_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
@@ -64,3 +76,18 @@ def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun, command:
         "hint: `hpcrun status` shows what was submitted",
     ]
     assert "Traceback" not in done.stderr
+
+
+def test_all_unknown_options_of_a_line_are_named_at_once(hpcrun: Hpcrun) -> None:
+    done = hpcrun("submit", "--array=0-3", "--chdir", "/tmp", "--gpu", "4", "train.py")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "hpcrun: No such options:\n"
+        "  --array: use --sweep NAME=VALUE,VALUE or --sweep-file\n"
+        "  --chdir: use --workdir DIR\n"
+        "  --gpu: did you mean --gpus?\n"
+        "hint: `hpcrun submit --help` lists all options\n"
+    )
+    assert hpcrun("profile", "list", "--foo").stderr == (
+        "hpcrun: No such option: --foo\nhint: hpcrun profile list --help\n"
+    )

@@ -37,7 +37,7 @@ def load(checkpoint: Path) -> dict[str, Any]:
 def test_text_classification_learns(hpcrun: Hpcrun) -> None:
     size = ("--samples", "1024", "--seq-len", "32", "--d-model", "32", "--layers", "1", "--batch-size", "32")
     example = str(EXAMPLES / "text_classification.py")
-    where = ("-P", "local", "--gpus", "2", "--nodes", "2", "--wait", "--json")
+    where = ("-P", "local", "--gpus", "2", "--wait", "--json")
     done = hpcrun("submit", *where, example, "--epochs", "3", "--lr", "5e-3", *size, check=True)
     folder = Path(json.loads(done.stdout)["folder"])
     epochs, others = (metrics(folder / f"elements/0/attempts/0/rank-{rank}.metrics") for rank in (0, 1))

@@ -70,7 +70,7 @@ def test_what_no_rule_knows_is_shown_and_not_guessed(hpcrun: Hpcrun) -> None:
 def test_a_run_that_ended_well_or_waits_is_said_to_be_so(hpcrun: Hpcrun) -> None:
     run(hpcrun, "train", "print('error: CUDA out of memory')\n")
     assert hpcrun("explain", check=True).stdout.startswith("nothing failed: the job completed")
-    hpcrun("submit", "-P", "local", "-J", "long", "sleep", "60", check=True)
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "sleep", "60", check=True)
     assert "the job is" in hpcrun("explain", "long", check=True).stdout
     hpcrun("cancel", "long", check=True)
 
@@ -145,6 +145,11 @@ def test_log_files_are_explained_without_a_run(hpcrun: Hpcrun) -> None:
     said = json.loads(hpcrun("explain", "--log", "job.err", "--json", check=True).stdout)
     assert (said["run_id"], said["job_id"], said["rule"]) == (None, None, None)
     assert hpcrun("explain", "--log", "job.out", check=True).stdout.startswith("no failure is recognized in this log")
+    (hpcrun.folder / "empty.out").write_text("")
+    (hpcrun.folder / "model.pt").write_bytes(b"PK\x03\x04\0\0" + b"\x93" * 300)
+    text = hpcrun("explain", "--log", "job.err", "empty.out", "model.pt", check=True).stdout
+    assert text.startswith("KeyError: 'valid' at train.py:9\n")
+    assert "not read: empty.out: it is empty\n\nnot read: model.pt: it is not a text file\n" in text
 
 
 def test_ranks_in_logs_are_known_by_the_lines_and_by_the_names_of_the_files(hpcrun: Hpcrun) -> None:
@@ -228,3 +233,15 @@ def test_of_a_job_that_came_to_its_time_limit_the_slow_rank_is_named(hpcrun: Hpc
     assert said is not None
     assert int(said[3]) > 100
     assert slow["lines"][0] in " ".join(hpcrun("explain", "train", check=True).stdout.split())
+
+
+def test_what_is_no_run_leads_to_the_way_that_explains_it(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "f1.log").write_text("all is well\n")
+    hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "true", check=True)
+    assert "hint: hpcrun explain --log f1.log" in hpcrun("explain", "f1.log").stderr
+    mixed = hpcrun("explain", "key", "--log", "f1.log").stderr
+    assert "a run and --log cannot be combined: 'key' is no file" in mixed
+    assert "hint: hpcrun explain key, or hpcrun explain --log f1.log" in mixed
+    assert "hpcrun logs RUN --rank N" in hpcrun("explain", "true", "--rank", "3").stderr
+    for command in ("explain", "status", "logs", "cancel"):
+        assert "the name of the run is empty" in hpcrun(command, "").stderr

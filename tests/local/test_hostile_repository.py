@@ -218,3 +218,32 @@ def test_the_person_s_own_filters_work(hpcrun: Hpcrun, tmp_path: Path) -> None:
     hpcrun(*JOB, "true", cwd=project, check=True)
     (run,) = hpcrun.runs.glob("2*")
     assert "-ONE\n+TWO\n" in (run / "code.diff").read_text()
+
+
+def test_the_environment_of_a_clone_is_run_by_a_job_alone(hpcrun: Hpcrun, programs: Path) -> None:
+    clone = hpcrun.folder / "clone"
+    python = write(
+        clone / ".venv/bin/python", f'#!/bin/sh\n: >{programs}/mark-python\nexec {hpcrun.venv}/bin/python "$@"\n'
+    )
+    python.chmod(0o755)
+    write(clone / "train.py", "print('trained')\n")
+    plain = {"VIRTUAL_ENV": None}
+    job = ("submit", "-P", "local", "--gpus", "0")
+    shown = hpcrun(
+        *job,
+        "--nproc-per-node",
+        "1",
+        "--launcher",
+        "torchrun",
+        "--torchrun",
+        "max-restarts=1",
+        "--dry-run",
+        "train.py",
+        cwd=clone,
+        env=plain,
+    )
+    assert ".venv of the project, since no environment is active" in shown.stderr
+    assert "only jobs run" in hpcrun("doctor", "-P", "local", cwd=clone, env=plain).stdout
+    assert marks(programs) == set()
+    hpcrun(*job, "--wait", "train.py", cwd=clone, env=plain, check=True)
+    assert marks(programs) == {"python"}

@@ -97,6 +97,24 @@ def test_a_mistake_of_the_configuration_is_shown_with_its_line(hpcrun: Hpcrun) -
     assert "did you mean 'account'?" in said
 
 
+def test_use_sets_the_default_and_keeps_every_other_line(hpcrun: Hpcrun) -> None:
+    config = hpcrun.home / ".config/hpcrun/config.yaml"
+    done = hpcrun("profile", "use", "a100", check=True)
+    assert done.stdout == f"written  {config}\ndefault  a100\n"
+    assert config.read_text() == "profile: a100\n"
+    put(config, "# mine\nprofile: v100 # for now\nruns: /scratch/me # large\n")
+    assert hpcrun("profile", "use", "h100", check=True).stdout == f"changed  {config}\ndefault  h100\n"
+    assert config.read_text() == "# mine\nprofile: h100 # for now\nruns: /scratch/me # large\n"
+    assert any(line.split()[:2] == ["*", "h100"] for line in hpcrun("profile", "list", check=True).stdout.splitlines())
+    assert "did you mean 'h100'?" in refused(hpcrun("profile", "use", "h10"))
+    hidden = hpcrun("profile", "use", "h100", env={"HPCRUN_PROFILE": "local"}, check=True)
+    assert hidden.stderr == "hpcrun: HPCRUN_PROFILE sets the profile local here, and takes precedence\n"
+    put(config, "acount: x\n")
+    before = config.read_text()
+    assert "unknown key 'acount'" in refused(hpcrun("profile", "use", "h100"))
+    assert config.read_text() == before
+
+
 def test_every_value_with_its_file_and_line(hpcrun: Hpcrun) -> None:
     path = put(own(hpcrun), "extends: a100\npartition: long\nmodules: [cuda/12]\nenv:\n  A: x\n")
     more = put(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\nmodules+:\n  - nccl\n")
@@ -186,7 +204,7 @@ def test_the_text_of_a_value_is_what_was_typed(hpcrun: Hpcrun) -> None:
         (["unset", "a100", "partition"], 3, "nothing to remove"),
         (["new", "a/b", "--from", "a100"], 2, "cannot be a profile's name"),
         (["new", "_x", "--from", "a100"], 2, "cannot be a profile's name"),
-        (["new", "x"], 2, "--from a100"),
+        (["new", "x"], 2, "--from detected"),
         (["new", "x", "--from", "a10"], 3, "did you mean 'a100'?"),
         (["new", "x", "--from", "a100", "--gpus-per-node", "many"], 3, "gpu.per_node"),
         (["diff", "a100", "h10"], 3, "did you mean"),
@@ -582,3 +600,16 @@ def test_completion(hpcrun: Hpcrun) -> None:
     put(hpcrun.home / ".config/hpcrun/config.yaml", "broken\n")
     assert completed(hpcrun, "hpcrun profile show mi") == ["mine"]  # which needs no configuration
     assert completed(hpcrun, "hpcrun profile show nothing") == []
+
+
+def test_a_value_that_gpu_types_have_of_their_own_is_said_to_count(hpcrun: Hpcrun) -> None:
+    folder = hpcrun.home / ".config/hpcrun/profiles"
+    folder.mkdir(parents=True)
+    types = "{a100: {per_node: 4, time: {default: 30m}}, h100: {per_node: 8}}"
+    (folder / "dev.yaml").write_text(f"extends: base/slurm\ngpu:\n  types: {types}\n")
+    done = hpcrun("profile", "set", "dev", "time.default=2h", "partition=gpu", check=True)
+    assert done.stderr == (
+        "hpcrun: GPU types have values of their own, which count: hpcrun profile set dev "
+        "gpu.types.a100.time.default=2h\n"
+    )
+    assert hpcrun("profile", "set", "dev", "gpu.types.a100.time.default=2h", check=True).stderr == ""

@@ -11,7 +11,8 @@ from tests.harness import REPO, Completed, Hpcrun
 
 SEED = REPO / "tests/data/seeds/002.csv"
 TEXTS = {"report.txt", "report.md", "report.html", "summary.csv", "summary.tex"}
-FIGURES = {"epoch_time.png", "speedup_efficiency.png", "throughput.png", "accuracy.png", "cost.png"}
+DRAWN = ("speedup_efficiency", "epoch_time", "throughput", "cost", "time_by_epoch", "accuracy", "accuracy_by_epoch")
+FIGURES = {f"{name}.{kind}" for name in DRAWN for kind in ("png", "pdf", "svg")}
 
 
 @pytest.fixture
@@ -44,14 +45,16 @@ def test_two_tables_make_one_report_with_every_file(hpcrun: Hpcrun) -> None:
     )
     done = hpcrun("report", "--from-csv", str(SEED), "--from-csv", "mine.csv", "--out", "out", check=True)
     assert names(hpcrun.folder / "out") == TEXTS | FIGURES
-    assert done.stdout.splitlines()[0].startswith("002: strong scaling, time of the run")
-    assert "best value        4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours\n" in done.stdout
+    assert done.stdout.startswith("002: Ask for 4 GPUs on 2 nodes: 3.43× at 86 %; 8 would be 75 %")
+    assert "\nmine: No answer yet: the times are unreliable (" in done.stdout
+    assert "\n002: strong scaling, time of the run" in done.stdout
+    assert "best value           4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours\n" in done.stdout
     assert "mine: strong scaling, time of an epoch" in done.stdout
     assert (hpcrun.folder / "out/report.txt").read_text() == done.stdout
     assert f"written  out: report.html and {len(TEXTS | FIGURES) - 1} other files\n" in done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     page = (hpcrun.folder / "out/report.html").read_text()
-    assert page.count("data:image/png;base64,") == 5
+    assert page.count("data:image/png;base64,") == len(DRAWN)
 
 
 def test_without_matplotlib_the_texts_are_there_and_say_so(without_figures: Hpcrun) -> None:
@@ -72,12 +75,13 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
     (folder / "report.txt").write_text("old")
     assert report(without_figures, "--force").returncode == 0
     assert (folder / "notes.txt").read_text() == "mine"
-    assert (folder / "report.txt").read_text().startswith("002:")
+    assert (folder / "report.txt").read_text().startswith("Ask for 4 GPUs on 2 nodes")
 
 
 def test_json(without_figures: Hpcrun) -> None:
     found = json.loads(report(without_figures, "--json", "--min-efficiency", "60%", "--out", "a/b").stdout)
     assert (found["kind"], found["schema"], found["folder"]) == ("scaling-report", 1, "a/b")
+    assert found["answers"] == ["Ask for 8 GPUs on 4 nodes: 6.00× at 75 %; no larger size was measured."]
     assert found["series"][0]["advice"]["best_value"] == {"gpus": 8, "nodes": 4}
     assert set(found["files"]) == TEXTS
 

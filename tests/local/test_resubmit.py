@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from tests.harness import Hpcrun, trust, wait_for
@@ -132,3 +134,66 @@ def test_waiting_needs_slurm(hpcrun: Hpcrun) -> None:
         assert f"{option[0]} needs Slurm" in done.stderr
     both = hpcrun("submit", "-P", "local", "--gpus", "0", "--chain", "2", "--follow", "true")
     assert (both.returncode, both.stdout) == (2, "")
+
+
+def editor(hpcrun: Hpcrun, text: str) -> dict[str, str | None]:
+    """An environment with an editor: a shell script that is called with the file."""
+    path = hpcrun.folder / "editor.sh"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return {"EDITOR": str(path), "VISUAL": None, "TMPDIR": str(hpcrun.folder), "HF_TOKEN": "hush"}
+
+
+def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
+    command = ("sh", "-c", 'echo "$A $HF_TOKEN $1"', "sh", "it's")
+    hpcrun(*JOB, "-J", "edit", "--env", "HF_TOKEN=hush", "--env", "A=1", *command, check=True)
+    run_id = status(hpcrun)["run_id"]
+    change = editor(hpcrun, 'cp "$1" seen; sed -i "s/A=1/A=2/" "$1"')
+    assert again(hpcrun, "edit", "--edit", env=change) == "2 hush it's"
+    seen = (hpcrun.folder / "seen").read_text()
+    assert "hush" not in seen and "HF_TOKEN=***" in seen
+    assert f"# It runs in {hpcrun.folder}, from the checkpoints of {run_id}.\n" in seen
+    assert "\nhpcrun submit\n  --profile local\n  --gpus 0\n  --env A=1\n" in seen.replace(
+        "  --env 'HF_TOKEN=***'\n", ""
+    )
+    assert status(hpcrun)["resubmitted_from"] == run_id
+    assert not list(hpcrun.folder.glob("hpcrun-edit-*"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ("true", "nothing was changed, and nothing was submitted"),
+        ('echo "# only this" >"$1"', "the command is empty, and nothing was submitted"),
+        ("exit 3", "the editor ended with exit status 3"),
+        ('sed -i "s/--gpus 0/--gpus 0 --tme 4/" "$1"', "No such option: --tme"),
+        ('sed -i "s/--gpus 0/--gpus 0 --wait/" "$1"', "--wait is no part of the job"),
+        ('sed -i "s/--gpus 0/--gpus 0 --time soon/" "$1"', "'soon' is not a time"),
+    ],
+)
+def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hpcrun, edit: str, words: str) -> None:
+    hpcrun(*JOB, "true", check=True)
+    done = hpcrun("resubmit", "true", "--edit", env=editor(hpcrun, edit))
+    assert done.returncode == 2
+    assert words in done.stderr
+    kept = list(hpcrun.folder.glob("hpcrun-edit-*"))
+    assert len(kept) == ("sed" in edit)
+    assert all(f"your text is kept in {path}" in done.stderr for path in kept)
+    assert len(list(hpcrun.runs.glob("2*"))) == 1
+
+
+def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "true", check=True)
+    text = 'grep -q ERROR "$1" && { cp "$1" seen; sed -i s/--tme/--time/ "$1"; exit; }\n'
+    text += 'sed -i "s/--gpus 0/& --tme 5/" "$1"'
+    program, *rest = hpcrun.argv("resubmit", "true", "--edit")
+    environ = {name: value for name, value in {**hpcrun.environ, **editor(hpcrun, text)}.items() if value is not None}
+    terminal = pexpect.spawn(program, rest, env=environ, cwd=str(hpcrun.folder), encoding="utf-8", timeout=60)
+    terminal.expect(re.escape("(e)dit again or (q)uit without submitting? [e]: "))
+    assert "No such option: --tme" in str(terminal.before)
+    terminal.sendline("")
+    terminal.expect("submitted  job")
+    terminal.expect(pexpect.EOF)
+    assert (hpcrun.folder / "seen").read_text().startswith("# ERROR: No such option: --tme")
+    wait_for(lambda: status(hpcrun)["final"], 30, "the run to end")
+    assert status(hpcrun)["limit_s"] == 300

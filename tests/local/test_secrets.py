@@ -47,7 +47,7 @@ def test_a_profile_that_holds_a_secret_is_refused_with_its_line_and_the_way_out(
         assert [f"mine.yaml:{line}: " in said for line in (3, 4, 5, 9, 10)] == [True] * 5, said
         assert "list the name under 'secrets', and export the variable where you submit" in said
     write(profile, "extends: local\nsecrets: [WANDB_API_KEY]\n")
-    job = ("submit", "-P", "mine", "--wait", "printenv", "WANDB_API_KEY")
+    job = ("submit", "-P", "mine", "--gpus", "0", "--wait", "printenv", "WANDB_API_KEY")
     assert "WANDB_API_KEY is not set" in hpcrun(*job).stderr
     hpcrun(*job, env={"WANDB_API_KEY": "hush"}, check=True)
     assert hpcrun("logs", check=True).stdout == "hush\n"

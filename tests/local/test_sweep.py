@@ -45,7 +45,9 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
 
 
 def test_as_many_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:
-    hpcrun(*LOCAL, "--sweep", "n=1,2,3", "--max-parallel", "2", "--wait", "sleep", "{n}", check=True)
+    until_next = "touch began-$1; until [ $1 = 3 ] || [ -e began-$(($1 + 1)) ]; do sleep 0.1; done"
+    program = ("sh", "-c", until_next, "sh", "{n}")
+    hpcrun(*LOCAL, "--sweep", "n=1,2,3", "--max-parallel", "2", "--wait", *program, check=True)
     assert times(hpcrun, 1)[0] < times(hpcrun, 0)[1] <= times(hpcrun, 2)[0] < times(hpcrun, 1)[1]
 
 
@@ -69,6 +71,52 @@ def test_a_sweep_that_is_named_twice_is_shown_once(hpcrun: Hpcrun) -> None:
     hpcrun(*LOCAL, "--sweep", "lr=1,2,3", "--wait", "true", check=True)
     rows = hpcrun("status", "last/2", "last/0", "last/2", "--csv", "--columns", "name", check=True).stdout.split()
     assert rows == ["name", "true/0", "true/2"]
+
+
+TRAIN = """
+import os, sys
+from hpcrun_runtime import log_metrics
+lr, name = sys.argv[1:]
+if lr == "3" and os.environ["HPCRUN_RESUBMITTED"] == "no":
+    sys.exit(5)
+for step in range(3):
+    log_metrics(step=step, loss=abs(float(lr) - 2) / (step + 1), length=len(name))
+"""
+
+
+def test_the_elements_are_compared_and_the_best_has_its_command(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(TRAIN)
+    words = ("--env", "HPCRUN_RESUBMITTED=no", "--sweep", "lr=1,2,3", "--wait", "train.py", "{lr}", "it's")
+    hpcrun(*LOCAL, *words)
+    shown = hpcrun("sweep", check=True)
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert rows == [
+        ["ELEMENT", "STATE", "lr", "STEP", "loss", "length"],
+        ["1", "COMPLETED", "2", "2", "0", "4"],
+        ["0", "COMPLETED", "1", "2", "0.333333", "4"],
+        ["2", "FAILED", "(5)", "3", "-", "-", "-"],
+    ]
+    assert "by loss, smallest first" in shown.stderr
+    best = hpcrun("sweep", "train", "--best", "loss", check=True)
+    assert best.stdout.endswith("--env HPCRUN_RESUBMITTED=no train.py 2 'it'\\''s'\n")
+    assert "(lr=2) is COMPLETED: loss 0 at step 2" in best.stderr
+    dry = hpcrun.run("bash", "-c", f'hpcrun() {{ {" ".join(hpcrun.argv())} "$@"; }}; {best.stdout.strip()}')
+    assert "submitted" in dry.stdout and " elements (" not in dry.stdout
+    wait_for(lambda: status(hpcrun)["final"], 30, "the best again")
+    assert "is no sweep" in hpcrun("sweep", "last").stderr
+    for option in ("--plot", "--csv", "--json"):
+        assert hpcrun("sweep", "train", option).returncode == 2
+    sweep = json.loads(hpcrun("status", "--all", "--json").stdout)["runs"][0]["run_id"]
+    for option, start in (("--plot", "loss by step"), ("--csv", "run_id,element,"), ("--json", "{")):
+        assert hpcrun("sweep", sweep, option, check=True).stdout.startswith(start)
+    again = hpcrun("resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", "--dry-run", check=True)
+    assert f"again      of {sweep}, checkpoints of {sweep}" in again.stderr
+    hpcrun("resubmit", sweep, "--failed", "--env", "HPCRUN_RESUBMITTED=yes", check=True)
+    wait_for(lambda: status(hpcrun)["final"], 30, "the failed one again")
+    both = hpcrun("sweep", check=True)
+    assert f"repeats elements of {sweep}: the newest of each is shown" in both.stderr
+    assert [line.split()[0].partition("/")[2] for line in both.stdout.splitlines()[1:]] == ["1", "0", "2"]
+    assert "FAILED" not in both.stdout
 
 
 def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:

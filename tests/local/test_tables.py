@@ -16,6 +16,7 @@ log_metrics(step=3, note="=SUM(1)")
 
 
 def told(hpcrun: Hpcrun, code: str) -> str:
+    """Return what a program prints; one for all that a test asks, since each imports pandas."""
     program = f"import hpcrun, pandas\npandas.set_option('display.width', 200)\n{code}"
     return hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", program).stdout
 
@@ -23,25 +24,47 @@ def told(hpcrun: Hpcrun, code: str) -> str:
 def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(TRAIN)
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", "6", check=True)
-    found = told(hpcrun, "print(hpcrun.read_metrics('train').drop(columns='time').to_json(orient='records'))")
+    code = (
+        "print(hpcrun.read_metrics('train').drop(columns='time').to_json(orient='records'))\n"
+        "print(hpcrun.read_metrics(ranks='all')['loss'].min())\n"
+        "print(len(hpcrun.read_metrics(ranks=[7])))"
+    )
+    found, least, none = told(hpcrun, code).splitlines()
     assert json.loads(found) == [
         *({"rank": 0, "attempt": 0, "step": step, "loss": 6 / (step + 1), "note": None} for step in range(3)),
         {"rank": 0, "attempt": 0, "step": 3, "loss": None, "note": "=SUM(1)"},
     ]
-    assert told(hpcrun, "print(hpcrun.read_metrics(ranks='all')['loss'].min())") == "2.0\n"
-    assert told(hpcrun, "print(len(hpcrun.read_metrics(ranks=[7])))") == "0\n"
+    assert (least, none) == ("2.0", "0")
 
 
 def test_a_sweep_has_its_parameters_in_front(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(TRAIN)
     hpcrun("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=2,4", "--wait", "train.py", "{lr}", check=True)
-    code = "table = hpcrun.read_metrics('last'); print(*table.columns); print(*table.groupby('lr')['loss'].min())"
-    columns, least = told(hpcrun, code).splitlines()
+    code = (
+        "table = hpcrun.read_metrics('last'); print(*table.columns); print(*table.groupby('lr')['loss'].min())\n"
+        "print(*hpcrun.read_metrics('last/1')['loss'].dropna())\n"
+        "print(hpcrun.read_status('last/0', 'last/1').to_json(orient='records'))"
+    )
+    columns, least, second, states = told(hpcrun, code).splitlines()
     assert columns == "element lr rank attempt step time loss note"
     assert least == f"{2 / 3} {4 / 3}"
-    assert told(hpcrun, "print(*hpcrun.read_metrics('last/1')['loss'].dropna())") == f"4.0 2.0 {4 / 3}\n"
-    rows = json.loads(told(hpcrun, "print(hpcrun.read_status('last/0', 'last/1').to_json(orient='records'))"))
-    assert [(row["state"], row["exit_status"]) for row in rows] == [("COMPLETED", 0)] * 2
+    assert second == f"4.0 2.0 {4 / 3}"
+    assert [(row["state"], row["exit_status"]) for row in json.loads(states)] == [("COMPLETED", 0)] * 2
+
+
+def test_several_calls_of_a_function_have_their_number_in_front(hpcrun: Hpcrun) -> None:
+    code = """
+def train(lr):
+    from hpcrun_runtime import log_metrics
+    log_metrics(step=0, loss=lr)
+executor = hpcrun.Executor(profile="local", gpus=0)
+jobs = executor.map_array(train, [3.0, 4.0])
+for job in jobs: job.result()
+print(*hpcrun.read_metrics()["element"], *hpcrun.read_metrics()["loss"], *hpcrun.read_metrics(jobs[1].job_id)["loss"])
+"""
+    assert told(hpcrun, code) == "0 1 3.0 4.0 4.0\n"
+    assert [line.split()[0] for line in hpcrun("metrics", check=True).stdout.splitlines()] == ["ELEMENT", "0", "1"]
+    assert hpcrun("metrics", "last/2").returncode == 6
 
 
 def test_all_runs_are_a_table_with_the_columns_of_the_csv(hpcrun: Hpcrun) -> None:
@@ -59,5 +82,6 @@ def test_no_such_run_is_an_error_with_a_word_and_submitit_is_not_imported(hpcrun
         "import sys\ntry: hpcrun.read_metrics('nope')\n"
         "except Exception as error: print(type(error).__name__, error, 'submitit' in sys.modules)"
     )
-    assert told(hpcrun, code).startswith("NotFoundError there are no runs in ")
-    assert told(hpcrun, code).endswith(" False\n")
+    said = told(hpcrun, code)
+    assert said.startswith("NotFoundError there are no runs in ")
+    assert said.endswith(" False\n")

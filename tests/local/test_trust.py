@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
-import subprocess
 from pathlib import Path
 
 import pexpect
@@ -52,6 +52,7 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
     for name in ("local", "ours"):  # the shipped local is not what this name means here
         refused = hpcrun("submit", "-P", name, "--gpus", "0", "--dry-run", "true", cwd=clone)
         assert (refused.returncode, refused.stdout) == (3, "")
+        assert refused.stderr.count("not trusted it") == 1  # the failure says it, and no remark besides
         assert (
             f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
         )
@@ -156,8 +157,11 @@ def test_no_module_of_the_current_folder_is_imported(hpcrun: Hpcrun, module: boo
 
 def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -> None:
     def loose(*args: str, **more: str) -> None:
-        subprocess.run([*hpcrun.argv(*args)], env={**hpcrun.environ, **more}, cwd=clone.parent, check=True, umask=0,
-                       capture_output=True)  # fmt: skip
+        before = os.umask(0)
+        try:
+            hpcrun(*args, env=more, cwd=clone.parent, check=True)
+        finally:
+            os.umask(before)
 
     loose("profile", "new", "mine", "--from", "local")
     loose("profile", "set", "cpu", "qos=x")

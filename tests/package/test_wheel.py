@@ -31,10 +31,24 @@ def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
     done = person.run(program, "submit", "-P", "local", "--gpus", "0", "--wait", "train.py")
     assert f"{installed}/bin/python" in done.stdout
     assert person.run(program, "logs").stdout == "trained\n"
+    assert ">trained</pre>" in person.run(program, "share", "--out", "-").stdout  # its template is in the wheel, too
     assert person("status", check=True).stdout.count("COMPLETED") == 1  # python -m hpcrun
     (programs,) = person.runs.glob("*/launch")
     kept = {path.name for path in programs.iterdir() if path.name != "__pycache__"}  # what the job has compiled
     assert kept == {path.name for path in (REPO / "hpcrun/launch").glob("*.py")}
+
+
+def test_a_script_that_asks_hpcrun_runs_outside_of_jobs_too(installed: Path, tmp_path: Path) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    (tmp_path / "train.py").write_text(
+        "import hpcrun_runtime, os\nhpcrun_runtime.log_metrics(step=1, loss=0.5)\n"
+        "print(hpcrun_runtime.should_stop(), hpcrun_runtime.attempt(), hpcrun_runtime.__file__)\n"
+    )
+    by_hand = person.run(f"{installed}/bin/python", "train.py").stdout
+    assert by_hand.startswith("False 0 ") and "site-packages/hpcrun_runtime.py" in by_hand
+    person("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", check=True)
+    assert f"False 0 {person.runs}/" in person("logs", check=True).stdout
+    assert "0.5" in person("metrics", check=True).stdout
 
 
 def test_a_script_of_the_wheel_runs_by_hand(installed: Path, tmp_path: Path) -> None:
@@ -44,6 +58,16 @@ def test_a_script_of_the_wheel_runs_by_hand(installed: Path, tmp_path: Path) -> 
     person.run("bash", "job.sh")
     (log,) = tmp_path.glob("hpcrun-L*/elements/0/attempts/0/rank-0.out")
     assert log.read_text() == "here\n"
+
+
+def test_submitit_finds_the_wheel(installed: Path, tmp_path: Path) -> None:
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    program = (
+        "import submitit\n"
+        "executor = submitit.AutoExecutor('logs', cluster='hpcrun', hpcrun_profile='local', hpcrun_gpus=0)\n"
+        "print(executor.submit(pow, 2, 5).result(), *submitit.core.plugins.get_job_environments())"
+    )
+    assert person.run(f"{installed}/bin/python", "-c", program).stdout == "32 slurm local debug hpcrun\n"
 
 
 def test_the_wheel_carries_templates_and_profiles(installed: Path, tmp_path: Path) -> None:

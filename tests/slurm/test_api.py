@@ -141,7 +141,9 @@ class Count(submitit.helpers.Checkpointable):
                 time.sleep(300)
         return first, self.reached, hpcrun_runtime.attempt()
     def checkpoint(self, to): return submitit.helpers.DelayedSubmission(self, to)
-job = hpcrun.Executor("cpu", time=5, requeue=1).submit(Count(), 5)
+executor = submitit.AutoExecutor("logs", cluster="hpcrun", hpcrun_profile="cpu")
+executor.update_parameters(timeout_min=5)  # and requeue=3, since there is a checkpoint
+job = executor.submit(Count(), 5)
 while "at 3" not in (job.stdout() or ""):
     time.sleep(0.2)
 subprocess.run(["scontrol", "requeue", job.job_id], check=True)  # as a preemption does
@@ -166,3 +168,24 @@ except hpcrun.errors.HpcrunError as error:
     assert "Invalid job array specification" in found["message"]
     assert "MaxArraySize" in found["hint"]
     assert json.loads(as_researcher("status", "--json", check=True).stdout)["runs"] == []
+
+
+def test_submitit_s_autoexecutor_takes_hpcrun_by_its_name(as_researcher: Hpcrun) -> None:
+    found = said_by(
+        as_researcher,
+        """
+def half(n):
+    here = submitit.JobEnvironment()
+    if n == 1:
+        raise ValueError("one has had enough")
+    return here.cluster, here.job_id, here.num_tasks, list(here.hostnames) == [os.environ["SLURMD_NODENAME"]]
+executor = submitit.AutoExecutor("logs", cluster="hpcrun", hpcrun_profile="cpu")
+executor.update_parameters(timeout_min=5, cpus_per_task=1)
+jobs = executor.map_array(half, [0, 1])
+show(id=jobs[0].job_id, result=jobs[0].result(), failure=str(jobs[1].exception()),
+     log=open(f"logs/{jobs[0].job_id}_0_log.out").read())
+""",
+    )
+    assert found["result"] == ["slurm", found["id"], 1, True]
+    assert "ValueError: one has had enough" in found["failure"]
+    assert f"Starting with JobEnvironment(job_id={found['id']}" in found["log"]

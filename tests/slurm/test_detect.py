@@ -33,7 +33,7 @@ def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcru
 
     untyped = as_researcher("submit", "-P", "dev", "--gpus", "4", "hostname")
     assert untyped.returncode == 2
-    assert "GPUs of several types: a100, a40, h100, h200, l40s, v100" in untyped.stderr
+    assert "choose a GPU type: --gpus a100:4, --gpus a40:4, --gpus h100:4, --gpus h200:4" in untyped.stderr
     unknown = as_researcher("submit", "-P", "dev", "--gpus", "l4s:4", "hostname")
     assert "did you mean 'l40s'?" in unknown.stderr
     over = as_researcher("submit", "-P", "dev", "--gpus-per-node", "h100:9", "hostname")
@@ -43,6 +43,19 @@ def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcru
     assert again.returncode == 3
     assert "already exists" in again.stderr
     assert path.read_text() == text
+
+
+@pytest.mark.versions
+def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> None:
+    (as_researcher.folder / "train.py").write_text("import os\nprint(os.environ['RANK'], os.uname().nodename)\n")
+    done = as_researcher("submit", "--gpus", "h100:4", "--nodes", "2", "--wait", "train.py", check=True)
+    note = "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
+    assert note in done.stdout
+    logs = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
+    assert {line.split()[-1] for line in logs} == {"h100-1", "h100-2"}
+    assert len(logs) == 4
+    large = as_researcher("submit", "--gpus", "64", "train.py")
+    assert (large.returncode, "no GPU type of profile 'detected' has 64 GPUs" in large.stderr) == (4, True)
 
 
 @pytest.mark.versions

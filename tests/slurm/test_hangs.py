@@ -45,6 +45,8 @@ def read_slowly():
         time.sleep(0.1)
 
 def count_up():
+    while not go.with_suffix(".watched").exists():
+        time.sleep(0.1)
     count = 0
     while count % 10_000 or not go.exists():
         count += 1
@@ -110,14 +112,21 @@ def submitted(lab: Lab, name: str, script: str, hangs: str, go: Path) -> Path:
     return lab.submit(name, *TWO_NODES, script, hangs, str(go), requeue=0)
 
 
-def explained(lab: Lab, folder: Path, go_on: Callable[[], None]) -> Hang:
-    """Wait until a job hangs, explain it a few times, and let it go on to its end."""
+def explained(lab: Lab, folder: Path, go_on: Callable[[], None], watched: Path | None = None) -> Hang:
+    """Wait until a job hangs, explain it a few times, and let it go on to its end.
+
+    Args:
+        watched: a file that is made before it is explained: a rank that computes for ever need not do so before.
+    """
 
     def hangs() -> bool:
         files = [attempt(folder, 0) / f"rank-{rank}.metrics" for rank in (0, 1)]
         return all(file.exists() for file in files) and time.time() - max(file.stat().st_mtime for file in files) > 21
 
     wait_for(hangs, 180, f"{folder.name} to hang")
+    if watched:
+        watched.touch()
+        time.sleep(0.5)
     plain = lab.person("explain", folder.name, check=True).stdout
     began = time.monotonic()
     text = lab.person("explain", folder.name, "--stacks", check=True).stdout
@@ -141,7 +150,7 @@ def stopped(lab: Lab) -> Hang:
 def hanging(hangs: str, script: str = "train.py") -> Callable[[Lab], Hang]:
     def scenario(lab: Lab) -> Hang:
         go = lab.person.folder / f"go-{hangs}"
-        return explained(lab, submitted(lab, hangs, script, hangs, go), go.touch)
+        return explained(lab, submitted(lab, hangs, script, hangs, go), go.touch, go.with_suffix(".watched"))
 
     return scenario
 
@@ -183,7 +192,7 @@ READS = line_of("time.sleep(0.1)")
     ("name", "sentence"),
     [
         ("stopped", f"{WAITS}is stopped by a signal (state T) in `"),
-        ("loop", f"{WAITS}computes in count_up (train.py:2"),
+        ("loop", f"{WAITS}computes in count_up (train.py:"),
         ("loader", f"{WAITS}is in `for step, batch in enumerate(DataLoader(Files(), "),
         ("loader", f" (train.py:{FOR}), whose DataLoader worker is in read_slowly (train.py:{READS}), "),
         ("leaves", f"rank 0 on {{0}} is in `time.sleep(0.1)` (leaves.py:{line_of('time.sleep', LEAVES)}), "),

@@ -129,31 +129,28 @@ def test_a_job_with_a_bad_node_fails_before_it_trains(cluster: Cluster, as_resea
     assert not list(attempt(as_researcher).glob("rank-*")), "the training was started"
 
 
-def test_a_job_whose_nodes_are_fine_trains(as_researcher: Hpcrun) -> None:
-    done = submit(as_researcher, "--env", "HPCRUN_PREFLIGHT_S=90")
-    assert done.returncode == 0, done.stderr
-    assert as_researcher("logs", "--all-ranks").stdout == "[rank 0] trained\n[rank 1] trained\n"
-    assert "all nodes are ok" in as_researcher("logs", "--batch").stdout
-
-
-def test_torchrun_takes_the_port_after_the_preflight(as_researcher: Hpcrun) -> None:
+def test_a_job_whose_nodes_are_fine_trains_and_torchrun_takes_the_port_after_the_preflight(
+    as_researcher: Hpcrun,
+) -> None:
     patient = ("--env", "HPCRUN_PREFLIGHT_S=90")
     done = submit(as_researcher, *patient, "--launcher", "torchrun", "--nproc-per-node", "2")
     assert done.returncode == 0, done.stderr
+    assert as_researcher("logs", "--all-ranks").stdout == "".join(f"[rank {rank}] trained\n" for rank in range(4))
     table = as_researcher("logs", "--batch").stdout
+    assert "all nodes are ok" in table
     assert table.count("GB/s") == 4, "within and across, of two nodes"
 
 
 def test_one_task_for_each_rank_follows_one_for_each_node(as_researcher: Hpcrun) -> None:
-    ranks = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--preflight", "--wait", "printenv", "RANK")
+    ranks = ("--gpus", "2", "--launcher", "srun", "--preflight", "--wait", "printenv", "RANK")
     done = as_researcher("submit", "-P", "h100", *ranks)
     if torch_is_for_gpus():
         assert done.returncode == 7
         assert NO_GPUS in done.stderr
         return
     assert done.returncode == 0, done.stderr
-    assert sorted(as_researcher("logs", "--all-ranks").stdout.split()[2::3]) == ["0", "1", "2", "3"]
-    assert "no bad node; slow: h100-1, h100-2" in as_researcher("logs", "--batch").stdout
+    assert sorted(as_researcher("logs", "--all-ranks").stdout.split()[2::3]) == ["0", "1"]
+    assert "no bad node; slow: h100-1\n" in as_researcher("logs", "--batch").stdout
 
 
 def test_ctrl_c_cancels_it(cluster: Cluster, as_researcher: Hpcrun) -> None:

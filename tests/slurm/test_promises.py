@@ -210,13 +210,17 @@ def storm(lab: Lab, launcher: str) -> Ended:
     return gone(lab, folder)
 
 
+# Each torchrun imports torch, on every node: every value with torchrun, and every pair of values with srun.
 DEATHS = [
-    (launcher, rank, how, requeue)
-    for launcher in LAUNCHERS
-    for rank, how in (("1", "SEGV"), ("3", "7"))
-    for requeue in (0, 1)
+    ("torchrun", "1", "SEGV", 0),
+    ("torchrun", "3", "7", 1),
+    *(("srun", rank, how, requeue) for rank, how in (("1", "SEGV"), ("3", "7")) for requeue in (0, 1)),
 ]
-SAVERS = [(launcher, by, requeue) for launcher in LAUNCHERS for by in ("scancel", "tasks") for requeue in (0, 1)]
+SAVERS = [
+    ("torchrun", "scancel", 0),
+    ("torchrun", "tasks", 1),
+    *(("srun", by, requeue) for by in ("scancel", "tasks") for requeue in (0, 1)),
+]
 
 
 def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], Any]:

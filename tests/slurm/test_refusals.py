@@ -74,10 +74,10 @@ def test_a_full_disk(cluster: Cluster, as_researcher: Hpcrun, full_disk: Path) -
     assert nothing_left(cluster, as_researcher)
 
 
-def test_no_profile_where_there_is_slurm(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_without_a_profile_one_of_several_gpu_types_is_to_be_chosen(cluster: Cluster, as_researcher: Hpcrun) -> None:
     done = as_researcher("submit", "--gpus", "1", "true")
     assert done.returncode == 2
-    assert "a100, a100-40gb, a40, cpu, h100, h200, l40s, local, v100" in done.stderr
+    assert "choose a GPU type: --gpus a100:1, --gpus a40:1, --gpus h100:1" in done.stderr
     assert nothing_left(cluster, as_researcher)
 
 

@@ -1,4 +1,4 @@
-"""Restarts in the same allocation, on a real Slurm, side by side with a requeue."""
+"""Restarts in the same allocation, on a real Slurm; tests/slurm/test_resume.py has a job without spares requeued."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Cluster, wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, let_end, run_all, without
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, run_all, without
 
 pytestmark = pytest.mark.slurm
 
@@ -60,19 +60,12 @@ def trains(lab: Lab) -> Ended:
     return Ended(folder, ended.status, ended.table, while_running, nodes + plan)
 
 
-def requeued(lab: Lab) -> Ended:
-    where = without("a100-1", "a100-2", "h100-2")
-    folder = lab.submit("queue", *where, *TWO, "waits.py", let_end(lab, "queue"), requeue=1)
-    lab.cluster.unplug((begun(folder, ranks=2) / "hosts").read_text().split()[1])
-    begun(folder, 1, ranks=2, timeout=240)
-    return lab.ended(folder, 180)
-
-
 def head(lab: Lab) -> Ended:
     """The node of the batch script: Slurm goes on without it, and the guard has the job requeued."""
     end = str(lab.person.folder / "head")
     nodes = without("h200-1", "a40-1", "l40s-2", "h100-1")
-    folder = lab.submit("head", *nodes, *SPARE, "--exclude-bad-nodes", *TWO, "waits.py", end)
+    ranks = ("--nodes", "2", "--launcher", "srun", "--nproc-per-node", "1")
+    folder = lab.submit("head", *nodes, *SPARE, "--exclude-bad-nodes", *ranks, "waits.py", end)
     node = (begun(folder, ranks=2) / "hosts").read_text().split()[0]
     lab.cluster.unplug(node)
     begun(folder, 1, ranks=2, timeout=240)
@@ -89,7 +82,6 @@ def fails_once(lab: Lab) -> Ended:
 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "trains": trains,
-    "requeued": requeued,
     "head": head,
     "fails once": fails_once,
 }
@@ -130,11 +122,6 @@ def test_training_goes_on_from_the_checkpoint(scenarios: Scenarios) -> None:
 def test_status_says_how_it_went_on(scenarios: Scenarios) -> None:
     run: Ended = scenarios["trains"].result()
     assert "attempt 2/2 (before: a node failed, restarted in place)" in " ".join(run.while_running.split())
-
-
-def test_without_spares_it_is_requeued(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["requeued"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
 
 
 def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenarios) -> None:

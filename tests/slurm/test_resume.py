@@ -20,7 +20,11 @@ INTERRUPTED = ("time limit", "preempted", "unplugged")
 
 
 def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -> Path:
-    """Submit the example: one rank on each of two nodes. The losses do not depend on what starts the ranks."""
+    """Submit the example: one rank on each of two nodes.
+
+    The losses do not depend on what starts the ranks: srun does where torchrun has nothing to prove, since it imports
+    torch once more on each node.
+    """
     example = str(lab.person.checkout / "examples/digits_resume.py")
     return lab.submit(
         name, *where, *SHAPE, "--launcher", launcher, example, "--epochs", str(EPOCHS), "--pause", str(pause)
@@ -43,7 +47,7 @@ def whole(lab: Lab) -> Ended:
 
 
 def time_limit(lab: Lab) -> Ended:
-    folder = train(lab, "limited", "torchrun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
+    folder = train(lab, "limited", "srun", *SMALL, "-p", "gpu", "--nodelist", "a100-1,a100-2")
     after_an_epoch(folder)
     lab.warn(folder)
     return lab.ended(folder)

@@ -1,4 +1,7 @@
-"""A scaling study on real Slurm, by an ordinary user: real training on one node and on two, one after the other."""
+"""A scaling study on real Slurm, by an ordinary user: on one node and on two, one after the other.
+
+docs/guides/4-scaling.md has one with real training.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,16 @@ metrics:
   step: 'epoch (\d+):'
   samples_per_s: '(\d+) samples/s'
 """
-SMALL = ("-P", "a100", "-p", "gpu", "--cpus", "1", "--mem", "1G", "--time", "5")
+SMALL = ("-P", "a100", "-p", "gpu", "--cpus", "1", "--mem", "1G", "--time", "5", "--launcher", "python")
+DIGITS = """
+import os, sys, time
+nodes = int(os.environ["NNODES"])
+if os.environ["NODE_RANK"] == "0":
+    print(f"{nodes} nodes, batches of {sys.argv[1]}")
+    for epoch in (1, 2):
+        time.sleep(0.2)
+        print(f"epoch {epoch}: {1000 * nodes} samples/s")
+"""
 
 
 def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
@@ -24,11 +36,9 @@ def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
     own = as_researcher.home / ".config/hpcrun"
     own.mkdir(parents=True)
     (own / "config.yaml").write_text(CONFIG)
-    digits = str(as_researcher.checkout / "examples/digits_ddp.py")
+    (as_researcher.folder / "digits.py").write_text(DIGITS)
     sizes = ("--gpus", "1,2,12", "--nodes", "1,2,3", "--chain", "--batch-size", "120")
-    begun = as_researcher(
-        "scale", *SMALL, *sizes, "-J", "digits", digits, "--batch-size", "{batch_size}", "--epochs", "2"
-    )
+    begun = as_researcher("scale", *SMALL, *sizes, "-J", "digits", "digits.py", "{batch_size}")
     assert begun.returncode == 5
     assert "refused    digits-g12-r1  12 GPUs on 3 nodes: sbatch refused the job" in begun.stdout
     assert "hpcrun: 1 of 3 runs could not be submitted" in begun.stderr
@@ -40,7 +50,7 @@ def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
     one, two, twelve = json.loads(done.stdout)["points"]
     assert [(point["state"], point["nodes"]) for point in (one, two)] == [("COMPLETED", 1), ("COMPLETED", 2)]
     assert (twelve["state"], "configuration is not available" in twelve["problem"]) == ("NOT_SUBMITTED", True)
-    assert "2 ranks, backend gloo" in as_researcher("logs", "digits-g2-r1", check=True).stdout
+    assert "2 nodes, batches of 120" in as_researcher("logs", "digits-g2-r1", check=True).stdout
 
     (series,) = json.loads(as_researcher("report", "digits", "--json", check=True).stdout)["series"]
     assert (series["sources"], series["basis"]) == (["log"], "throughput")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.profiles.shipped import shipped_folder
 from tests.harness import RESEARCHER, Cluster, Hpcrun
 
 pytestmark = pytest.mark.slurm

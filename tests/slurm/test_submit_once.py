@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.harness import RESEARCHER, Cluster, Hpcrun, wait_for
+from tests.preloaded import compile_templates_once
 
 pytestmark = pytest.mark.slurm
 
@@ -22,7 +24,9 @@ HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 
 # Forks after a dry run, so that a kill's delay falls into the submission and not into slow imports.
 # A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
-KILLER = """
+KILLER = (
+    f"{inspect.getsource(compile_templates_once)}\ncompile_templates_once()\n"
+    + """
 import os, pathlib, signal, sys, time
 import hpcrun.actions.jobs.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
 
@@ -74,6 +78,7 @@ for number in range(10 * kills):
 for pid in [start(f"many{number}") for number in range(at_once)]:
     os.waitpid(pid, 0)
 """
+)
 # A slow controller: as long before it takes the job as after.
 SLOW_SBATCH = """#!/bin/sh
 sleep 0.05
@@ -185,7 +190,7 @@ def small_disk(as_researcher: Hpcrun) -> Iterator[Path]:
     """A file system of the researcher's own with a megabyte."""
     mount = as_researcher.folder / "small"
     mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=1024k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=4096k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
     yield mount
     subprocess.run(["umount", "--lazy", mount], check=True)
 
@@ -196,7 +201,7 @@ def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
     runs = small_disk / "runs"
     env = {"HPCRUN_RUNS": str(runs)}
     outcomes = []
-    for room in range(0, 288, 32):
+    for room in range(0, 576, 64):
         (small_disk / "filler").unlink(missing_ok=True)
         fill(small_disk, room)
         done = as_researcher(*HELD, "-J", f"room{room}", "true", env=env)

@@ -14,8 +14,9 @@ from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import Script, TemplateSource, render_script
 from hpcrun.profiles.config import Config
-from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.templates import load_templates
+from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
@@ -136,3 +137,8 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     return path
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """A YAML file, read as profiles are."""
+    return parse_yaml(read_own_text(path), path)

@@ -15,6 +15,7 @@ from hpcrun.reading import (
     parse_object,
     read_bytes,
     read_fields,
+    read_named_text,
     read_object,
     read_text,
     text,
@@ -95,3 +96,10 @@ def test_a_field_of_the_wrong_type_is_named(data: dict[str, object]) -> None:
 def test_unknown_fields_come_besides() -> None:
     known, unknown = read_fields({"a": None, "b": 2}, {"a": optional(text)})
     assert (known, unknown) == ({"a": None}, {"b": 2})
+
+
+@pytest.mark.parametrize(("most", "size"), [(200_000, "0.2 MB"), (2_000_000, "2 MB")])
+def test_a_file_that_is_too_large_is_refused_with_the_size_it_may_have(most: int, size: str, tmp_path: Path) -> None:
+    (tmp_path / "a.sbatch").write_bytes(b"x" * (most + 1))
+    with pytest.raises(ValueError, match=rf"is larger than {size}$"):
+        read_named_text(tmp_path / "a.sbatch", most)

@@ -210,7 +210,7 @@ assert not hpcrun_runtime.should_stop()
 {start}
 os.kill(pid, signal.SIGTERM)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
-assert not hpcrun_runtime._is_asked_to_stop() and not hpcrun_runtime._told
+assert not hpcrun_runtime._is_asked_to_stop() and not hpcrun_runtime._signalled
 print("ended")
 """
     folder = str(Path(hpcrun_runtime.__file__).parent)

@@ -33,10 +33,16 @@ class Checkup:
 
     Attributes:
         profile: the one that was checked, None where none is chosen.
+        has_torch: whether the job's Python has a torch that can be imported, as far as is known.
     """
 
     profile: str | None
     checks: tuple[Check, ...]
+    has_torch: bool = False
+
+    def errors(self, *groups: str) -> list[Check]:
+        """Return what is red in these groups."""
+        return [check for check in self.checks if check.level == "red" and check.group in groups]
 
     @property
     def ok(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpcrun.actions.background import BackgroundCall
 from hpcrun.actions.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, not_checked
-from hpcrun.actions.doctor.profile import judge_container, judge_modules, judge_profile, judge_variables
+from hpcrun.actions.doctor.profile import judge_container, judge_messages, judge_modules, judge_profile, judge_variables
 from hpcrun.actions.doctor.python import (
     Wanted,
     comes_with_the_job,
@@ -26,12 +26,12 @@ from hpcrun.actions.doctor.target import Target, targets_of
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import choose_profile
 from hpcrun.actions.jobs.program import find_python
-from hpcrun.errors import UsageError
+from hpcrun.errors import SchedulerError
 from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
-from hpcrun.profiles.load import load_profile
-from hpcrun.runs.place import Mount, RunsFolderFacts, look_at_place, mount_of
+from hpcrun.profiles.load import LoadedProfile, load_profile
+from hpcrun.runs.file_system import Mount, RunsFolderFacts, look_at_place, mount_of
 from hpcrun.schedulers.client import ask_version, missing_commands, ping, try_directives
 from hpcrun.schedulers.detect import SlurmSite, Trial
 from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts, ask_driver, ask_python
@@ -55,11 +55,12 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     """
     env = surroundings.env
     missing = missing_commands(env)
-    name = _choose(asked, surroundings, no_sbatch="sbatch" in missing)
-    loaded = load_profile(name, surroundings.profile_folders) if name else None
+    name = choose_profile(asked, surroundings, lambda: "no sbatch" if "sbatch" in missing else None)
+    loaded = _load(name, surroundings)
+    checked = name if loaded else None
     profile = loaded.profile if loaded else None
     on_slurm = profile is None or profile.scheduler == "slurm"
-    targets, wrong = targets_of(name, profile, surroundings) if name and profile and on_slurm else ([], [])
+    targets, wrong = targets_of(name, profile, surroundings) if profile and on_slurm else ([], [])
     python = find_python(read_request({"script": "doctor"}), profile or Profile(name="none"), surroundings)
     modules = profile.modules if profile else ()
 
@@ -79,6 +80,7 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     if asked_modules is not None:
         checks.append(judge_modules(modules, asked_modules.answer(until_s - time.monotonic())))
     checks += judge_container(profile, env) if profile else []
+    checks += judge_messages((*surroundings.config.notify, *(profile.notify if profile else ())), env)
     found = asked_runs.answer(until_s - time.monotonic())
     checks += _runs(runs, found, on_slurm=on_slurm)
     said = found.place.mount if found else None
@@ -86,16 +88,18 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
         checks.append(
             Check(PYTHON, "python", "green", f"{python.executable} starts the ranks; torch comes from the image")
         )
-        return Checkup(name, tuple(checks))
-    checks += _python(python, asked_python.answer(until_s - time.monotonic()), said, on_slurm=on_slurm)
-    return Checkup(name, tuple(checks))
+        return Checkup(checked, tuple(checks))
+    answers_of_python = asked_python.answer(until_s - time.monotonic())
+    checks += _python(python, answers_of_python, said, on_slurm=on_slurm)
+    facts = answers_of_python.facts if answers_of_python else None
+    return Checkup(checked, tuple(checks), has_torch=facts is not None and bool(facts.torch) and not facts.problem)
 
 
-def _choose(asked: str | None, surroundings: Surroundings, *, no_sbatch: bool) -> str | None:
-    """Return the profile that submit would choose, None where it would ask for one."""
+def _load(name: str, surroundings: Surroundings) -> LoadedProfile | None:
+    """Return the profile, None if it is to be detected and Slurm does not respond: other checks say that."""
     try:
-        return choose_profile(asked, surroundings, lambda: "no sbatch" if no_sbatch else None)
-    except UsageError:
+        return load_profile(name, surroundings.profile_folders)
+    except SchedulerError:
         return None
 
 
@@ -104,8 +108,8 @@ def _no_profile() -> Check:
         PROFILE,
         "profile",
         "yellow",
-        "not checked: no profile is chosen",
-        "hpcrun doctor -P NAME; `hpcrun profile list` has the names",
+        "not checked: no profile is set, and the cluster cannot be detected now",
+        "hpcrun doctor -P NAME checks a profile of yours",
     )
 
 
@@ -139,6 +143,8 @@ def _python(
     driver = judge_driver(answers.driver, answers.facts, answers.wanted)
     if answers.facts is None:
         why = f"{python.executable} comes from the profile's modules or set-up commands"
+        if python.of_project:
+            why = f"only jobs run {python.executable} ({python.kind}); activate it, and doctor checks it"
         return [not_checked(PYTHON, "python, torch", why), driver]
     checks = [judge_python(python, answers.facts)]
     if answers.facts.version is not None:
@@ -212,7 +218,7 @@ def _ask_runs(root: Path, env: Mapping[str, str]) -> RunsAnswers:
 def _ask_job_python(python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str]) -> PythonAnswers:
     driver = ask_driver(env)
     wanted = wanted_by(profile, driver)
-    if comes_with_the_job(python, profile):
+    if comes_with_the_job(python, profile) or python.of_project:
         return PythonAnswers(wanted, driver, None)
     facts = ask_python(
         python.executable,

@@ -15,6 +15,7 @@ from hpcrun.actions.profiles.detect_types import why_closed
 from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import nearest
 from hpcrun.job.container import is_image_file
+from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_time
 from hpcrun.profiles.load import LoadedProfile
@@ -226,3 +227,14 @@ def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
                          for name, words in facts.failed.items())  # fmt: skip
         return Check(PROFILE, "modules", "red", seen, f"`module avail {next(iter(facts.failed))}` lists what there is")
     return Check(PROFILE, "modules", "green", f"{every}: loaded in this order")
+
+
+def judge_messages(destinations: Sequence[str], env: Mapping[str, str]) -> list[Check]:
+    """Judge whether each destination of messages has its variables; no message is sent."""
+    if not destinations:
+        return []
+    unset = sorted({name for to in destinations for name in variables_in(to) if not env.get(name)})
+    if unset:
+        fix = f"read -rs {unset[0]} && export {unset[0]}; without it, no message is sent there"
+        return [Check(PROFILE, "messages", "yellow", f"{', '.join(unset)} is not set", fix)]
+    return [Check(PROFILE, "messages", "green", f"to {', '.join(destinations)}; hpcrun notify --test sends one")]

@@ -10,7 +10,7 @@ from hpcrun.actions.doctor.check import PYTHON, Check, Level
 from hpcrun.actions.doctor.runs import is_shared
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
-from hpcrun.runs.place import Mount
+from hpcrun.runs.file_system import Mount
 from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts
 
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
@@ -50,8 +50,10 @@ def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:
         capability = min(driver.capabilities, key=capability_of, default=None) if driver else None
         return Wanted(bool(capability), True, capability, "this machine's card", brought, on_slurm=False)
     gpus = bool(profile.gpu.per_node or profile.gpu.types)
-    card = profile.card.model or profile.gpu.type or "the profile's card"
-    return Wanted(gpus, gpus or profile.launcher == "torchrun", profile.card.compute_capability, card, brought)
+    entry = profile.gpu.types.get(profile.gpu.type or "")
+    card = entry.card if entry and entry.card.model_fields_set else profile.card
+    name = card.model or profile.gpu.type or "the profile's card"
+    return Wanted(gpus, gpus or profile.launcher == "torchrun", card.compute_capability, name, brought)
 
 
 def comes_with_the_job(python: PythonEnvironment, profile: Profile | None) -> bool:

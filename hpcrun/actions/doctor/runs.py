@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from hpcrun.actions.doctor.check import RUNS, Check, Level
-from hpcrun.runs.place import Mount, RunsFolderFacts
+from hpcrun.runs.file_system import Mount, RunsFolderFacts
 from hpcrun.schedulers.quota import Quota, Use
 
 # File systems that many machines mount at once.

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hpcrun.diagnosis.flight.dump import Dump, DumpError, DumpReader
-from hpcrun.diagnosis.flight.judge import Flight, judge
+from hpcrun.diagnosis.flight.meetings import Flight, judge
 from hpcrun.diagnosis.flight.plain_pickle import MOST_BYTES
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.reading import read_bytes

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hpcrun.actions.explain.explain import Explanation, examine_noting, explained, nothing_failed
+from hpcrun.actions.explain.ended import Explanation, examine_noting, explained, nothing_failed
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Facts
 from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
-from hpcrun.diagnosis.survived import without_survived
+from hpcrun.diagnosis.speech import without_survived
 from hpcrun.errors import NotFoundError
 from hpcrun.job.state import FAILED, PENDING, RUNNING, is_terminal
 from hpcrun.job.units import format_span
@@ -35,6 +35,8 @@ _RANK_FOLDER = re.compile(r"(?:^|/)(\d{1,6})/std(?:out|err)\.log$")
 _SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
 _MOST_BESIDE = 512
 _MOST_OF_A_PIPE, _PART = 1 << 30, 1 << 20
+_BEGINNING = 4096
+"""Bytes at the beginning of a file that show whether it is text."""
 _GIVE = "give the job's output files, or - for a pipe"
 
 
@@ -51,6 +53,9 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     for name in names:
         try:
             with _opened(name, unread) as file:
+                if lack := _lack_of_text(file):
+                    unread.append(f"{name}: {lack}")
+                    continue
                 logs.append(examine_noting(name, _rank_of(name), scanner.scan(file), unread))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
@@ -59,6 +64,15 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
     said = explained(item, Facts(FAILED, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
     return replace(said, next=_look(name for name in names if name != PIPE))
+
+
+def _lack_of_text(file: BinaryIO) -> str | None:
+    """Return why a file has no log, None where it may have one; the file is at its beginning again."""
+    begins = file.read(_BEGINNING)
+    file.seek(0)
+    if not begins:
+        return "it is empty"
+    return "it is not a text file" if b"\0" in begins else None
 
 
 def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation:

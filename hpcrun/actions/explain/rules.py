@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import hpcrun.diagnosis
-from hpcrun.diagnosis.rules import KEYS, Rule, RuleMistake, merge_rules, parse_rules
-from hpcrun.diagnosis.xid_rules import xid_rules
+from hpcrun.diagnosis.rules import KEYS, Rule, RuleMistake, merge_rules, parse_rules, xid_rules
 from hpcrun.errors import nearest
 from hpcrun.profiles.folder import Folder, Source, folders_of
 from hpcrun.profiles.mistakes import Mistake, MistakesError

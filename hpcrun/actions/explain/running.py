@@ -5,34 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import IntEnum
 
-from hpcrun.actions.explain.explain import Evidence, Explanation
-from hpcrun.actions.explain.silence import silence_limit_s, silence_sentence
+from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.explain.step_times import stragglers_of
+from hpcrun.actions.explain.wording import Evidence
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.status import RunStatus
+from hpcrun.diagnosis.silent_ranks import silence_limit_s, silence_sentence
 from hpcrun.diagnosis.stragglers import straggler_sentence
 from hpcrun.job import state
 from hpcrun.job.metrics import STEP
 from hpcrun.job.patterns import compile_pattern
+from hpcrun.job.phrases import other_ranks, rank_text
 from hpcrun.job.units import format_span
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
+from hpcrun.runs.last_writes import STREAMS, Writes, last_writes, usual_pause_s
 from hpcrun.runs.logs import fold, rank_log, tail
 from hpcrun.runs.metrics import LogMetrics, Value
-from hpcrun.runs.silence import STREAMS, Writes, last_writes, usual_pause_s
+from hpcrun.runs.use import idle_unknown
 
 _MOST_ROWS = 8
-"""Of so many ranks the last lines are read and shown."""
+"""Ranks whose last lines are read and shown."""
 _LAST_LINES = 20
-"""In so many last lines of a log the metrics are looked for."""
+"""Lines at the end of a log that are searched for metrics."""
 _LONGEST = 120
 _ENDED_S = 5.0
-"""A rank that ended so long before the others ended early: at the end of a job all ranks end at once."""
+"""The head start of a rank that ended too early: at the end of a job, all ranks end at once."""
 _LATE_S = 60.0
-"""A node whose heartbeat is so much older than the newest one is late: it has one every 10 s."""
-STACKS, NODES, ENDED, SLOW, SILENCE, LAST = 40, 30, 20, 15, 10, 0
-"""The weights of remarks."""
+"""The lag behind the newest heartbeat from which a node's heartbeat is late: a node has one every 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,19 @@ class Running:
 
     def name(self, rank: int) -> str:
         """Return ``rank 11 on node-3``."""
-        node = self.node_of.get(rank)
-        return f"rank {rank} on {node}" if node else f"rank {rank}"
+        return rank_text(rank, self.node_of.get(rank))
+
+
+class Subject(IntEnum):
+    """The subject of a remark, the most important first."""
+
+    STACKS = 0
+    NODES = 1
+    ENDED_RANKS = 2
+    SLOW_RANKS = 3
+    SILENCE = 4
+    HEARTBEATS = 5
+    IDLE_LIMIT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,6 @@ class Remark:
 
     Attributes:
         sentence: a part of the verdict; empty if there is only evidence.
-        weight: remarks are shown by weight, the largest first.
         stuck: something does not look right.
         rank: the rank that it names.
         fix: what to do.
@@ -91,7 +103,7 @@ class Remark:
     """
 
     sentence: str
-    weight: int
+    subject: Subject
     evidence: tuple[Evidence, ...] = ()
     stuck: bool = True
     rank: int | None = None
@@ -131,7 +143,7 @@ def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanatio
         more: remarks from elsewhere, such as the stacks of the ranks.
     """
     remarks = [*more, *(remark for make in REMARKS if (remark := make(running)) is not None)]
-    remarks.sort(key=lambda remark: -remark.weight)
+    remarks.sort(key=lambda remark: remark.subject)
     word = running.item.run.job_id or running.item.run.run_id
     stuck = any(remark.stuck for remark in remarks)
     look_on = f"hpcrun explain {word} --stacks" if stuck and not more else f"hpcrun logs -f {word}"
@@ -151,9 +163,9 @@ def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
     """Return the parts of the verdict; the stacks have how long no rank has written."""
     said = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
     if not stuck:
-        said.sort(key=lambda remark: remark.weight != SILENCE)  # "nothing looks stuck" comes first
-    elif any(remark.weight == STACKS for remark in said):
-        said = [remark for remark in said if remark.weight != SILENCE]
+        said.sort(key=lambda remark: remark.subject is not Subject.SILENCE)  # "nothing looks stuck" comes first
+    elif any(remark.subject is Subject.STACKS for remark in said):
+        said = [remark for remark in said if remark.subject is not Subject.SILENCE]
     return [remark.sentence for remark in said or remarks if remark.sentence]
 
 
@@ -165,14 +177,14 @@ def _ended(running: Running) -> Remark | None:
         return None
     first = min(ended, key=lambda end: (end.ended_s, end.rank))
     more = f" (and {len(ended) - 1} more later)" if len(ended) > 1 else ""
-    others = "1 other rank runs" if len(silent) == 1 else f"{len(silent)} other ranks run"
+    others = f"{other_ranks(len(silent))} {'runs' if len(silent) == 1 else 'run'}"
     age = format_span(running.now_s - first.ended_s)
-    sentence = (
-        f"rank {first.rank} on {first.node} ended {age} ago with exit status {first.status}{more}, while {others}"
-    )
+    who = rank_text(first.rank, first.node)
+    sentence = f"{who} ended {age} ago with exit status {first.status}{more}, while {others}"
     where = str(running.attempt.folder.rank_exit(first.rank).relative_to(running.item.folder))
     line = f"exit status {first.status}, {age} ago"
-    return Remark(sentence, ENDED, (Evidence(f"rank {first.rank} on {first.node}", where, (line,)),), rank=first.rank)
+    evidence = Evidence(who, where, (line,))
+    return Remark(sentence, Subject.ENDED_RANKS, (evidence,), rank=first.rank)
 
 
 def _heartbeats(running: Running) -> Remark:
@@ -191,11 +203,11 @@ def _heartbeats(running: Running) -> Remark:
     if late:
         late.sort(key=lambda node: -ages[node])
         named = ", ".join(late[:3]) + (" ..." if len(late) > 3 else "")
-        return Remark(f"no heartbeat from {named} for {format_span(ages[late[0]])}", NODES, evidence)
+        return Remark(f"no heartbeat from {named} for {format_span(ages[late[0]])}", Subject.NODES, evidence)
     if job_s > ALIVE_WITHIN_S:
         sentence = f"no heartbeat from the job's script on {attempt.host} for {format_span(job_s)}"
-        return Remark(sentence, NODES, evidence)
-    return Remark("", LAST, evidence, stuck=False)
+        return Remark(sentence, Subject.NODES, evidence)
+    return Remark("", Subject.HEARTBEATS, evidence, stuck=False)
 
 
 def _silence(running: Running) -> Remark:
@@ -208,16 +220,27 @@ def _silence(running: Running) -> Remark:
     note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
-    return Remark(sentence, SILENCE, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
+    return Remark(sentence, Subject.SILENCE, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
 
 
 def _slow(running: Running) -> Remark | None:
     """Return which ranks are slower than the others."""
     found = stragglers_of(running.attempt)
-    return Remark(straggler_sentence(*found), SLOW, rank=found[0].ranks[0], stuck=False) if found else None
+    if found is None:
+        return None
+    return Remark(straggler_sentence(*found), Subject.SLOW_RANKS, rank=found[0].ranks[0], stuck=False)
 
 
-REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _slow, _silence)
+def _idle_limit(running: Running) -> Remark | None:
+    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its GPUs."""
+    node = idle_unknown(running.attempt.folder)
+    if node is None:
+        return None
+    line = f"--cancel-idle has no effect: no use of the GPUs is known from nvidia-smi on {node}"
+    return Remark("", Subject.IDLE_LIMIT, (Evidence("idle limit", None, (line,)),), stuck=False)
+
+
+REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _slow, _silence, _idle_limit)
 """What is said of every running job, each from what ``Running`` knows."""
 
 
@@ -237,12 +260,12 @@ def _row(running: Running, rank: int, silent_s: float | None) -> str:
     numbers = ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in said
     )
-    line = _last_line(running.attempt, rank)
+    line = last_line_of(running.attempt, rank)
     parts = [f"{running.name(rank)}: {wrote}", *([numbers] if numbers else [])]
     return ", ".join(parts) + (f": {line[:_LONGEST]}" if line else "")
 
 
-def _last_line(attempt: Attempt, rank: int) -> str:
+def last_line_of(attempt: Attempt, rank: int) -> str:
     """Return the last line that a rank wrote, of the stream that it wrote to last."""
     paths = [rank_log(attempt.folder, rank, stream).path for stream in STREAMS]
     times = {}

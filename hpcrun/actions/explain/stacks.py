@@ -1,4 +1,4 @@
-"""explain --stacks: what each rank of a running job is doing, asked on its nodes inside the allocation."""
+"""explain --stacks: what each rank of a running job is doing, from a step on its nodes inside the allocation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.explain.explain import Evidence
-from hpcrun.actions.explain.running import STACKS, Remark, Running
-from hpcrun.actions.explain.silence import silence_limit_s
-from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
-from hpcrun.diagnosis.ras import parse_ras, ras_remarks
-from hpcrun.diagnosis.stacks import (
+from hpcrun.actions.explain.running import Remark, Running, Subject
+from hpcrun.actions.explain.wording import Evidence
+from hpcrun.actions.runs.allocation import allocation_of, nodes_of
+from hpcrun.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.diagnosis.rank_positions import (
     RankStack,
-    file_line,
     grouped,
     odd_ranks,
     own_work,
@@ -33,40 +31,42 @@ from hpcrun.diagnosis.stacks import (
     verdict,
     waits_for_worker,
 )
+from hpcrun.diagnosis.silent_ranks import silence_limit_s
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.errors import PlanError
 from hpcrun.job.layout import RunFolder
-from hpcrun.job.parameters import index_ranges
+from hpcrun.job.phrases import listed, rank_text, ranks_text
 from hpcrun.reading import open_regular, parse_object, whole
 from hpcrun.schedulers.process import Completed, run_command
 
 WITHIN_S = 8
-"""The nodes must answer in this time: the command as a whole may take 15 s."""
+"""The time in which the nodes must answer: the command as a whole may take 15 s."""
 _MARK = "hpcrun-stacks "
 _NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read this process"
-"""What launch/stacks.py says of a rank without a stack."""
+"""Two of the reasons for a missing stack, in the words of probe/rank_stack.py and probe/py_spy.py."""
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
 _MOST_NCCL = 6
+_MOST_NODES = 5
 _MOST_SOURCE = 4 << 20
 _MOST_ANSWER, _MOST_INFLATED, _MOST_ANSWERS = 9 << 20, 1 << 28, 1 << 16
-"""The bytes of an answer (launch/stacks.py prints at most 8 MB) and of all together; how many answers are read."""
+"""The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many answers are read."""
 _LONGEST_WORD = 300
 _PLACE = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 _LONGEST_CODE = 80
 # the first Python that starts there: that of the job, that of hpcrun, any; none of the current folder
 _COMMAND = (
     'cd /; main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" >/dev/null || continue; '
-    '"$python" -ISB "$main" stacks "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on $HOSTNAME" >&2'
+    '"$python" -ISB "$main" "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on $HOSTNAME" >&2'
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the nodes said.
+    """The answers of the nodes.
 
     Attributes:
         nodes: the nodes that answered; empty for a job of this machine.
-        words: what the command said where something went wrong.
+        words: the error messages of the command.
         ras: the reports of NCCL's RAS.
         rank_of: process id → rank, of ids that only one rank has.
     """
@@ -79,17 +79,18 @@ class Answers:
 
 
 def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
-    """Ask every node of a running job what its ranks are doing; no rank is stopped or signalled, unless it asked to be.
+    """Ask every node of a running job what its ranks are doing.
+
+    No rank is stopped, and only a program that has called ``register_stacks()`` is signalled.
 
     Raises:
-        PlanError: the job does not run, or its folder has no program for this.
+        PlanError: its folder has no program for this.
     """
     item = running.item
-    check_running(item)
-    program = RunFolder(item.folder).launch / "__main__.py"
-    if not program.with_name("stacks.py").exists():
+    program = RunFolder(item.folder).probe / "__main__.py"
+    if not program.exists():
         raise PlanError(
-            f"{item.run.run_id} was submitted by an hpcrun without --stacks",
+            f"{item.run.run_id} was submitted by an older hpcrun that does not support --stacks",
             hint=f"hpcrun explain {item.run.job_id} shows its logs",
         )
     command = [
@@ -122,7 +123,7 @@ def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_answers(answer: Completed) -> Answers:
-    """Read what the programs on the nodes printed: ``launch/stacks.py`` describes it. Strange answers are left out."""
+    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out."""
     ranks, nodes, ras, pids = [], set(), [], []
     left = _MOST_INFLATED
     for text in _whole_answers(answer.stdout):
@@ -168,7 +169,7 @@ def _inflated(text: str, most: int) -> bytes:
     """Return what was compressed in a text: a few kilobytes may stand for a gigabyte.
 
     Raises:
-        ValueError, zlib.error: it is something else, or longer.
+        ValueError, zlib.error: it is not compressed text, or longer.
     """
     inflate = zlib.decompressobj()
     record = inflate.decompress(base64.b64decode(text, validate=True), most)
@@ -184,10 +185,10 @@ def _word(said: Mapping[str, Any], name: str) -> str:
 
 
 def rank_stack(said: Mapping[str, Any]) -> RankStack:
-    """Return what a node said of a rank.
+    """Return the stack of a rank from a node's answer.
 
     Raises:
-        ValueError: it is no such record.
+        ValueError: the answer has no such record.
     """
     number = whole()(said["rank"])
     how, text, lacks = _word(said, "how"), str(said.get("stack", "")), _word(said, "lacks")
@@ -231,7 +232,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
     sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
     sentence = "; ".join(filter(None, (sentence, _away(silent), _missing(running, answers, silent))))
-    sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may just start or end'}"
+    sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may be starting or ending'}"
     odd, nccl = odd_ranks(answers.ranks), ras_remarks([parse_ras(text) for text in answers.ras], answers.rank_of)
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
@@ -239,7 +240,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     word = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
-        STACKS,
+        Subject.STACKS,
         (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
@@ -260,8 +261,7 @@ def _fix(ranks: Sequence[RankStack]) -> str:
 
 def _away(nodes: Sequence[str]) -> str:
     """Return which nodes did not answer."""
-    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-    return f"no answer from {', '.join(nodes[:5])}{more} within {WITHIN_S} s" if nodes else ""
+    return f"no answer from {listed(nodes, _MOST_NODES)} within {WITHIN_S} s" if nodes else ""
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
@@ -270,7 +270,7 @@ def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
     lost = [rank for rank in running.silent_s if rank not in found and running.node_of.get(rank) not in away]
     if not found or not lost:
         return ""
-    return f"no process of rank{'s' if len(lost) > 1 else ''} {index_ranges(lost)} was found"
+    return f"no process of {ranks_text(lost)} was found"
 
 
 def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
@@ -278,7 +278,7 @@ def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
         numbers = [each.rank for each in group.ranks]
-        who = f"rank {first.rank} on {first.node}" if len(numbers) == 1 else f"ranks {index_ranges(numbers)}"
+        who = rank_text(first.rank, first.node) if len(numbers) == 1 else ranks_text(numbers)
         busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
         note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
         lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
@@ -294,7 +294,7 @@ def _shown(frames: Sequence[Frame]) -> list[Frame]:
 
 def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
     line = f": {code[frame]}" if frame in code else ""
-    return f"{frame.file if frame.own else file_line(frame).rpartition(':')[0]}:{frame.line} in {frame.function}{line}"
+    return f"{frame.file if frame.own else frame.short.rpartition(':')[0]}:{frame.line} in {frame.function}{line}"
 
 
 def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:

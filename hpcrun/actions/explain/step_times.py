@@ -15,7 +15,7 @@ from hpcrun.runs.logs import rank_log
 from hpcrun.runs.metrics import Unreadable, metric_ranks, noted
 
 _ROWS = 64
-"""So many of the last rows of a rank's metrics are read."""
+"""Rows at the end of a rank's metrics that are read."""
 _MOST_BYTES, _MOST_EACH, _LEAST_EACH = 8 << 20, 32 << 10, 4 << 10
 """Bytes that are read of the ends of all logs, and of each."""
 _LINE_ENDS = re.compile(r"[\r\n]+")

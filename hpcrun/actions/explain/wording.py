@@ -1,22 +1,22 @@
-"""What is said of a diagnosis: the sentence, the evidence in few lines, the next command."""
+"""A diagnosis in words: one sentence, a few lines of evidence, the next command."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
+from dataclasses import dataclass
 
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
-from hpcrun.diagnosis.flight.cause import by_flight
-from hpcrun.diagnosis.flight.judge import Flight
-from hpcrun.diagnosis.flight.sentences import flight_sentence, ranks_text, stand_lines
+from hpcrun.diagnosis.flight.meetings import Flight
+from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from hpcrun.diagnosis.launcher import first_task
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
-from hpcrun.diagnosis.scan import last_lines, line_number
+from hpcrun.diagnosis.scan import last_lines
 from hpcrun.diagnosis.speech import uncaught
 from hpcrun.diagnosis.traceback import Frame, Traceback
+from hpcrun.job.phrases import other_ranks, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
@@ -28,7 +28,22 @@ _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
 _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
-Parts = tuple[str, str | None, tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Lines that support an answer.
+
+    Attributes:
+        who: their source: ``rank 5 on node7``, ``batch script``, ``Slurm``.
+        where: file below the run's folder and line, ``elements/0/attempts/0/rank-5.err:12``; None if it is not a file.
+        note: a summary of the lines; empty if they need none.
+    """
+
+    who: str
+    where: str | None
+    lines: tuple[str, ...]
+    note: str = ""
 
 
 def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> str:
@@ -36,7 +51,7 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     status = item.status
     message = attempt.exit.message if attempt and attempt.exit else ""
     cause = found.cause
-    if cause is not None and ((cause.rule.states and not facts.ends) or by_flight(found)):  # the end of no one rank
+    if cause is not None and ((cause.rule.states and not facts.ends) or found.by_places):  # the end of no one rank
         return cause.text
     if found.first is not None:
         text = _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found, facts)}"
@@ -84,15 +99,14 @@ def _left(found: Diagnosis, facts: Facts) -> str:
     assert found.first is not None
     left = facts.ends[found.first]
     number = sum(end.status != 0 for end in facts.ends.values())
-    others = "1 other rank" if number == 1 else f"{number} other ranks"
-    text = f"rank {left.rank} on {left.node} ended first, with exit status 0, while {others} continued"
+    text = f"{rank_text(left.rank, left.node)} ended first, with exit status 0, while {other_ranks(number)} continued"
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text
     then = min(failed, key=lambda end: (end.ended_s, end.rank))
     raised = _raised(then.rank, facts)
     how = f": {_exception_at(raised, whole=True)}" if raised else f" with exit status {then.status}"
-    return f"{text}; rank {then.rank} on {then.node} then failed{how}"
+    return f"{text}; {rank_text(then.rank, then.node)} then failed{how}"
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
@@ -123,26 +137,19 @@ def _exception(raised: Traceback, *, whole: bool) -> str:
         name = name.rpartition(".")[2]
         message = cut_at_word(_SOURCE_PLACE.sub("", message.strip()), _LONGEST_MESSAGE)
         text = f"{name}: {message}" if whole and message else name
-    return f"{text} at {_place(raised.user_frame)}" if raised.user_frame else text
-
-
-def _place(frame: Frame) -> str:
-    path = PurePath(frame.file)
-    parts = path.parts[-2:] if path.stem in ("__init__", "__main__") else path.parts[-1:]
-    return f"{'/'.join(parts)}:{frame.line}"
+    return f"{text} at {raised.user_frame.short}" if raised.user_frame else text
 
 
 def who(rank: int, facts: Facts, found: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
     end, root = facts.ends.get(rank), root_of(facts)
     if end is None and root is not None and root.rank == rank and not facts.ends:
-        return f"rank {rank} on {root.host} failed first"
-    node = f" on {end.node}" if end else ""
-    return f"rank {rank}{node}" + (" failed first" if found.failed_first(end) else "")
+        return f"{rank_text(rank, root.host)} failed first"
+    return rank_text(rank, end.node if end else None) + (" failed first" if found.failed_first(end) else "")
 
 
-def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Parts]:
-    """Yield what speaks for the answer: about fifteen lines at most."""
+def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:
+    """Yield the evidence for the answer: about fifteen lines at most."""
     cause = found.cause
     if found.leaver is not None:
         yield _leaver_record(found.leaver, facts, attempt)
@@ -152,7 +159,7 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
             lines = (*_herald_lines(cause.log), *_frame_lines(cause.log), line, *_message_lines(cause.log))
         else:
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
-        yield _name(cause.log, facts), _at(cause.log, cause.hit.number), lines, ""
+        yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _flights_words(facts.flight, facts, found, attempt)
     own = _log_of(found.first, facts) or _log_of(None, facts)
@@ -162,75 +169,74 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         yield from _last_words(own, facts)
     yield from _launchers_words(facts)
     if attempt and attempt.exit and attempt.exit.message:
-        yield "batch script", None, (_short(attempt.exit.message),), ""
+        yield Evidence("batch script", None, (_short(attempt.exit.message),))
     for other in found.consequences[:_MOST_CONSEQUENCES]:
         if other.log is not None and other.hit is not None:
-            yield (
-                _name(other.log, facts),
-                _at(other.log, other.hit.number),
-                (_short(other.hit.line.strip()),),
-                other.text,
-            )
+            line = _short(other.hit.line.strip())
+            yield Evidence(_name(other.log, facts), _at(other.log, other.hit.number), (line,), other.text)
     if item.run.scheduler:
         yield _schedulers_words(item)
 
 
-def _schedulers_words(item: RunStatus) -> Parts:
+def _schedulers_words(item: RunStatus) -> Evidence:
     status = item.status
     code = f", exit status {status.exit_status}" if status.exit_status else ""
     signal = f", signal {status.signal}" if status.signal else ""
     hosts = f", on {status.hosts}" if status.hosts else ""
     reason = f", {status.reason}" if status.reason else ""
     who = "Slurm" if item.run.scheduler == "slurm" else "this machine"
-    return who, None, (f"{status.state}{code}{signal}{reason}{hosts}",), ""
+    return Evidence(who, None, (f"{status.state}{code}{signal}{reason}{hosts}",))
 
 
-def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Parts:
+def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Evidence:
     left = facts.ends[rank]
     next_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left.ended_s)
     ahead_s = next_s - left.ended_s
     line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
     where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
-    return f"rank {rank} on {left.node}", where, (line,), ""
+    return Evidence(rank_text(rank, left.node), where, (line,))
 
 
-def _flights_words(flight: Flight, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Parts:
+def _flights_words(flight: Flight, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Evidence:
     """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not the answer."""
     nodes = {rank: end.node for rank, end in facts.ends.items()}
-    sentence = () if by_flight(found) else (flight_sentence(flight, nodes),)
+    sentence = () if found.by_places else (flight_sentence(flight, nodes),)
     lines = dict.fromkeys(_short(line) for line in (*sentence, *stand_lines(flight)))
     where = str(attempt.folder.flight.relative_to(attempt.folder.run)) if attempt else None
     count = len(flight.dumps)
     without = f"; none of {ranks_text(flight.unknown)}" if flight.unknown else ""
-    return "flight recorder", where, tuple(lines)[:_MOST_STANDS], f"{count} dump{'s' if count > 1 else ''}{without}"
+    note = f"{count} dump{'s' if count > 1 else ''}{without}"
+    return Evidence("flight recorder", where, tuple(lines)[:_MOST_STANDS], note)
 
 
-def _last_words(log: Log, facts: Facts) -> Iterator[Parts]:
+def _last_words(log: Log, facts: Facts) -> Iterator[Evidence]:
     """Yield the exception of a log, else its first complaint and its last lines."""
     if log.traceback is not None:
-        yield _name(log, facts), _at(log, line_number(log.scan, log.traceback.ends)), _exception_lines(log), ""
+        where = _at(log, log.scan.number(log.traceback.ends))
+        yield Evidence(_name(log, facts), where, _exception_lines(log))
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
     complaint, note = log.complaint, "its last lines"
     if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
         lines, note = (line, *lines), "its first complaint and its last lines"
     place = complaint if complaint is not None else len(log.scan.tail) - 1
-    yield _name(log, facts), _at(log, line_number(log.scan, place)), lines, note
+    yield Evidence(_name(log, facts), _at(log, log.scan.number(place)), lines, note)
 
 
-def _launchers_words(facts: Facts) -> Iterator[Parts]:
+def _launchers_words(facts: Facts) -> Iterator[Evidence]:
     log = next((log for log in facts.logs if log.rank is None), None)
     if log is None:
         return
     task = first_task(log.scan.tail)
     if task is not None:
-        yield "srun", _at(log, line_number(log.scan, task[0])), (_short(task[2]),), ""
+        yield Evidence("srun", _at(log, log.scan.number(task[0])), (_short(task[2]),))
     root = root_of(facts)
     if root is not None and not facts.ends:
         rank = "a rank" if root.rank is None else f"rank {root.rank}"
         words = [line for line in root.words if "To enable traceback see" not in line]
         lines = tuple(_short(line) for line in last_lines(words, _LAST_LINES)) or (f"exit status {root.exitcode}",)
-        yield f"torchrun: {rank} on {root.host}", _at(log, line_number(log.scan, root.position)), lines, ""
+        where = _at(log, log.scan.number(root.position))
+        yield Evidence(f"torchrun: {rank} on {root.host}", where, lines)
 
 
 def advice(item: RunStatus, found: Diagnosis) -> str:
@@ -300,14 +306,15 @@ def _frame_lines(log: Log) -> tuple[str, ...]:
 
 
 def _frame_text(frame: Frame) -> str:
-    return _short(f"{frame.file}:{frame.line} in {frame.function}" + (f": {frame.code}" if frame.code else ""))
+    function = f" in {frame.function}" if frame.function else ""
+    return _short(f"{frame.file}:{frame.line}{function}" + (f": {frame.code}" if frame.code else ""))
 
 
 def _name(log: Log, facts: Facts) -> str:
     if log.rank is None:
         return facts.shared
     end = facts.ends.get(log.rank)
-    return f"rank {log.rank}" + (f" on {end.node}" if end else "")
+    return rank_text(log.rank, end.node if end else None)
 
 
 def _at(log: Log, number: int | None) -> str:
@@ -315,7 +322,7 @@ def _at(log: Log, number: int | None) -> str:
 
 
 def _around(text: str, words: Sequence[bytes]) -> str:
-    """Return a line in short; one whose words stand far to the right with its end, or the part around them."""
+    """Return a line, shortened if it is long: its beginning, or the part around words far to the right."""
     places = [place for word in words if (place := text.find(word.decode("utf-8", "replace"))) >= 0]
     if len(text) <= _LONGEST or not places or min(places) < _LONGEST // 2:
         return _short(text)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # hpcrun status notes nodes, and submit leaves them out: neit
     from hpcrun.runs.failed_nodes import FailedNode
     from hpcrun.runs.record import Run
 
-NODE_FAILURE = "node_failure"
-
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
@@ -35,6 +33,7 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
     """
     if run.scheduler != "slurm":
         return
+    from hpcrun.runs.attempt import NODE_FAILURE
     from hpcrun.runs.failed_nodes import FailedNode
 
     for place, attempt in enumerate(attempts):

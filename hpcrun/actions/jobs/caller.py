@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
 
-if TYPE_CHECKING:  # few jobs leave out nodes
+if TYPE_CHECKING:  # few jobs leave out nodes, or have something to choose
+    from hpcrun.actions.jobs.choices import Choice
+    from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.runs.failed_nodes import FailedNode
 
 
@@ -38,6 +40,8 @@ class Surroundings:
         typed: the command line, where there was one.
         failed_nodes: returns the nodes that failed of late; None where nobody looks for them.
         cluster: returns the name of the Slurm cluster, which is asked for it.
+        detected: the detected profile; None without Slurm.
+        choose: asks the person at the terminal and returns the value of an option; None without a terminal.
     """
 
     env: Mapping[str, str]
@@ -51,3 +55,5 @@ class Surroundings:
     typed: Typed = field(default_factory=Typed)
     failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
     cluster: Callable[[], str | None] | None = None
+    detected: DetectedProfile | None = None
+    choose: Callable[[Choice], str] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports
 from hpcrun.job.layout import WITHIN, RunFolder
+from hpcrun.job.notify import Notify
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
@@ -22,7 +24,7 @@ from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError
-from hpcrun.schedulers.submitter import permit_text
+from hpcrun.schedulers.submit_permit import permit_text
 
 if TYPE_CHECKING:  # few jobs have a snapshot
     from hpcrun.actions.jobs.snapshot import Code
@@ -77,9 +79,11 @@ def new_run(
         if code:
             code.copy_to(folder)
 
-    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.permit): permit_text(), **files}
+    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.permit()): permit_text(), **files}
     if plan.preflight:
         needed |= preflight_programs()
+    if plan.notify:
+        needed |= message_sender(plan, plan.notify)
     run, folder = _create(record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill))
     return NewRun(run, folder, code.notes if code else ())
 
@@ -129,8 +133,9 @@ def runtime_programs() -> dict[str, str]:
 
 
 def launch_programs() -> dict[str, str]:
-    """Return the programs that run inside a job, by their paths in the run folder, where the script looks for them."""
-    return _by_path(Path(LAUNCH).glob("*.py"), WITHIN.launch)
+    """Return the programs that run inside a job, or beside its ranks, by their paths in the run folder."""
+    launch = _by_path(Path(LAUNCH).glob("*.py"), WITHIN.launch)
+    return launch | _by_path(Path(LAUNCH).with_name(WITHIN.probe.name).glob("*.py"), WITHIN.probe)
 
 
 def preflight_programs() -> dict[str, str]:
@@ -138,6 +143,19 @@ def preflight_programs() -> dict[str, str]:
     from hpcrun import preflight  # few jobs have one
 
     return _by_path(Path(preflight.__file__).parent.glob("*.py"), WITHIN.preflight)
+
+
+def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
+    """Return the record with which the job finds this Python and this hpcrun, to send messages: launch/messages.py."""
+    import json
+    import sys
+
+    from hpcrun.actions.notify.late import sender_folder  # few jobs have messages
+
+    array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see callables.py
+    elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0
+    sender = {"python": sys.executable, "package": str(sender_folder()), "elements": elements, "events": notify.events}
+    return {str(WITHIN.messages("sender")): json.dumps(sender) + "\n"}
 
 
 def _by_path(programs: Iterable[Path], folder: Path) -> dict[str, str]:

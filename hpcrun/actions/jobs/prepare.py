@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.program import check_program, find_python, with_container, with_launcher
+from hpcrun.actions.jobs.choices import settle
+from hpcrun.actions.jobs.program import (
+    check_program,
+    find_python,
+    missing_torch_note,
+    with_container,
+    with_launcher,
+)
+from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
 from hpcrun.job.container import image_of
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launch_options import Options, Program, option_words, similar_option
+from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, build_plan, job_env
 from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
@@ -22,7 +32,7 @@ from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
 from hpcrun.profiles.config import Config
-from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
+from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.profiles.templates import load_templates
 
 
@@ -42,21 +52,11 @@ class Prepared:
 
 
 def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]) -> str:
-    """Return the profile to use: flag, HPCRUN_PROFILE, configuration, or ``local`` where there is no Slurm.
-
-    Raises:
-        UsageError: there is Slurm, and nothing says which profile.
-    """
+    """Return the profile to use: flag, HPCRUN_PROFILE, configuration; else ``detected``, or ``local`` without Slurm."""
     chosen = asked or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
-    if chosen:
+    if chosen and (asked or chosen != DETECTED):
         return chosen
-    if slurm_unavailable():
-        return "local"
-    names = ", ".join(sorted(profile_names(surroundings.profile_folders)))
-    raise UsageError(
-        "no profile is chosen",
-        hint=f"add --profile NAME, or set HPCRUN_PROFILE; there are: {names}",
-    )
+    return "local" if slurm_unavailable() else DETECTED  # a home may be shared with machines without Slurm
 
 
 def prepare(
@@ -74,8 +74,11 @@ def prepare(
     profile = loaded.profile
     notes = [*surroundings.typed.notes, *check_secrets(request)]
     if profile.scheduler == "slurm":
-        notes += apply_sbatch_env(request, surroundings.env).notes
-    request = with_defaults(request, profile, surroundings)
+        said = apply_sbatch_env(request, surroundings.env)
+        notes += [*([f"from your shell: {' '.join(said.used)}"] if said.used else []), *said.notes]
+    settled = settle(with_defaults(request, profile, surroundings), loaded, surroundings)
+    request, loaded, profile = settled.request, settled.loaded, settled.loaded.profile
+    notes += settled.notes
     request = _with_sweep_file(request, surroundings.cwd)
     request = with_container(request, profile, surroundings)
     inside = image_of(request, profile) is not None
@@ -94,6 +97,7 @@ def prepare(
         notes += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
     elif request.snapshot_include:
         raise UsageError("--snapshot-include has no effect without --snapshot")
+    messages, mail, message_notes = _messages(request, profile, surroundings)
     left_out = leave_out(request, profile, surroundings)
     excluded = ",".join(filter(None, (request.exclude, *left_out.nodes))) or None
     plan = build_plan(
@@ -101,21 +105,70 @@ def prepare(
         profile,
         python=python,
         machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
+        notify=messages,
+        mail=mail,
     )
     _check_launch_options(request, plan, surroundings)
     notes += [
         *left_out.notes,
+        *message_notes,
         *launcher_notes,
         *plan.notes,
         *plan_notes(plan, for_gpu_type(profile, request), surroundings.env),
     ]
+    if plan.shape.launcher == "torchrun" and not path_may_change:
+        own = {name: value for name, value in plan.env if value is not None}
+        missing = missing_torch_note(plan.python, {**surroundings.env, **own})
+        notes += [missing] if missing else []
     notes += check_job_env(request, loaded, plan.shape.gpu_type)
     plan = replace(plan, notes=tuple(notes), snapshot=snapshot)
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
 
 
+def _messages(
+    request: JobRequest, profile: Profile, surroundings: Surroundings
+) -> tuple[Notify | None, dict[str, str], list[str]]:
+    """Return the messages that hpcrun sends, the directives of Slurm's own mail, and notes.
+
+    Raises:
+        UsageError: a typed destination has no value here, or is not possible.
+    """
+    config = surroundings.config
+    # a check of nodes is no run that somebody waits for
+    known = () if request.preflight == "only" else (*config.notify, *profile.notify)
+    if not (request.notify or known):
+        if request.notify_on:
+            raise UsageError("--notify-on has no effect: no destination is configured", hint="add --notify URL")
+        return None, {}, []
+    from hpcrun.job.notify import decide_notify, is_slurms_mail, mail_types, variables_in
+
+    events = request.notify_on or config.notify_on or profile.notify_on
+    waiting_s = config.notify_waiting_s or profile.notify_waiting
+    notify, address = decide_notify(request.notify, known, events, waiting_s)
+    notes = []
+    for to in notify.to if notify else ():
+        if missing := [name for name in variables_in(to) if not surroundings.env.get(name)]:
+            if to in request.notify:
+                raise UsageError(
+                    f"--notify: {missing[0]} is not set", hint=f"read -rs {missing[0]} && export {missing[0]}"
+                )
+            notes.append(f"no messages to {to}: {missing[0]} is not set")
+        elif to in request.notify:
+            from hpcrun.actions.notify.send import servers_of  # apprise takes longer to import than all the rest
+
+            servers_of(to, surroundings.env)
+    if profile.scheduler != "slurm" and address:
+        if any(is_slurms_mail(to) for to in request.notify):
+            raise UsageError(
+                f"--notify mailto:{address}: Slurm sends this mail, and this job runs without Slurm",
+                hint="name a mail server: --notify 'mailto://SERVER:25?from=ADDRESS&to=ADDRESS'",
+            )
+        address = None
+    return notify, {"mail-user": address, "mail-type": mail_types(events)} if address else {}, notes
+
+
 def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
-    """Refuse options that srun here, or the torchrun of the job's Python, does not take.
+    """Refuse options that srun here, or the torchrun of the job's Python, does not take; and a uv.lock that is old.
 
     srun answers in milliseconds. To ask torchrun takes seconds, and is done for --torchrun alone: a profile's options
     are the same for every job.
@@ -123,14 +176,20 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     Raises:
         UsageError: one of them is refused; the message has the program's own words.
     """
+    env = surroundings.env
+    if plan.python.uv_project:
+        from hpcrun.schedulers.launch_check import uv_refusal
+
+        if said := uv_refusal(plan.python.uv_project, env):
+            raise UsageError(f"--uv: {said}", hint=f"uv lock --project {shlex.quote(plan.python.uv_project)}")
     if not (plan.srun or request.torchrun):
         return
     from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
 
-    env = surroundings.env
     if plan.srun and (said := srun_refusal(option_words(plan.srun), env)):
         raise _refusal("srun", said, plan.srun, plan.profile, is_typed=bool(request.srun))
-    if request.torchrun:
+    # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a job is submitted
+    if request.torchrun and not (plan.python.of_project or plan.python.uv_project):
         python = plan.python
         words = option_words(plan.torchrun)
         said = torchrun_refusal(python.executable, words, env, prefix=python.prefix, variable=python.variable)

@@ -15,6 +15,7 @@ from typing import Any
 from hpcrun.actions.jobs.git import diff_work_tree, run_git
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
+from hpcrun.job.phrases import listed
 from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
@@ -247,8 +248,7 @@ def list_code(
     files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
     leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
     if leaving:
-        more = f" and {len(leaving) - 3} more" if len(leaving) > 3 else ""
-        notes.append(f"symbolic links that point outside the snapshot: {', '.join(leaving[:3])}{more}")
+        notes.append(f"symbolic links that point outside the snapshot: {listed(leaving)}")
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
     changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
     words = [changes, f"{unknown} untracked" if unknown else None]

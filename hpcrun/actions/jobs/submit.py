@@ -28,7 +28,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.protocol import Scheduler, Submission
-from hpcrun.schedulers.submitter import close_submission
+from hpcrun.schedulers.submit_permit import close_submission
 
 _ALONE = Lineage()
 
@@ -94,6 +94,8 @@ def submit(
     except SchedulerError as error:
         with suppress(HpcrunError):  # status will say that no job came of it
             ports.store.delete(run.run_id)
+        if surroundings.detected and surroundings.detected.shaped(prepared.profile):
+            surroundings.detected.forget()  # what was detected may be out of date
         raise _with_doubts(error, prepared.plan) from None
     except KeyboardInterrupt:
         raise InterruptedByUser(

@@ -17,15 +17,15 @@ State = Literal["trusted", "new", "changed", "removed"]
 
 # What a file of each kind can do once it is used. Profiles and config.yaml are shown with their keys besides.
 _POWERS = (
-    ("config.yaml", "chooses profile, runs folder, account and time"),
+    ("config.yaml", "chooses profile, runs folder, account and time, and where messages go"),
     ("rules.yaml", "patterns that hpcrun searches for in logs"),
     ("templates/", "writes the script: any command, in every job"),
-    ("profiles/", "set-up commands, Python, containers, variables, options of sbatch, srun, torchrun"),
+    ("profiles/", "set-up commands, Python, containers, variables, messages, options of sbatch, srun, torchrun"),
 )
 
 _PROFILE_POWERS = {"setup": "set-up commands", "modules": "modules", "python": "Python", "env": "variables",
                    "container": "container image", "sbatch": "sbatch options", "srun": "srun options",
-                   "torchrun": "torchrun options"}  # fmt: skip
+                   "torchrun": "torchrun options", "notify": "messages to others"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

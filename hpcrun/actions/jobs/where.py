@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.choices import first_option, settle
 from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import HpcrunError, SchedulerError, UsageError
 from hpcrun.job.gpu_types import naming_gpu_type, types_to_choose_from
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
 from hpcrun.job.units import format_time
-from hpcrun.profiles.folder import folders_of
-from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.folder import folders_of, shipped_folder
+from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.schedulers.detect_text import Partition
 from hpcrun.schedulers.estimate import DirectivePairs, SlurmForecast, Start, StartEstimate
 
@@ -97,13 +98,15 @@ def where(
         )
     candidates, misfits = _candidates(request, names, surroundings)
     partitions = forecast.partitions() if candidates else []
-    fitting = []
+    fitting: list[Placement] = []
     for candidate in candidates:
         reason = over_partition(candidate.plan, partitions)
         if reason:
             misfits.append(Misfit(candidate.profile, candidate.gpu_type, reason))
-        else:
-            fitting.append(candidate)
+        elif candidate.profile != DETECTED or all(
+            candidate.sbatch_request() != other.sbatch_request() for other in fitting
+        ):
+            fitting.append(candidate)  # a person's own profile of this cluster says the same under a better name
     requests = list(dict.fromkeys(candidate.sbatch_request() for candidate in fitting))[:MOST_ASKED]
     answers = dict(zip(requests, forecast.estimate(requests), strict=True))
     offers, refused = _judged(fitting, answers, partitions)
@@ -116,7 +119,7 @@ def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
     """Return offers by start, to the minute, as the answers came one after the other.
 
     Of those that start together, one that displaces nobody and keeps no GPU idle comes first; else they stay in their
-    order: the default profile, the project's, the user's, the site's, the shipped.
+    order: the default profile, the project's, the user's, the site's, the detected one.
     """
 
     def place(offer: Offer) -> tuple[float, bool, bool]:
@@ -148,12 +151,13 @@ def _tried(
     """Plan the job with each profile, and with each type of a profile where the request leaves that open."""
     for name in dict.fromkeys(names or _all_names(surroundings)):
         try:
-            profile = load_profile(name, surroundings.profile_folders).profile
+            loaded = load_profile(name, surroundings.profile_folders)
         except HpcrunError as error:
-            if names:
+            if names or isinstance(error, SchedulerError):
                 raise
             yield name, None, error
             continue
+        profile = loaded.profile
         if profile.scheduler != "slurm":
             if names:
                 yield name, None, HpcrunError("runs on this machine, without Slurm")
@@ -161,7 +165,7 @@ def _tried(
         for type_ in types_to_choose_from(profile, request) or (None,):
             asked = naming_gpu_type(request, type_) if type_ else request
             try:
-                plan = _plan(asked, profile, surroundings)
+                plan = _plan(asked, loaded, surroundings)
                 idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
                 yield name, type_, Placement(name, type_, asked, plan, idles_gpus)
             except HpcrunError as error:
@@ -169,16 +173,21 @@ def _tried(
 
 
 def _all_names(surroundings: Surroundings) -> list[str]:
+    """Return the profiles to compare; on a cluster that hpcrun can detect, not the shipped ones of other clusters."""
     found = profile_names(surroundings.profile_folders)
+    if surroundings.detected is not None:
+        shipped = shipped_folder("cluster_profiles")
+        found = {name: path for name, path in found.items() if path.parent != shipped}
     folders = [folder.path for folder in folders_of(surroundings.profile_folders)]  # the most important first
     names = sorted(found, key=lambda name: (folders.index(found[name].parent), name))
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     return [*([default] if default else []), *names]
 
 
-def _plan(request: JobRequest, profile: Profile, surroundings: Surroundings) -> Plan:
-    request = with_defaults(request, profile, surroundings)
-    return build_plan(request, profile, python=_PYTHON, machine=Machine(cpus=1))
+def _plan(request: JobRequest, loaded: LoadedProfile, surroundings: Surroundings) -> Plan:
+    request = with_defaults(request, loaded.profile, surroundings)
+    settled = settle(request, loaded, replace(surroundings, choose=first_option))
+    return build_plan(settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1))
 
 
 def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.profiles.detect_types import gpu_offers
-from hpcrun.actions.profiles.detect_yaml import DetectedCluster, profile_text
+from hpcrun.actions.profiles.detect_types import GpuOffer, gpu_offers
+from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, profile_text
+from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import HpcrunError, ProfileError, SchedulerError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.folder import Source
@@ -20,6 +21,7 @@ from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
 
 # What is the same on every Slurm cluster.
 _BASE = "base/slurm"
+_NO_CHOICES = Choices()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
@@ -28,12 +30,14 @@ class Detected:
     """A profile that was detected.
 
     Attributes:
+        offers: the GPU types that a person may use.
         warnings: what could not be asked.
         path: where it was written, None where it was not.
     """
 
     text: str
     profile: Profile
+    offers: tuple[GpuOffer, ...]
     warnings: tuple[str, ...]
     path: Path | None = None
 
@@ -44,10 +48,29 @@ def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
     Raises:
         SchedulerError: nothing answered.
     """
+    return detected_profile(ask_cluster(site), site, surroundings)
+
+
+def ask_cluster(site: SlurmSite) -> ClusterFacts:
+    """Ask the cluster what it is.
+
+    Raises:
+        SchedulerError: nothing answered.
+    """
     facts = site.ask()
-    if not facts.partitions and not facts.kinds:
-        raise SchedulerError(_silence(facts), hint="run it on a machine where `sinfo` works")
-    offers = gpu_offers(facts)
+    check_answered(facts)
+    return facts
+
+
+def detected_profile(
+    facts: ClusterFacts, site: SlurmSite, surroundings: Surroundings, choices: Choices = _NO_CHOICES
+) -> Detected:
+    """Return the profile of a cluster that has answered.
+
+    Args:
+        choices: what the person has chosen; the account decides which partitions are open.
+    """
+    offers = gpu_offers(facts, choices.account)
     trials = site.try_gpu_forms(offers[0].type, offers[0].partition.name) if offers else []
     found = DetectedCluster(
         facts,
@@ -56,13 +79,14 @@ def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
         site.look_here(surroundings.host),
         in_job="SLURM_JOB_ID" in surroundings.env,
         base=_BASE,
+        choices=choices,
     )
     text = profile_text(found)
-    profile = _loaded(text, surroundings.profile_folders)
+    profile = check_loads(text, surroundings.profile_folders)
     warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
     if trials and not any(trial.accepted for trial in trials):
         warnings.append(f"sbatch --test-only: {trials[0].said or 'no answer'}")
-    return Detected(text, profile, tuple(warnings))
+    return Detected(text, profile, tuple(offers), tuple(warnings))
 
 
 def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, folder: Path, force: bool) -> Detected:
@@ -78,12 +102,34 @@ def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, 
     return replace(found, path=path)
 
 
-def _silence(facts: ClusterFacts) -> str:
-    said = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
-    return f"Slurm does not respond:\n{said}" if said else "this cluster has no partitions"
+def quick_profile_text(facts: ClusterFacts) -> str:
+    """Return the text of the profile ``detected``.
+
+    sbatch is not asked for the form of its GPU directive: each --test-only uses up a job id, and --gres works on every
+    Slurm that has GPUs.
+    """
+    return profile_text(DetectedCluster(facts, gpu_offers(facts), None, None, in_job=False, base=_BASE))
 
 
-def _loaded(text: str, folders: Sequence[Source]) -> Profile:
+def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
+    """Refuse facts without any node and partition.
+
+    Args:
+        otherwise: what else a person can do.
+
+    Raises:
+        SchedulerError: nothing answered.
+    """
+    if facts.partitions or facts.kinds:
+        return
+    reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
+    raise SchedulerError(
+        f"Slurm does not respond:\n{reasons}" if reasons else "this cluster has no partitions",
+        hint=f"run it on a machine where `sinfo` works{otherwise}",
+    )
+
+
+def check_loads(text: str, folders: Sequence[Source]) -> Profile:
     """Load the text as a profile: what is written must be one that loads."""
     path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
     try:
@@ -100,9 +146,11 @@ def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
     """Return the file for a new profile.
 
     Raises:
-        UsageError: it cannot be a profile's name.
+        UsageError: it cannot be a profile's name, or hpcrun itself uses it.
         ProfileError: the file already exists, and ``force`` is not set.
     """
+    if name in ("local", DETECTED):  # a file of that name would hide the profile
+        raise UsageError(f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite")
     if not _NAME.fullmatch(name) or name.endswith((SUFFIX, ".yml")):
         raise UsageError(
             f"{name!r} cannot be a profile's name", hint="use letters, digits, '-', '_' and '.', as mysite"

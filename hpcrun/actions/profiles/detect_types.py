@@ -1,4 +1,4 @@
-"""Which GPU types a cluster has for a person, and in which partition to ask for each. Pure choice."""
+"""Which GPU types a cluster has for a person, which cards they are, and in which partition to request each. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,27 @@ from hpcrun.schedulers.detect import ClusterFacts
 from hpcrun.schedulers.detect_text import NodeKind, Partition
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_VENDORS = re.compile(r"nvidia|tesla|amd|instinct")
+_CARDS: dict[str, dict[int, str]] = {
+    "a100": {80: "a100", 40: "a100-40gb"},
+    "a40": {48: "a40"},
+    "b200": {180: "b200"},
+    "b300": {288: "b300"},
+    "gb200": {186: "gb200"},
+    "gb300": {},
+    "gh200": {96: "gh200", 480: "gh200"},  # NVML's name says the memory of the CPU: nvidia_gh200_480gb
+    "h100": {80: "h100"},
+    "h200": {141: "h200"},
+    "l40s": {48: "l40s"},
+    "mi300x": {192: "mi300x"},
+    "mi325x": {256: "mi325x"},
+    "mi355x": {288: "mi355x"},
+    "v100": {16: "v100", 32: "v100"},
+}
+"""Model → GB → the shipped part cluster_profiles/gpu/NAME.yaml."""
+_OTHER_RATES = frozenset({"pcie", "nvl"})
+"""A PCIe card of these models has other rates than the SXM card of the part."""
+_SLICE = re.compile(r"(?<![a-z0-9])\d+g\.\d+gb|(?<![a-z0-9])mig(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +51,7 @@ class GpuOffer:
 
     Attributes:
         type: Slurm's name for it, None where it has none.
+        nodes: how many of them a job can have.
         per_node: of the nodes that have most.
         counts: every number of them that a node has.
         also_in: further partitions with this type.
@@ -45,26 +67,67 @@ class GpuOffer:
     memory_mb: Share | None
 
 
-def best_partition(facts: ClusterFacts, names: Iterable[str] | None = None) -> Partition | None:
-    """Return the partition to ask for: one the person may use, not preempted, the default, else the longest."""
+def card_part(type_: str) -> str | None:
+    """Return the part with the data of a card, given Slurm's name of its type; None for an unknown card.
+
+    Sites choose the names, or take NVML's: ``a100``, ``a100_80gb``, ``tesla_v100-sxm2-16gb``,
+    ``nvidia_h100_80gb_hbm3``. A MIG slice (``a100_3g.20gb``) is not the whole card.
+    """
+    name = type_.lower()
+    words = re.split(r"[^a-z0-9]+", _VENDORS.sub(" ", name))
+    model = next((word for word in words if word in _CARDS), None)
+    if model is None or _SLICE.search(name) or _OTHER_RATES & {*words}:
+        return None
+    sizes = [int(match[1]) for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
+    part = _CARDS[model].get(sizes[0]) if sizes else model
+    return f"gpu/{part}" if part else None
+
+
+def best_partition(
+    facts: ClusterFacts, names: Iterable[str] | None = None, account: str | None = None
+) -> Partition | None:
+    """Return the partition to ask for: one the person may use, not preempted, the default, else the longest.
+
+    Args:
+        names: the partitions to choose from; None for all.
+        account: the one that is charged; None for any of the person's.
+    """
     wanted = None if names is None else set(names)
     found = [part for part in facts.partitions if wanted is None or part.name in wanted]
-    return min(
-        found,
-        key=lambda part: (
-            not may_use(part, facts),
-            part.preempted is not None,
-            not part.default,
-            -(part.max_s or 10**9),
-            part.name,
-        ),
-        default=None,
+    return min(found, key=lambda part: rank(part, facts, account), default=None)
+
+
+def rank(partition: Partition, facts: ClusterFacts, account: str | None = None) -> tuple[bool, bool, bool, int, str]:
+    """Return the place of a partition among others: the lowest is the best one."""
+    return (
+        not may_use(partition, facts, account),
+        partition.preempted is not None,
+        not partition.default,
+        -(partition.max_s or 10**9),
+        partition.name,
     )
 
 
-def may_use(partition: Partition, facts: ClusterFacts) -> bool:
+def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> Partition | None:
+    """Return the partition for jobs without GPUs: one that keeps no GPU idle, if there is one, else the best one."""
+    free = partitions_without_gpus(facts)
+    best = best_partition(facts, free, account) if free else None
+    return best if best and may_use(best, facts, account) else best_partition(facts, account=account)
+
+
+def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
+    """Return the partitions whose nodes have no GPUs."""
+    return {kind.partition for kind in facts.kinds} - {kind.partition for kind in facts.kinds if kind.gpus}
+
+
+def may_use(partition: Partition, facts: ClusterFacts, account: str | None = None) -> bool:
     """Return whether a person's jobs may go there, as far as partition, groups and accounts tell."""
-    return why_closed(partition, facts) is None
+    return why_closed(partition, facts, account) is None
+
+
+def accounts_of(facts: ClusterFacts) -> list[str]:
+    """Return the accounts that a person may charge; none where the database does not say."""
+    return sorted({association.account for association in facts.associations or ()})
 
 
 def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = None) -> str | None:
@@ -87,27 +150,36 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
     return None
 
 
-def gpu_offers(facts: ClusterFacts) -> list[GpuOffer]:
-    """Return the GPU types, by name; those whose name ``--gpus TYPE:N`` cannot say are left out."""
+def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer]:
+    """Return the GPU types, by name; those whose name ``--gpus TYPE:N`` cannot say are left out.
+
+    Args:
+        account: the one that is charged; None for any of the person's.
+    """
     types = {type_ for kind in facts.kinds for type_, _ in kind.gpus}
     named = sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
     unnamed: list[str | None] = [None] if None in types else []
-    offers = [_offer(type_, facts) for type_ in named or unnamed]
+    offers = [_best_offer(type_, facts, account) for type_ in named or unnamed]
     return [offer for offer in offers if offer]
 
 
-def _offer(type_: str | None, facts: ClusterFacts) -> GpuOffer | None:
+def _best_offer(type_: str | None, facts: ClusterFacts, account: str | None) -> GpuOffer | None:
+    holding = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
+    partition = best_partition(facts, holding, account)
+    return None if partition is None else offer_in(partition, type_, facts)
+
+
+def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> GpuOffer:
+    """Return the GPUs of a type in a partition that has some."""
     holding = [kind for kind in facts.kinds if type_ in dict(kind.gpus)]
-    partition = best_partition(facts, {kind.partition for kind in holding})
-    if partition is None:
-        return None
     here = [kind for kind in holding if kind.partition == partition.name]
     counts = {dict(kind.gpus)[type_] for kind in here}
+    nodes = sum(kind.nodes for kind in here)
     return GpuOffer(
         type_,
         partition,
         tuple(sorted({kind.partition for kind in holding} - {partition.name})),
-        nodes=sum(kind.nodes for kind in here),
+        nodes=nodes if partition.max_nodes is None else min(nodes, partition.max_nodes),
         per_node=max(counts),
         counts=tuple(sorted(counts)),
         cpus=share([(kind.cpus, _gpus_of(kind)) for kind in here], "CPUs"),

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcrun.actions.profiles.detect_types import GpuOffer, Share, best_partition, may_use, share
+from hpcrun.actions.profiles.detect_types import (
+    GpuOffer,
+    Share,
+    accounts_of,
+    card_part,
+    may_use,
+    partition_without_gpus,
+    partitions_without_gpus,
+    share,
+)
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.schedulers.detect import ClusterFacts, Trial
 from hpcrun.schedulers.detect_host import HostFacts
-from hpcrun.schedulers.detect_text import Partition
+from hpcrun.schedulers.detect_text import Association, Partition
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
@@ -20,46 +30,73 @@ _USUAL_DEFAULT_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """What a cluster leaves to a person; None for what was not chosen.
+
+    Attributes:
+        gpu_type: the type that ``--gpus N`` means.
+    """
+
+    account: str | None = None
+    gpu_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DetectedCluster:
     """All that was found out.
 
     Attributes:
+        trials: of the forms of the GPU directive; None if none was tried.
+        host: None if it was not looked at.
         base: the profile to extend, None where there is none to.
         in_job: whether the host is one that jobs run on, seen from inside a job.
     """
 
     facts: ClusterFacts
     offers: list[GpuOffer]
-    trials: list[Trial]
-    host: HostFacts
+    trials: list[Trial] | None
+    host: HostFacts | None
     in_job: bool
     base: str | None
+    choices: Choices = Choices()
 
 
 def profile_text(found: DetectedCluster) -> str:
     """Return the YAML of a profile."""
     facts = found.facts
     # the profile's own partition: that of the only type, else of jobs without GPUs
-    own = found.offers[0].partition if len(found.offers) == 1 else best_partition(facts)
+    own = found.offers[0].partition if len(found.offers) == 1 else partition_without_gpus(facts, found.choices.account)
     name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
     lines = [
-        comment(f"Written by `hpcrun profile detect` on {found.host.name} for user {facts.user}."),
-        "# A comment names the source of each value; values that were not found are commented out. Correct what is "
-        "wrong.",
+        *_heading(found),
         *(comment(f"No answer: {command}: {why}") for command, why in facts.problems.items()),
         *([f"extends: {found.base}"] if found.base else []),
         _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
         "scheduler: slurm",
         *_partition_lines(facts, own),
-        *_account_lines(facts),
+        *_account_lines(facts, found.choices.account),
         *_gpu_lines(found, own),
         *_own_lines(found, own),
         "",
-        *_table(facts),
+        *_table(facts, found.choices.account),
         *_accounting(facts),
-        *_host_lines(found),
+        *(_host_lines(found.host, in_job=found.in_job) if found.host else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _heading(found: DetectedCluster) -> list[str]:
+    user, sources = found.facts.user, "A comment names the source of each value; values that were not found are "
+    if found.host is None:
+        return [
+            comment(f"Detected by hpcrun for user {user}, and detected again when Slurm's configuration changes."),
+            comment("`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a profile of it."),
+            comment(f"{sources}commented out."),
+        ]
+    return [
+        comment(f"Detected by hpcrun on {found.host.name} for user {user}."),
+        comment(f"{sources}commented out. Correct what is wrong."),
+    ]
 
 
 def scalar(value: str) -> str:
@@ -86,24 +123,45 @@ def _line(depth: int, text: str, source: str = "") -> str:
 def _partition_lines(facts: ClusterFacts, own: Partition | None) -> list[str]:
     if own is None:
         return [_line(0, "# partition:", "neither sinfo nor scontrol named a partition; Slurm's default is used")]
-    why = "the default" if own.default else "Slurm's default partition has other nodes or is not open to you"
+    if own.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
+        why = "for jobs without GPUs"
+    elif own.default:
+        why = "the default"
+    elif any(partition.default for partition in facts.partitions):
+        why = "Slurm's default partition has other nodes or is not open to you"
+    else:
+        why = "the cluster has no default partition"
     return [_line(0, f"partition: {scalar(own.name)}", f"{facts.sources['partitions']}: {why}")]
 
 
-def _account_lines(facts: ClusterFacts) -> list[str]:
+def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
     source = "sacctmgr show assoc"
+    if chosen and not facts.associations:
+        return [_line(0, f"account: {scalar(chosen)}", "your choice"), _line(0, "# qos:", f"{source}: does not say")]
     if facts.associations is None:
         why = facts.problems.get(source, "no answer")
         return [_line(0, "# account:", f"{source}: {why}"), _line(0, "# qos:", "as account")]
     if not facts.associations:
         return [_line(0, "# account:", f"{source}: user {facts.user} has none"), _line(0, "# qos:", "as account")]
-    accounts = sorted({association.account for association in facts.associations})
-    if len(accounts) == 1:
+    accounts = accounts_of(facts)
+    if chosen:
+        account = _line(0, f"account: {scalar(chosen)}", f"your choice; {source}: {', '.join(accounts)}")
+    elif len(accounts) == 1:
         account = _line(0, f"account: {scalar(accounts[0])}", f"{source}: your only one")
     else:
         account = _line(0, "# account:", f"{source}: {', '.join(accounts)}; Slurm takes your default one")
-    qos = sorted({qos for association in facts.associations for qos in association.qos})
-    return [account, _line(0, "# qos:", f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one")]
+    charged = chosen or (accounts[0] if len(accounts) == 1 else None)
+    return [account, _qos_line([found for found in facts.associations if charged in (None, found.account)], source)]
+
+
+def _qos_line(mine: Sequence[Association], source: str) -> str:
+    """Return the line of the QOS: it has a value only where Slurm would take one that the person may not use."""
+    qos = sorted({qos for association in mine for qos in association.qos})
+    # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
+    defaults = {association.default_qos or "normal" for association in mine}
+    if len(qos) == 1 and not defaults & set(qos):
+        return _line(0, f"qos: {scalar(qos[0])}", f"{source}: your only one, and not the one that Slurm would take")
+    return _line(0, "# qos:", f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one")
 
 
 def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
@@ -117,15 +175,20 @@ def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
             lines.append(_line(1, f"type: {scalar(only.type)}", source))
         else:
             lines.append(_line(1, "# type:", f"{source}: Slurm has no type for these GPUs"))
-        return [*lines, _per_node_line(1, only, source)]
-    lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
+        return [*lines, *_node_lines(1, only, source), *_card_lines(0, only)]
+    if found.choices.gpu_type:
+        lines.append(_line(1, f"type: {scalar(found.choices.gpu_type)}", "your choice: the type of --gpus N"))
+    else:
+        lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
     lines.append("  types:")
     for offer in found.offers:
         lines += _type_lines(offer, found.facts, _default_time(own))
     return lines
 
 
-def _directive_line(trials: list[Trial]) -> str:
+def _directive_line(trials: list[Trial] | None) -> str:
+    if trials is None:  # each trial uses up a job id, and every Slurm takes this form
+        return _line(1, "directive: gres", "not tried; every Slurm accepts --gres")
     accepted = [trial.form for trial in trials if trial.accepted]
     if accepted:
         refused = [trial.form for trial in trials if not trial.accepted]
@@ -135,10 +198,21 @@ def _directive_line(trials: list[Trial]) -> str:
     return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no answer'}")
 
 
-def _per_node_line(depth: int, offer: GpuOffer, source: str) -> str:
-    nodes = "1 node" if offer.nodes == 1 else f"{offer.nodes} nodes"
-    differ = f", some with {', '.join(str(count) for count in offer.counts[:-1])}" if len(offer.counts) > 1 else ""
-    return _line(depth, f"per_node: {offer.per_node}", f"{source}: {nodes}{differ}")
+def _node_lines(depth: int, offer: GpuOffer, source: str) -> list[str]:
+    differ = f"some nodes have {', '.join(str(count) for count in offer.counts[:-1])}" if len(offer.counts) > 1 else ""
+    lines = [_line(depth, f"per_node: {offer.per_node}", f"{source}: {differ}" if differ else source)]
+    most = offer.partition.max_nodes
+    why = f"MaxNodes={most} of partition {offer.partition.name}" if offer.nodes == most else "a job cannot have more"
+    return [*lines, _line(depth, f"nodes: {offer.nodes}", f"{source}: {why}")] if offer.nodes else lines
+
+
+def _card_lines(depth: int, offer: GpuOffer) -> list[str]:
+    if offer.type is None:
+        return []
+    part = card_part(offer.type)
+    if part is None:
+        return [_line(depth, "# card:", "hpcrun has no data of this card")]
+    return [_line(depth, f"card: {part}", "by the name of the type; `hpcrun plan` computes with its data")]
 
 
 def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited_s: int) -> list[str]:
@@ -146,10 +220,11 @@ def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited_s: int) -> list[
     also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else ""
     return [
         _line(2, f"{scalar(offer.type or '')}:"),
-        _per_node_line(3, offer, source),
+        *_node_lines(3, offer, source),
         _line(3, f"partition: {scalar(offer.partition.name)}", also or facts.sources["partitions"]),
         *_share_lines(3, offer.cpus, offer.memory_mb, source),
         *_time_lines(3, offer.partition, facts, inherited_s),
+        *_card_lines(3, offer),
     ]
 
 
@@ -215,7 +290,7 @@ def _time(seconds: int) -> str:
     return json.dumps(format_time(seconds))
 
 
-def _table(facts: ClusterFacts) -> list[str]:
+def _table(facts: ClusterFacts, account: str | None) -> list[str]:
     lines = [comment(f"Partitions ({facts.sources['partitions']}):")]
     for part in sorted(facts.partitions, key=lambda part: (not part.default, part.name)):
         gpus = sorted({f"{type_ or 'gpu'}:{n}" for k in facts.kinds if k.partition == part.name for type_, n in k.gpus})
@@ -224,7 +299,7 @@ def _table(facts: ClusterFacts) -> list[str]:
             f"to {format_time(part.max_s)}" if part.max_s else "no time limit",
             " ".join(gpus) or "no GPUs",
             f"jobs may be displaced ({part.preempted}) after {part.grace_s} s" if part.preempted else "",
-            "" if may_use(part, facts) else "probably not open to you",
+            "" if may_use(part, facts, account) else "probably not open to you",
         ]
         lines.append(comment(f"  {part.name}: {'; '.join(word for word in words if word)}"))
     return lines
@@ -240,9 +315,8 @@ def _accounting(facts: ClusterFacts) -> list[str]:
     ]
 
 
-def _host_lines(found: DetectedCluster) -> list[str]:
-    host = found.host
-    where = "a compute node" if found.in_job else "not inside a job: run it in one to see a compute node"
+def _host_lines(host: HostFacts, *, in_job: bool) -> list[str]:
+    where = "a compute node" if in_job else "not inside a job: run it in one to see a compute node"
     gpus = ", ".join(f"{count} × {model}" for model, count in host.gpus.items())
     hcas = ", ".join(f"{name} ({link})" if link else name for name, link in host.hcas.items())
     modules = f"{host.modules}; `module avail` lists what modules: [...] may load" if host.modules else "none"

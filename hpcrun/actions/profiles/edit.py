@@ -1,4 +1,4 @@
-"""profile new, set, unset and edit: changing a person's own profiles, checked before anything is replaced."""
+"""profile new, set, unset, edit and use: changes to a person's own files, checked before anything is replaced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.check import value_kinds
-from hpcrun.profiles.draft import copy_text, new_text, unsaid, with_remarks, without_remarks
+from hpcrun.profiles.config import check_config
 from hpcrun.profiles.edit import set_value, unset_value
+from hpcrun.profiles.editor_text import copy_text, new_text, unsaid, with_remarks, without_remarks
 from hpcrun.profiles.folder import Source, folders_of
 from hpcrun.profiles.load import EXTEND, SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, dotted
@@ -114,6 +115,34 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
     return _change(name, change, [key for key, _ in assignments], place)
 
 
+def types_that_win(name: str, words: Sequence[str], place: Place) -> list[str]:
+    """Return ``gpu.types.a100.time.default=2h`` for each value that a GPU type has of its own: it counts for its jobs.
+
+    Args:
+        words: those of ``set_values``, which has set them.
+
+    Raises:
+        ProfileError: the profile is not valid.
+    """
+    types = load_profile(name, place.folders).profile.gpu.types
+    own = {type_: values.model_dump(exclude_unset=True) for type_, values in types.items()}
+    return [
+        f"gpu.types.{type_}.{'.'.join(key)}={word.partition('=')[2]}"
+        for word in words
+        for key in [_parse_assignment(word)[0]]
+        for type_, values in own.items()
+        if _has(values, key)
+    ]
+
+
+def _has(values: Any, key: Key) -> bool:
+    for step in key:
+        if not isinstance(values, dict) or step not in values:
+            return False
+        values = values[step]
+    return True
+
+
 def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
     """Remove keys from the user's copy of a profile: what it extends holds again.
 
@@ -134,6 +163,27 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
             hint=f"hpcrun profile set {name} {keys[0]}=null removes the inherited value",
         )
     return _change(name, change, wanted, place)
+
+
+def use_profile(name: str, place: Place, config: Path) -> Changed:
+    """Make a profile the user's default: set ``profile`` in the user's config.yaml; every other line stays.
+
+    Args:
+        name: a profile's name, or the path of a file.
+        config: the user's config.yaml.
+
+    Raises:
+        ProfileError: there is no such profile, it is wrong, or config.yaml is; the file is unchanged.
+    """
+    load_profile(name, place.folders)
+    value = os.path.abspath(name) if is_path(name) else name
+    with locked(config, place.host):
+        before = read_text(config) if os.path.lexists(config) else None
+        text = set_value(before or "", ("profile",), value, config)
+        if text != before:
+            check_config(text, config)
+            replace_text(config, text)
+    return Changed(config, made=before is None, changed=text != before)
 
 
 def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain) -> Changed:

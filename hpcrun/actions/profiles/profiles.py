@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.profiles.detect_types import card_part
+from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_profile_env
-from hpcrun.errors import ProfileError
+from hpcrun.errors import ProfileError, SchedulerError
+from hpcrun.profiles.folder import folders_of
 from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError
 
@@ -19,18 +22,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One profile of the list; ``problem`` says why it cannot be loaded."""
+    """One profile of the list.
+
+    Attributes:
+        problem: why it cannot be loaded.
+        shipped: it comes with hpcrun.
+        elsewhere: it is shipped, for GPUs that this cluster does not have, or for Slurm where there is none.
+    """
 
     name: str
     path: Path
     default: bool
     profile: Profile | None
     problem: str | None = None
+    shipped: bool = False
+    elsewhere: bool = False
 
 
 def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
     """Return every profile, by name; one that is broken is listed with its problem."""
+    rows = _rows(surroundings)
+    shipped = folders_of(surroundings.profile_folders)[-1].path
+    found = next((row.profile for row in rows if row.name == DETECTED), None)
+    is_known = surroundings.detected is None or found is not None
+    rows = [replace(row, shipped=row.path.is_relative_to(shipped)) for row in rows]
+    return [replace(row, elsewhere=is_known and _is_elsewhere(row, found)) for row in rows]
+
+
+def _is_elsewhere(row: ProfileRow, cluster: Profile | None) -> bool:
+    """Whether a shipped profile is for another machine.
+
+    Args:
+        cluster: the detected profile, None without Slurm.
+    """
+    if row.default or not row.shipped or row.profile is None or row.profile.scheduler == "local":
+        return False
+    cards = _cards(row.profile)
+    return cluster is None or bool(cards and not cards & _cards(cluster))
+
+
+def _cards(profile: Profile) -> set[str]:
+    types = {profile.gpu.type, *profile.gpu.types} - {None}
+    return {card_part(type_) or type_ for type_ in types if type_}
+
+
+def _rows(surroundings: Surroundings) -> list[ProfileRow]:
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
+    default = default or ("local" if surroundings.detected is None else DETECTED)
     rows = []
     for name, path in sorted(profile_names(surroundings.profile_folders).items()):
         try:
@@ -38,6 +76,10 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
             rows.append(ProfileRow(name, path, name == default, loaded.profile))
         except ProfileError as error:
             rows.append(ProfileRow(name, path, name == default, None, error.message))
+        except SchedulerError as error:  # the cluster of the detected one is away
+            rows.append(
+                ProfileRow(name, path, name == default, None, f"{name}: {error.message.splitlines()[0].rstrip(':')}")
+            )
     return rows
 
 
@@ -64,7 +106,8 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
     """
     folders = surroundings.profile_folders
     verdicts = []
-    for name in names or sorted(profile_names(folders)):
+    detected = surroundings.detected.path if surroundings.detected else None  # hpcrun wrote that one itself
+    for name in names or sorted(name for name, path in profile_names(folders).items() if path != detected):
         path = find_profile(name, folders)
         try:
             loaded = load_profile(name, folders)

@@ -166,6 +166,7 @@ def _may_be_known(env: Mapping[str, str]) -> bool:
 
 
 def _gpu(profile: Profile, gpu_type: str | None) -> str:
-    """Return all that is known of the job's GPUs: the site's name, and the card's where the job takes the profile's."""
+    """Return all that is known of the job's GPUs: the site's name, and the name of the card."""
+    entry = profile.gpu.types.get(gpu_type or "")
     card = profile.card.model if gpu_type in (None, profile.gpu.type) else None
-    return f"{gpu_type or ''} {card or ''}"
+    return f"{gpu_type or ''} {(entry.card.model if entry else None) or card or ''}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
 from hpcrun.job.parameters import index_ranges
+from hpcrun.job.quoting import quote_bash
 from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.process import run_on_terminal
 from hpcrun.schedulers.step import Allocation, plain_job_id
@@ -41,8 +43,12 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
     )
 
 
-def check_running(item: RunStatus) -> None:
+def check_running(item: RunStatus, command: str) -> None:
     """Refuse a run that has no allocation now.
+
+    Args:
+        item: the run.
+        command: what needs the allocation: ``hpcrun shell``.
 
     Raises:
         PlanError: it is over, waits, or runs elsewhere, or the scheduler does not list its job.
@@ -54,9 +60,7 @@ def check_running(item: RunStatus) -> None:
             hint=f"hpcrun logs {run.run_id} shows its output",
         )
     if status.state != "RUNNING":
-        why = f" ({status.reason})" if status.reason else ""
-        raise PlanError(f"{run.run_id} is {status.state}{why}: only a running job has nodes", hint=_WHEN)
-
+        raise PlanError(f"{run.name} is {status.state.lower()}: {command} works once it has started", hint=_WHEN)
     if not item.live:
         raise PlanError(f"{unlisted_words(item)}: its nodes cannot be reached", hint=_WHEN)
 
@@ -98,6 +102,29 @@ def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
     )
 
 
+def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
+    """Return the command of a login shell with the modules, the Python environment and the variables of a job.
+
+    Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
+
+    Args:
+        plan: as the run's record has it.
+    """
+    python = plan.get("python") or {}
+    lines = [f"module load {quote_bash(str(module))}" for module in plan.get("modules") or ()]
+    if python.get("prefix"):
+        lines.append(f"export {python['variable']}={quote_bash(python['prefix'])}")
+        lines.append(f'export PATH={quote_bash(python["prefix"] + "/bin")}:"$PATH"')
+    lines += [f"export {name}={quote_bash(value)}" for name, value in plan.get("env") or () if value is not None]
+    text = "\n".join(lines)
+    if not lines:
+        return ["bash", "-l"]
+    if is_terminal:  # .bashrc may change PATH, so that the job's comes after it
+        start = 'exec bash --rcfile <(printf "%s\\n" "[ ! -r ~/.bashrc ] || . ~/.bashrc" "$1")'
+        return ["bash", "-l", "-c", start, "bash", text]
+    return ["bash", "-l", "-c", 'eval "$1"; exec bash', "bash", text]
+
+
 def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool) -> int:
     """Give a person a shell on a node of a run, in the folder where its job started; return its exit status.
 
@@ -106,17 +133,18 @@ def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_
         NotFoundError: it has no such node.
         SchedulerError: there is no srun here.
     """
-    check_running(item)
+    check_running(item, "hpcrun shell")
     workdir = item.run.plan.get("workdir") or item.run.cwd
     workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None
+    shell = job_shell(item.run.plan, is_terminal=is_terminal)
     try:
         if item.run.scheduler == "local":
             if node not in (None, item.run.host):
                 raise UsageError(f"{item.run.run_id} runs on this machine: leave out --node")
             # env(1) changes the folder for the shell alone
-            argv = ["env", *([f"--chdir={workdir}"] if workdir else []), "bash", "-l"]
+            argv = ["env", *([f"--chdir={workdir}"] if workdir else []), *shell]
             return run_on_terminal(argv, {**env, "HPCRUN_RUN_DIR": str(item.folder)})
         check_node(item, node)
-        return allocation_of(item, env).shell(node=node, workdir=workdir, is_terminal=is_terminal)
+        return allocation_of(item, env).shell(shell, node=node, workdir=workdir, is_terminal=is_terminal)
     except OSError as error:
         raise SchedulerError(f"cannot start the shell: {error.strerror}", hint="hpcrun doctor looks for srun") from None

@@ -20,12 +20,12 @@ class Cancelled:
     """What became of the runs that were to be cancelled.
 
     Attributes:
-        told: their jobs were told to end.
+        cancelled: the scheduler was asked to cancel their jobs.
         over: over already.
         unlisted: nothing was done, since the scheduler does not list their jobs, or cannot be asked from here.
     """
 
-    told: tuple[RunStatus, ...] = ()
+    cancelled: tuple[RunStatus, ...] = ()
     over: tuple[RunStatus, ...] = ()
     unlisted: tuple[RunStatus, ...] = ()
 
@@ -40,14 +40,14 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
     """
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
-    told = tuple(item for item in runs if not item.status.final and item.live)
+    cancelled = tuple(item for item in runs if not item.status.final and item.live)
     for item in unlisted:
         if item.run.job_id is None:
             raise _no_job_id(item)
-    for name in sorted({item.run.scheduler for item in told}):
-        mine = [item for item in told if item.run.scheduler == name]
+    for name in sorted({item.run.scheduler for item in cancelled}):
+        mine = [item for item in cancelled if item.run.scheduler == name]
         cancel_jobs(ports.schedulers(name), [JobRef(item.folder, item.run.job_id) for item in mine])
-    return Cancelled(told, over, unlisted)
+    return Cancelled(cancelled, over, unlisted)
 
 
 def check_listed(unlisted: Sequence[RunStatus]) -> None:
@@ -65,11 +65,11 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
     """Cancel elements of a sweep that are not over.
 
     Returns:
-        those that were told to end, and those that were over already.
+        those that were cancelled, and those that were over already.
 
     Raises:
         SchedulerError: the scheduler refused or is away, or the sweep has no job id yet.
-        NotFoundError: the scheduler does not list an element's job; the others were told to end.
+        NotFoundError: the scheduler does not list an element's job; the others were cancelled.
     """
     known = {element.index: element for element in item.elements}
     going = [index for index in indices if not known[index].status.final]

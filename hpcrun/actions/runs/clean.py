@@ -17,9 +17,9 @@ from hpcrun.runs.attempt import has_started
 from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
-"""What ``clean`` takes for old where nothing else says which runs it should remove."""
+"""The age of the runs that ``clean`` removes by default."""
 LEFT_AFTER_S = 86400.0
-"""So old is what a killed process left; what is younger may be in the hands of one that lives."""
+"""The age from which an unfinished folder is a leftover: a living process may still use a younger one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
 from hpcrun.job.layout import JOB_ID, RUN_ID
 from hpcrun.job.layout import run_name as run_name
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.units import format_age
-from hpcrun.runs.elements import elements_of
+from hpcrun.runs.elements import Elements, elements_of
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 
 LAST = "last"
+_DATE = len("YYYYMMDD")
 _ELEMENT = re.compile(r"(?P<run>.+)/(?P<index>\d{1,7})", re.ASCII)
+_ANY_JOB = re.compile(r"\d{1,20}(_\d{1,7})?", re.ASCII)
 _TASK = re.compile(r"(?P<run>L?\d+)_(?P<task>\d{1,7})", re.ASCII)
 
 
@@ -39,21 +42,52 @@ def find_run(word: str, store: RunStore) -> FoundRun:
         NotFoundError: none is meant; the nearest name is shown.
         UsageError: several could be meant; they are listed.
     """
+    if not word.strip():
+        raise UsageError("the name of the run is empty", hint="hpcrun status lists the runs; 'last' is the newest")
     ids = store.run_ids()
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit creates one")
     if word == LAST:
         ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
-        second = ids[-1][:15]  # YYYYMMDD-HHMMSS: ids tell time in seconds, records more exactly
-        newest = [store.load(run_id) for run_id in ids if run_id.startswith(second)]
-        return FoundRun(max(newest, key=lambda run: run.created_s))
+        return FoundRun(_newest(ids, store))
     if word in ids:
         return FoundRun(store.load(word))
     found = _by_job_id(word, ids, store) if JOB_ID.fullmatch(word) else None
     if found:
         return found
-    run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
+    if is_job_number(word):
+        # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
+        ids = [run_id for run_id in ids if len(word) >= _DATE or _is_named(word, run_id)]
+    try:
+        named = [run_id for run_id in ids if run_name(run_id) == word]
+        if len(named) > 1:
+            newest = _newest(named, store).run_id
+            ids = [*(run_id for run_id in ids if run_id != newest), newest]
+        run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
+    except NotFoundError as error:
+        if not is_job_number(word):
+            raise
+        raise NotFoundError(
+            error.message,
+            hint=f"for a job that hpcrun did not submit: hpcrun explain {word}, scancel {word}; "
+            "hpcrun status --all lists the runs",
+        ) from None
     return FoundRun(store.load(run_id), note)
+
+
+def _newest(ids: Sequence[str], store: RunStore) -> Run:
+    """Return the newest of some runs; ids tell time in seconds, records more exactly."""
+    second = ids[-1][:15]  # YYYYMMDD-HHMMSS
+    return max((store.load(run_id) for run_id in ids if run_id.startswith(second)), key=lambda run: run.created_s)
+
+
+def is_job_number(word: str) -> bool:
+    """Return whether a word can be the number of a Slurm job, or of one of its elements, ``123_4``."""
+    return _ANY_JOB.fullmatch(word) is not None
+
+
+def _is_named(word: str, run_id: str) -> bool:
+    return run_name(run_id) == word or run_id.endswith(f"-{word}")
 
 
 def newest_line(run: Run) -> str:
@@ -136,32 +170,38 @@ class FoundElement:
     note: str | None = None
 
 
-def find_element(word: str, store: RunStore) -> FoundElement:
+def find_element(
+    word: str, store: RunStore, elements_in: Callable[[Run, Path], Elements | None] | None = None
+) -> FoundElement:
     """Find a run, or an element of a sweep.
 
     Args:
         word: what :func:`find_run` takes; behind it ``/3`` or, behind a job id, ``_3`` names an element.
+        elements_in: a run and its folder → its elements, for a command that knows arrays that are no sweeps too.
 
     Raises:
         NotFoundError: there is no such run or element.
         UsageError: several runs could be meant.
     """
+
+    def elements(run: Run) -> Elements | None:
+        return elements_in(run, store.folder(run.run_id)) if elements_in else elements_of(run)
+
     if match := _ELEMENT.fullmatch(word):
         found = find_run(match["run"], store)
-        return FoundElement(found.run, _checked_index(found.run, int(match["index"])), found.note)
+        return FoundElement(found.run, _checked_index(found.run, elements(found.run), int(match["index"])), found.note)
     if match := _TASK.fullmatch(word):
         try:
             run = find_run(match["run"], store).run
         except NotFoundError:
             run = None
-        if run and run.job_id == match["run"] and (elements := elements_of(run)):
-            return FoundElement(run, _checked_index(run, int(match["task"]) + elements.first))
+        if run and run.job_id == match["run"] and (there := elements(run)):
+            return FoundElement(run, _checked_index(run, there, int(match["task"]) + there.first))
     found = find_run(word, store)
     return FoundElement(found.run, None, found.note)
 
 
-def _checked_index(run: Run, index: int) -> int:
-    elements = elements_of(run)
+def _checked_index(run: Run, elements: Elements | None, index: int) -> int:
     if elements is None:
         raise NotFoundError(f"{run.run_id} is no sweep: it has no element {index}", hint=f"name it as {run.job_id}")
     if index not in elements.parameters:

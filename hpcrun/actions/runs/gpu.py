@@ -1,14 +1,16 @@
-"""gpu: what the GPUs of a run are doing, by host and rank, and the network of its nodes."""
+"""gpu: what the GPUs of a run are doing, by host and rank, and the network of its nodes; or what they have done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
+from hpcrun.actions.runs.use import all_samples
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.runs.attempt import last_attempt, node_ranks
+from hpcrun.runs.use import UseSummary, only_gpu, summarise
 from hpcrun.schedulers.fabric import PortReading
 from hpcrun.schedulers.nvidia_smi import GpuReading, NodeReading, parse_readings, query_command
 from hpcrun.schedulers.process import Completed, run_command
@@ -41,6 +43,64 @@ class GpuResult:
     ports: Mapping[str, tuple[PortReading, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedUse:
+    """What a run, or an element of a sweep, recorded of its hardware, over all of its attempts.
+
+    Attributes:
+        element: of a sweep; None for a run that is none.
+        nodes: node → the summary of its samples.
+        gpus: node and index → the summary of the samples with this GPU alone.
+    """
+
+    run_id: str
+    nodes: Mapping[str, UseSummary]
+    gpus: Mapping[tuple[str, int], UseSummary]
+    element: int | None = None
+
+
+def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
+    """Yield what a run has recorded, or each element of a sweep: how gpu answers for a run that has ended.
+
+    Raises:
+        PlanError: it has recorded nothing.
+    """
+    indices: list[int | None] = [one.index for one in item.elements]
+    uses = (use for index in indices or [item.element] if (use := _recorded_use(item, index)) is not None)
+    first = next(uses, None)
+    if first is None:
+        raise PlanError(
+            f"{item.run.run_id} is {item.status.state}: its allocation has ended, and it recorded no use of its nodes",
+            hint="a run of less than about ten seconds records none; sample_use: false in its profile switches it off",
+        )
+    yield first
+    yield from uses
+
+
+def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
+    """Return what a running job has recorded of its GPUs, where nvidia-smi shows none in a step beside it.
+
+    The program may be on the PATH of the job's own environment only.
+    """
+    use = None if result.rows or item.elements else _recorded_use(item, item.element)
+    return use if use and use.gpus else None
+
+
+def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
+    samples = all_samples(item.folder, element or 0)
+    if not any(use.samples for use in samples):
+        return None
+    nodes = {node: [use for use in samples if use.node == node] for node in dict.fromkeys(use.node for use in samples)}
+    indices = {(use.node, gpu.index): None for use in samples for sample in use.samples for gpu in sample.gpus}
+    alone = {key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)}
+    return RecordedUse(
+        item.run.run_id,
+        {node: found for node, uses in nodes.items() if (found := summarise(uses)) is not None},
+        {key: found for key, found in alone.items() if found is not None},
+        element,
+    )
+
+
 def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
     """Ask nvidia-smi on every node of a run.
 
@@ -48,7 +108,7 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         PlanError: it does not run.
         SchedulerError: srun could not start the question, or nobody answered in time.
     """
-    check_running(item)
+    check_running(item, "hpcrun gpu")
     if item.run.scheduler == "local":
         answer = run_command(query_command(), timeout_s=ANSWER_WITHIN_S, env=env)
     else:

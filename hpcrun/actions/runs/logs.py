@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.job.layout import WITHIN
+from hpcrun.job.parameters import index_ranges
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
 from hpcrun.runs.log_pace import FEW
 from hpcrun.runs.logs import LogFile, follow, has_text, rank_log
@@ -29,7 +30,7 @@ class LogChoice:
     Attributes:
         element: of a sweep, else 0.
         batch_log: where the batch script's own is, below the run's folder.
-        attempt: which start of the job; None for the last.
+        attempt: which start of the job, from 0 as in the records; None for the last.
     """
 
     ranks: tuple[int, ...] = (0,)
@@ -82,9 +83,10 @@ def check_choice(folder: Path, choice: LogChoice) -> None:
     """
     there = sorted(item.number for item in attempts(folder, choice.element))
     if choice.attempt is not None and choice.attempt not in there:
-        listed = ", ".join(map(str, there))
-        hint = f"there are: {listed}; the first is 0" if there else "the job has not started yet"
-        raise NotFoundError(f"{folder.name} has no attempt {choice.attempt}", hint=hint)
+        hint = (
+            f"its attempts: {index_ranges(number + 1 for number in there)}" if there else "the job has not started yet"
+        )
+        raise NotFoundError(f"{folder.name} has no attempt {choice.attempt + 1}", hint=hint)
     attempt = chosen_attempt(folder, choice)
     if choice.node is None or attempt is None:
         return

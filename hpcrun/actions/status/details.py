@@ -96,13 +96,21 @@ def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
     return {}
 
 
-def advice(usage: Usage, asked_s: int | None, *, completed: bool) -> list[str]:
+def advice(usage: Usage, asked_s: int | None, *, completed: bool, sampled: bool = False) -> list[str]:
     """Return what to ask for next time, where what was asked for was far more than what was used.
 
     Args:
         asked_s: the time limit in seconds, None where there was none.
         completed: it ended well; one that did not says nothing of how much time or memory it needs.
+        sampled: the run's own samples say more of its CPUs and its memory.
     """
+    said = [] if sampled else _advice_on_cpus_and_memory(usage, completed=completed)
+    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
+        said.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
+    return said
+
+
+def _advice_on_cpus_and_memory(usage: Usage, *, completed: bool) -> list[str]:
     said = []
     had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb
     if completed and used_mb and usage.elapsed_s >= _SAMPLED_S and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
@@ -112,8 +120,6 @@ def advice(usage: Usage, asked_s: int | None, *, completed: bool) -> list[str]:
     if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
         each = usage.cpus // usage.nodes
         said.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
-    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
-        said.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
     return said
 
 

@@ -12,10 +12,11 @@ from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
 from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
 if TYPE_CHECKING:  # status imports what explain needs only where a run has failed
-    from hpcrun.actions.explain.explain import Explanation
+    from hpcrun.actions.explain.ended import Explanation
     from hpcrun.diagnosis.rules import Rule
 
 EXPLAINED = (state.FAILED, "OUT_OF_MEMORY")
@@ -33,18 +34,18 @@ Rules = Callable[[], "Sequence[Rule]"]
 
 def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> StatusResult:
     """Return the runs, those that failed with the first line of their explanation, the newest first to be explained."""
-    wanted = [item for item in result.runs if _is_wanted(item)][-MOST_AT_ONCE:]
+    wanted = [item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:]
     if not wanted:
         return result
     try:
         known = rules()
     except HpcrunError:  # a broken file of rules: explain says so, and status is not about it
         return result
-    lines = {item.run.run_id: first_line(item, known) for item in wanted}
+    judged = {item.run.run_id: explained_status(item, known) for item in wanted}
     runs = []
     for item in result.runs:
-        if item.run.run_id in lines:
-            item = replace(item, status=replace(item.status, cause=lines[item.run.run_id]))
+        if item.run.run_id in judged:
+            item = replace(item, status=judged[item.run.run_id])
             store.save_status(item.run.run_id, item.status)
         runs.append(item)
     return replace(result, runs=tuple(runs))
@@ -67,10 +68,15 @@ class Ending:
     last_lines: str = ""
 
 
-def first_line(item: RunStatus, rules: Sequence[Rule]) -> str:
-    """Return what happened, in one line; empty where nobody knows, or the logs cannot be read."""
+def explained_status(item: RunStatus, rules: Sequence[Rule]) -> LastStatus:
+    """Return the status of a run with what happened, in one line, and with the rule that knows the cause.
+
+    Both are empty where nobody knows, or the logs cannot be read.
+    """
     explanation = _quickly(item, rules)
-    return _line(explanation) if explanation else ""
+    if explanation is None:
+        return replace(item.status, cause="", rule="")
+    return replace(item.status, cause=_line(explanation), rule=explanation.rule or "")
 
 
 def ending(item: RunStatus, rules: Rules) -> Ending:
@@ -96,7 +102,7 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
 
 
 def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
-    from hpcrun.actions.explain.explain import explain
+    from hpcrun.actions.explain.ended import explain
 
     try:
         return explain(item, rules, quick=True)
@@ -116,6 +122,7 @@ def _line(explanation: Explanation) -> str:
     return f"{cut_at_word(text, LONGEST - _KEPT_END - 1)} {end}"
 
 
-def _is_wanted(item: RunStatus) -> bool:
+def lacks_line(item: RunStatus) -> bool:
+    """Whether a run failed and its explanation is not worked out yet."""
     status = item.status
     return status.final and not item.stale and status.state in (*EXPLAINED, *_WITH_RANK) and status.cause is None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, is_terminal
-from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord, hosts, last_attempts
+from hpcrun.runs.attempt import IDLE, NODE_FAILURE, RESTART, Attempt, ExitRecord, hosts, last_attempts
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.schedulers.submitter import Sending
+from hpcrun.schedulers.submit_permit import Sending
 
 MISSED_FOR_S = 30.0
 """An answer that does not name a live job may be a hiccup, or a busy slurmctld has not yet taken a job that was sent to
@@ -21,15 +21,16 @@ SUBMITTED_WITHIN_S = 600.0
 ALIVE_WITHIN_S = 120.0
 """The script gives a sign of life every 30 s; clocks of two hosts may differ a little."""
 LOST_AFTER_S = 86400.0
-"""So long after its last sign of life a run of unknown end is lost."""
+"""The time since its last sign of life after which a run counts as lost if its end is unknown."""
 SURELY_OVER_AFTER_S = 30 * 86400.0
-"""So long after its last sign of life a run that has started is over, also on a cluster that cannot be asked."""
+"""The time since its last sign of life after which a started run is over, even if its cluster cannot be asked."""
 
 _ENDED_BY = {
     "time_limit": (state.TIMEOUT, "time limit"),
     "preemption": (state.PREEMPTED, "preempted"),
-    "node_failure": (state.NODE_FAIL, "a node failed"),
+    NODE_FAILURE: (state.NODE_FAIL, "a node failed"),
     "cancelled": (state.CANCELLED, "cancelled"),
+    IDLE: (state.CANCELLED, ""),
     "requeued": (state.UNKNOWN, "requeued by Slurm or an administrator"),
     "terminated": (state.UNKNOWN, "ended by SIGTERM"),
     "failure": (state.FAILED, "failed"),
@@ -140,11 +141,11 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     word, reason = info.state, info.reason
     if final and exit_ and not exit_.again:
         # an attempt that was stopped ends with a status of its own, which is a failure to Slurm
-        told, text = _ENDED_BY.get(exit_.reason, (word, ""))
-        if word in (state.FAILED, state.COMPLETED) and told not in (state.UNKNOWN, state.FAILED):
-            word, reason = told, text
-        if word == state.CANCELLED and told == state.NODE_FAIL:  # launch/guard.py has ended it, whose script was lost
-            word, reason = told, text
+        mapped, text = _ENDED_BY.get(exit_.reason, (word, ""))
+        if word in (state.FAILED, state.COMPLETED) and mapped not in (state.UNKNOWN, state.FAILED):
+            word, reason = mapped, text
+        if word == state.CANCELLED and mapped == state.NODE_FAIL:  # launch/guard.py has ended it, whose script was lost
+            word, reason = mapped, text
         if exit_.reason == "failure" and not exit_.message:
             text = ""  # the state says so
         reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
@@ -171,10 +172,10 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
     assert exit_ is not None
     elapsed_s = max(0, int(exit_.ended_s - attempt.started_s))
     reason = exit_.message or None
-    told, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
-    if told != state.UNKNOWN:
-        word = told
-        if told != state.FAILED:
+    mapped, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
+    if mapped != state.UNKNOWN:
+        word = mapped
+        if mapped != state.FAILED:
             reason = ", ".join(filter(None, (text, exit_.message)))
     elif not exit_.signal:
         word = state.COMPLETED if exit_.status == 0 else state.FAILED

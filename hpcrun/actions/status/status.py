@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import failures_of
-from hpcrun.actions.jobs.dependencies import Wait, never_started, waits_of
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.elements import ElementStatus, combine
 from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_element, known_run
 from hpcrun.actions.status.resolve import is_lost
+from hpcrun.actions.status.waits import Wait, never_started, waits_of
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder, run_name
@@ -132,6 +132,10 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
+    if with_messages := [items[run.run_id] for run in runs if run.plan.get("notify")]:
+        from hpcrun.actions.notify.late import send_late  # few runs have messages
+
+        send_late(with_messages, store.root, now_s)
     return StatusResult(tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged))
 
 
@@ -223,6 +227,8 @@ def _ask(
         item = items[one.run.run_id] = _run_status(one, now_s, records, answers)
         if answers is not None:
             _save(item, store, one.last, one.known)
+            if item.status.final and not one.is_over:
+                ports.on_end(one.run.run_id)
         if store.failed_nodes:
             failures = (node for each in records.values() for node in failures_of(one.run, each.newest))
             store.failed_nodes.note(failures, now_s)

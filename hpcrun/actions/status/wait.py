@@ -155,11 +155,14 @@ class Changes:
 
     Attributes:
         interval_s: between two looks; after the first minute it is half a minute at least.
-        are_new: the last wait was ended by a change, or a change is so young that the scheduler may not know yet.
+        pause: waits for so many seconds, or returns true before: a person wants to look now.
+        are_new: the last wait was ended by a change or a person, or a change is so young that the scheduler may not
+            know yet.
     """
 
     store: RunStore
     interval_s: float
+    pause: Callable[[float], bool | None] = lambda seconds: time.sleep(seconds)
     are_new: bool = False
     _began: float = field(default_factory=lambda: time.monotonic())
     _marks: dict[str, tuple[object, ...]] = field(default_factory=dict)
@@ -171,7 +174,9 @@ class Changes:
         pause_s = self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
         until = now + (2 * ASK_FIRST_S if self.are_new else pause_s * random.uniform(0.9, 1.1))
         while time.monotonic() < until and not self._have_come():
-            time.sleep(2 * LOOK_EVERY_S)
+            if self.pause(2 * LOOK_EVERY_S):
+                self._changed_at = time.monotonic()
+                break
         self.are_new = time.monotonic() - self._changed_at < AFRESH_S / 2
 
     def _have_come(self) -> bool:

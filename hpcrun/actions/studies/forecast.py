@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.errors import UsageError
+from hpcrun.actions.jobs.choices import settle_gpu_type
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.runs.find import find_run
+from hpcrun.actions.status.status import one_status
+from hpcrun.actions.studies.points import read_points, with_measurements
+from hpcrun.actions.studies.study import find_study
+from hpcrun.errors import HpcrunError, NotFoundError, UsageError
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
 from hpcrun.job.units import parse_count, parse_positive
 from hpcrun.profiles.load import load_profile
+from hpcrun.runs.studies import StudyStore
 from hpcrun.scaling.communication import Network, link_between, link_inside
 from hpcrun.scaling.forecast import (
     CASES,
+    LARGE_GROWTH,
     Case,
     Forecast,
+    GpuAdvice,
     JobSize,
-    StepCost,
-    communication_s,
+    NextMeasurement,
+    fit_steps,
     forecast,
+    gpus_to_ask_for,
     half_rows,
-    step_cost,
-    with_batch,
+    next_measurement,
+    remedy,
 )
+from hpcrun.scaling.points import Point
+from hpcrun.scaling.step_model import FittedSteps
 from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload
 
 MOST_SIZES = 64
+_NOTABLE_MISFIT = 0.05
 
 LINEAR_HOLDS = 8192
 """Goyal et al. 2017 (arXiv:1706.02677): the error of ResNet-50 on ImageNet stays up to this batch, and rises beyond."""
@@ -58,8 +72,10 @@ class ForecastResult:
     Attributes:
         profile_name: as it was asked for, by name or path.
         gpu_type: the one that was named.
-        fills_gpu: samples of a step below which a GPU spends more than half of it on other things; None for not known.
+        advice: the GPUs to ask for in each case.
+        fills_gpu: samples of a step below which a GPU spends more than half of its computing on fixed overhead.
         remedies: for each number of GPUs with too little work, a batch that gives them enough.
+        narrower: the measurement that would narrow the first answer's range most; None if none would by much.
         notes: what was left out, or taken for granted.
     """
 
@@ -69,21 +85,26 @@ class ForecastResult:
     gpu_type: str | None
     network: Network
     rows: tuple[Forecast, ...]
-    fills_gpu: float | None
+    advice: dict[Case, GpuAdvice]
+    fills_gpu: float
     remedies: tuple[Forecast, ...]
+    narrower: NextMeasurement | None
     price: float | None
     notes: tuple[str, ...]
 
 
-def read_question(said: Mapping[str, str]) -> ForecastRequest:
+def read_question(said: Mapping[str, str], known: Mapping[str, Any] | None = None) -> ForecastRequest:
     """Build the question from what was typed, by the names of the options.
 
+    Args:
+        known: what the metrics of runs say of the training, as ``hpcrun.scaling.workload.workload_of`` returns it.
+
     Raises:
-        UsageError: a value cannot be read, or contradicts another; the message names the option.
+        UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
     own = ("gpus", "nodes", "mode", "price_per_gpu_hour")
-    work = read_workload({name: text for name, text in said.items() if name not in own})
-    counts = read_option("gpus", said["gpus"], _gpu_counts)
+    work = read_workload({name: text for name, text in said.items() if name not in own}, known)
+    counts = read_option("gpus", said["gpus"], _gpu_counts) if "gpus" in said else _doublings(work)
     nodes = read_option("nodes", said["nodes"], _node_counts) if "nodes" in said else ()
     if len(nodes) == 1:
         nodes *= len(counts)
@@ -97,6 +118,13 @@ def read_question(said: Mapping[str, str]) -> ForecastRequest:
     return ForecastRequest(
         work, counts, nodes, cases, None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
     )
+
+
+def _doublings(work: MeasuredTraining) -> tuple[GpuCount, ...]:
+    """Return the measured GPUs and three doublings of them, as far as the batch and the data set allow."""
+    counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
+    fitting = [gpus for gpus in counts if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples]
+    return tuple(GpuCount(count=gpus) for gpus in fitting)
 
 
 def _gpu_counts(text: str) -> tuple[GpuCount, ...]:
@@ -116,6 +144,54 @@ def _node_counts(text: str) -> tuple[int, ...]:
     return tuple(parse_count(word) for word in text.split(","))
 
 
+@dataclass(frozen=True, slots=True)
+class NamedMeasurements:
+    """What the runs of a study, or one run, have measured.
+
+    Attributes:
+        warmup: first epochs of each run that do not count.
+        profile: of the runs, by name or path.
+        remarks: what a reader must know of them.
+    """
+
+    points: tuple[Point, ...]
+    warmup: int
+    profile: str
+    remarks: tuple[str, ...] = ()
+
+
+def read_named(
+    word: str, ports: Ports, *, place: StudyStore, patterns: Callable[[str], Mapping[str, str]]
+) -> NamedMeasurements:
+    """Read what a study measured, or a run if no study has this name; runs that are not over count with their epochs.
+
+    Args:
+        patterns: profile → metric → regular expression to find it in the logs.
+
+    Raises:
+        NotFoundError: there is neither such a study nor such a run.
+        UsageError: several could be meant.
+    """
+    try:
+        study = find_study(word, place).study
+    except NotFoundError:
+        return _read_run(word, ports, patterns)
+    measured = read_points([study], ports, place=place, patterns=patterns)
+    away = () if measured.away is None else (f"hpcrun: {measured.away.message}",)
+    return NamedMeasurements(measured.points, study.warmup, study.profile, away)
+
+
+def _read_run(word: str, ports: Ports, patterns: Callable[[str], Mapping[str, str]]) -> NamedMeasurements:
+    found = find_run(word, ports.store)
+    run = found.run
+    (item,) = one_status(run.run_id, ports).runs
+    point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
+    remarks = () if found.note is None else (found.note,)
+    return NamedMeasurements(
+        (with_measurements(point, item, patterns(run.profile)),), 1, run.profile_file or run.profile, remarks
+    )
+
+
 def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
     """Forecast every number of GPUs on a profile.
 
@@ -124,29 +200,42 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
         ProfileError: there is no such profile, or it is wrong.
         PlanError: no node of the profile has so many GPUs.
     """
-    work = question.work
-    profile = for_gpu_type(
-        load_profile(profile_name, surroundings.profile_folders).profile, _request(question.counts[0])
-    )
+    profile = load_profile(profile_name, surroundings.profile_folders).profile
+    question = _with_gpu_type(question, profile, surroundings)
+    work, profile = question.work, for_gpu_type(profile, _request(question.counts[0]))
     sizes = _sizes(question, profile)
-    reference = _size(GpuCount(count=work.gpus, type=question.counts[0].type), None, profile)
+    type_ = question.counts[0].type
+    measured = [_size(GpuCount(count=epoch.gpus, type=type_), epoch.nodes, profile) for epoch in work.epochs_measured]
     network = Network(
-        link_inside(profile.card, max(size.gpus_per_node for size in (*sizes, reference))), link_between(profile.fabric)
+        link_inside(profile.card, max(size.gpus_per_node for size in (*sizes, *measured))),
+        link_between(profile.fabric),
     )
-    cost = step_cost(work, half_rows(profile.card), communication_s(work, reference, network) or 0.0)
-    rows = forecast(work, question.cases, sizes, cost, network)
+    fitted = fit_steps(work, network, half_rows(profile.card), [size.nodes for size in measured])
+    rows = forecast(work, question.cases, sizes, fitted)
+    advice = {case: gpus_to_ask_for([row for row in rows if row.case == case]) for case in question.cases}
     return ForecastResult(
         question=question,
         profile=profile,
         profile_name=profile_name,
-        gpu_type=question.counts[0].type,
+        gpu_type=type_,
         network=network,
         rows=rows,
-        fills_gpu=cost.half_batch or None,
-        remedies=_remedies(work, rows, cost),
+        advice=advice,
+        fills_gpu=fitted.half_batch(),
+        remedies=_remedies(work, rows, sizes, fitted),
+        narrower=_narrower(
+            work, advice[question.cases[0]], fitted, (*measured, *sizes, *_twice(measured, type_, profile))
+        ),
         price=question.price if question.price is not None else profile.price.per_gpu_hour,
-        notes=tuple(_notes(work, profile, rows, network)),
+        notes=tuple(_notes(work, profile, rows, network, fitted)),
     )
+
+
+def _with_gpu_type(question: ForecastRequest, profile: Profile, surroundings: Surroundings) -> ForecastRequest:
+    if question.counts[0].type:
+        return question
+    type_ = settle_gpu_type(profile, ",".join(str(count.count) for count in question.counts), surroundings)
+    return replace(question, counts=tuple(GpuCount(count=count.count, type=type_) for count in question.counts))
 
 
 def _request(count: GpuCount, nodes: int | None = None) -> JobRequest:
@@ -164,69 +253,111 @@ def _sizes(question: ForecastRequest, profile: Profile) -> tuple[JobSize, ...]:
     return tuple(dict.fromkeys(sizes))
 
 
-def _remedies(work: MeasuredTraining, rows: Sequence[Forecast], cost: StepCost) -> tuple[Forecast, ...]:
-    """Return for each size with too little work the measured batch on each GPU, doubled until it is enough."""
-    enough = work.batch_per_gpu
-    while enough < cost.half_batch:
-        enough *= 2
-    little = {row.size: row for row in rows if "little work" in row.concerns}
-    return tuple(
-        with_batch(work, row, enough * size.gpus, cost)
-        for size, row in little.items()
-        if enough * size.gpus <= work.samples
-    )
+def _remedies(
+    work: MeasuredTraining, rows: Sequence[Forecast], sizes: Sequence[JobSize], fitted: FittedSteps
+) -> tuple[Forecast, ...]:
+    """Return for each size with too little work a larger batch, if there is one to recommend."""
+    little: dict[JobSize, Forecast] = {}
+    for row in rows:
+        if "little work" in row.concerns:
+            little.setdefault(row.size, row)
+    found = [remedy(work, row, sizes, fitted) for row in little.values()]
+    return tuple(row for row in found if row is not None)
 
 
-def _notes(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network) -> list[str]:
-    return [note for note, holds in (*_left_out(work, profile, rows, network), *_taken(work, profile, rows)) if holds]
+_CERTAIN = 0.1
+"""A range of less than this, relative, need not become narrower."""
 
 
-def _left_out(
+def _narrower(
+    work: MeasuredTraining, advice: GpuAdvice, fitted: FittedSteps, sizes: Sequence[JobSize]
+) -> NextMeasurement | None:
+    """Return the measurement that would narrow the forecast on which the answer depends, if it would by much.
+
+    It needs no more GPUs than that forecast, and at most twice those that were measured.
+    """
+    row = advice.next_row or advice.row
+    if row is None:
+        return None
+    most = min(row.size.gpus, 2 * max(each.size.gpus for each in fitted.timed))
+    cheap = sorted({size for size in sizes if size.gpus <= most}, key=lambda size: (size.gpus, size.nodes))
+    found = next_measurement(work, row, fitted, cheap)
+    return found if found and found.before > _CERTAIN and found.after < 0.8 * found.before else None
+
+
+def _twice(measured: Sequence[JobSize], type_: str | None, profile: Profile) -> list[JobSize]:
+    """Return the size with twice the measured GPUs; none if the profile has no such job."""
+    gpus = 2 * max(size.gpus for size in measured)
+    try:
+        return [_size(GpuCount(count=gpus, type=type_), None, profile)]
+    except HpcrunError:
+        return []
+
+
+def _notes(
+    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network, fitted: FittedSteps
+) -> list[str]:
+    notes = (*_assumed(work, profile, rows, network), *_remarks(work, fitted, rows))
+    return [note for note, holds in notes if holds]
+
+
+def _assumed(
     work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network
 ) -> list[tuple[str, bool]]:
     nodes = any(row.size.nodes > 1 for row in rows)
     inside = any(row.size.gpus_per_node > 1 for row in rows)
-    known = work.parameters is not None
-    unsaid = "so communication is left out"
-    return [
-        (
-            "communication is left out: add --parameters 25M (the model's size) to estimate it",
-            not known and any(row.size.gpus > 1 for row in rows),
-        ),
-        (
-            f"profile {profile.name!r} has no network bandwidth (fabric.bandwidth_gbit_s), {unsaid}",
-            known and nodes and network.between is None,
-        ),
-        (
-            f"profile {profile.name!r} has no bandwidth between the GPUs of a node (card.nvlink_gb_s), {unsaid}",
-            known and inside and network.inside is None,
-        ),
-    ]
-
-
-def _taken(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
+    tokens, name = work.tokens_per_sample, profile.name
     full = half_rows(profile.card)
-    tokens, rest = work.tokens_per_sample, work.samples % work.batch_size
     sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
-    scaled = [row for row in rows if row.batch_size != work.batch_size and work.lr is not None]
     return [
         (
-            f"profile {profile.name!r} has no GPU model: the step time is assumed proportional to the batch, the best "
-            "case; to measure it, add --also BATCH=TIME",
-            full is None and not work.second,
+            "the model size is unknown: 25 million parameters are assumed, or five times more or less; "
+            "to narrow the range, add --parameters",
+            work.parameters is None and any(row.size.gpus > 1 for row in rows),
+        ),
+        (
+            f"profile {name!r} has no network bandwidth (fabric.bandwidth_gbit_s): 25 Gbit/s are assumed",
+            nodes and network.between is None,
+        ),
+        (
+            f"profile {name!r} has no bandwidth between the GPUs of a node (card.nvlink_gb_s): PCIe 3 is assumed",
+            inside and network.inside is None,
+        ),
+        (
+            f"profile {name!r} has no GPU model: how many samples fill its GPU is unknown",
+            full is None and not work.also,
         ),
         (
             f"the fixed overhead of a step is estimated: {full or 0:.0f} rows fill the GPU, and {sample}; "
             "to measure it, add --also BATCH=TIME",
-            full is not None and not work.second,
+            full is not None and not work.also,
+        ),
+    ]
+
+
+def _remarks(work: MeasuredTraining, fitted: FittedSteps, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
+    rest = work.samples % work.batch_size
+    larger = [row for row in rows if row.growth > 1 and work.lr is not None]
+    misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
+    off = [
+        f"{epoch.batch_size} on {epoch.gpus} {'GPU' if epoch.gpus == 1 else 'GPUs'} ({misfit:+.0%})"
+        for epoch, misfit in misfits
+        if abs(misfit) > _NOTABLE_MISFIT
+    ]
+    return [
+        (
+            f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again",
+            bool(off),
         ),
         (f"the last step of an epoch has only {rest} samples; it is counted as a full step", rest > 0),
         (
             "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam",
-            bool(scaled) and work.optimizer is None,
+            bool(larger) and work.optimizer is None,
         ),
         (
             f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy",
-            work.optimizer != "adam" and any(row.batch_size > LINEAR_HOLDS for row in scaled),
+            work.optimizer != "adam"
+            and any(row.batch_size > LINEAR_HOLDS for row in larger)
+            and all(row.growth < LARGE_GROWTH for row in larger),
         ),
     ]

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from hpcrun import reading
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
+from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs, unexplained
 from hpcrun.errors import SchedulerError
@@ -20,6 +21,8 @@ from hpcrun.scaling.points import TIMED, Epoch, Point, Source, epochs_of, number
 
 NOT_ENDED = "not ended yet"
 _CACHE_SCHEMA = 1
+_USE_FROM_S = 60.0
+"""Of a shorter run two or three samples say nothing about the size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,9 @@ def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]
     said = read_metrics(item.folder, patterns) if patterns else _of_first(noted)
     epochs = epochs_of((row.step, row.values) for row in said.rows)
     samples = _samples(noted, item.run.world_size)
+    use = run_use(item.folder)
+    if use and use.seconds < _USE_FROM_S:
+        use = None
     return replace(
         point,
         source=_source(epochs, noted),
@@ -108,6 +114,8 @@ def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]
         samples=sum(samples) if samples else None,
         rank_samples=samples,
         parameters=_whole(said, "parameters"),
+        gpu_busy=use.gpu_busy if use else None,
+        cpu_busy=use.cpus / use.cpus_asked if use and use.cpus_asked else None,
     )
 
 
@@ -197,6 +205,8 @@ _POINT: dict[str, reading.Kind] = {
     "parameters": reading.optional(_COUNT),
     "problem": reading.text,
     "speedup": reading.optional(reading.number),
+    "gpu_busy": reading.optional(reading.number),
+    "cpu_busy": reading.optional(reading.number),
 }
 
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.studies.points import NOT_ENDED
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.job.submit_line import option_groups, program_words, with_named_secrets
 from hpcrun.runs.studies import Study
 from hpcrun.scaling.causes import ScalingDiagnosis, diagnose_series
 from hpcrun.scaling.claims import Contradiction, contradictions
 from hpcrun.scaling.command import ANY, ScaleCommand
 from hpcrun.scaling.fit import Fit, best_fit, fit_series
 from hpcrun.scaling.points import Point
+from hpcrun.scaling.reliability import Doubt, doubts_of
 from hpcrun.scaling.series import BatchChange, Series, batch_changes, build_series
+from hpcrun.scaling.sizes import Size, Unit
 from hpcrun.scaling.table_file import Claim, Table, load_table
 from hpcrun.scaling.verdict import MIN_EFFICIENCY, Advice, advise
 
 _MOST_NAMED = 3
+_SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
+"""Fields of a request that each size of a study has of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class ReportOptions:
         warmup: first epochs of each run that do not count.
         min_efficiency: what added GPUs must at least bring to be worth their price, 0 to 1.
         command: the study's own, for those that are proposed.
+        unit: what the sizes count.
     """
 
     name: str
@@ -38,6 +46,7 @@ class ReportOptions:
     warmup: int = 1
     min_efficiency: float = MIN_EFFICIENCY
     command: ScaleCommand = ANY
+    unit: Unit = "GPUs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +55,20 @@ class Part:
 
     Attributes:
         expected: the fit that says what the next sizes will bring; None where none does.
+        advice: the answer; None where none stands.
+        tentative: what the runs suggest, where no answer stands on them.
+        doubts: why times are unreliable.
+        again: the command that measures the unreliable sizes again; "" for none.
     """
 
     series: Series
     fits: tuple[Fit, ...]
     expected: Fit | None
     advice: Advice | None
+    tentative: Advice | None
     diagnosis: ScalingDiagnosis | None
+    doubts: tuple[Doubt, ...]
+    again: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,7 @@ class Report:
     Attributes:
         contradictions: where tables contradict themselves.
         remarks: what of the input was not used.
+        unfinished: how many runs have not ended, by their state; "" for none. No verdict stands before they have.
     """
 
     options: ReportOptions
@@ -69,6 +86,7 @@ class Report:
     changes: tuple[BatchChange, ...]
     contradictions: tuple[Contradiction, ...]
     remarks: tuple[str, ...]
+    unfinished: str
 
 
 def make_report(
@@ -91,25 +109,52 @@ def make_report(
         raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 %")
     if not points:
         raise NotFoundError("there are no runs to report on", hint="hpcrun report --from-csv FILE reads a table")
-    series = build_series(points, warmup=options.warmup, weak=options.weak)
+    series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
+    unfinished = _unfinished(points)
     return Report(
         options=options,
-        parts=tuple(_part(each, options) for each in series),
+        parts=tuple(_part(each, options, finished=not unfinished) for each in series),
         changes=batch_changes(series),
         contradictions=contradictions(claims, series),
         remarks=tuple(remarks),
+        unfinished=unfinished,
     )
 
 
-def _part(series: Series, options: ReportOptions) -> Part:
-    fits, advice = fit_series(series), advise(series, options.min_efficiency)
+def _unfinished(points: Iterable[Point]) -> str:
+    """Return how many runs have not ended, by state: ``1 running, 2 pending``."""
+    states = [point.problem.removeprefix(NOT_ENDED) for point in points if point.problem.startswith(NOT_ENDED)]
+    numbers = Counter(state.removeprefix(": ").lower().replace("_", " ") for state in states)
+    return ", ".join(f"{number} {state}" for state, number in numbers.items())
+
+
+def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
+    tentative = advise(series, options.min_efficiency)
+    doubts = doubts_of(series, options.warmup)
+    doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
+    advice = advise(series, options.min_efficiency, doubtful) if finished else None
+    basis = advice or tentative
+    # a law through unreliable sizes would predict from them
+    fitted = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful)) if advice else series
+    fits = fit_series(fitted) if series.compared else ()
     return Part(
         series,
         fits,
-        expected=best_fit([fit for fit in fits if fit.describes]),
+        expected=best_fit([fit for fit in fits if fit.describes]) if advice else None,
         advice=advice,
-        diagnosis=diagnose_series(series, advice, options.command) if advice else None,
+        tentative=None if advice else tentative,
+        diagnosis=diagnose_series(series, basis, options.command) if basis else None,
+        doubts=doubts,
+        again=_again(series, doubts, options.command),
     )
+
+
+def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> str:
+    """Return the command that measures again what is doubtful: several times, and one after the other after noise."""
+    gpus = {number for doubt in doubts for number in doubt.again}
+    sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
+    alone = any(doubt.kind in ("noise", "super-linear") for doubt in doubts)
+    return command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})}) if sizes else ""
 
 
 def read_tables(paths: Sequence[Path]) -> Table:
@@ -166,13 +211,15 @@ def study_options(
         warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
         min_efficiency=min_efficiency,
         command=command_of(studies[0]) if studies else ANY,
+        unit="ranks" if studies and all(study.unit == "ranks" for study in studies) else "GPUs",
     )
 
 
 def study_remarks(studies: Sequence[Study]) -> list[str]:
     """Return what the reader of a report must know of the studies."""
     remarks = []
-    if ranks := [study.name for study in studies if study.unit == "ranks"]:
+    ranks = [study.name for study in studies if study.unit == "ranks"]
+    if 0 < len(ranks) < len(studies):
         remarks.append(f"{', '.join(dict.fromkeys(ranks))}: the sizes are CPU ranks; the report calls them GPUs")
     if len({study.warmup for study in studies}) > 1:
         remarks.append("the studies differ in --warmup; the largest value is used")
@@ -181,15 +228,16 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
 
 def command_of(study: Study) -> ScaleCommand:
     """Return the command that a study was, for those that a report proposes."""
-    request = study.request
-    words = [*(["--module"] if request.get("module") else []), request["script"], *request.get("args", ())]
-    said = {"--lr": study.lr, "--dataset": study.dataset, "--launcher": request.get("launcher")}
-    options = [word for option, value in said.items() if value for word in (option, value)]
+    request = with_named_secrets({name: value for name, value in study.request.items() if name not in _SET_BY_SIZE})
+    own = [("--lr", study.lr), ("--dataset", study.dataset)]
+    groups = [*((option, value) for option, value in own if value), *option_groups(request, study.profile)[1:]]
+    options = [word for group in groups for word in group]
     return ScaleCommand(
-        script=shlex.join(words),
+        script=shlex.join(program_words(request)),
         sizes="--ranks" if study.unit == "ranks" else "--gpus",
         profile=shlex.join(["-P", study.profile]),
         options=shlex.join([*options, *(["--weak"] if study.scaling == "weak" else [])]),
+        gpu_type=study.gpu_type,
         batch_size=study.batch_size,
         weak=study.scaling == "weak",
     )

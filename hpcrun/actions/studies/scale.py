@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.lineage import Earlier, Lineage, check_can_wait
 from hpcrun.actions.jobs.new_run import request_record
-from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.prepare import Prepared, with_defaults
 from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.actions.jobs.submit_many import JobSeries, submit_many
 from hpcrun.actions.ports import Ports
@@ -24,6 +25,7 @@ from hpcrun.job.plan import name_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
+from hpcrun.profiles.load import LoadedProfile
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 
@@ -137,6 +139,29 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
         raise UsageError(f"{size.gpus} ranks do not divide by {nodes} nodes", hint="say --nodes for each size: 1,2,2")
     each = size.gpus // nodes
     return template.model_copy(update={"nodes": nodes, "nproc_per_node": None if one_each and each == 1 else each})
+
+
+def settle_design(
+    template: JobRequest, design: Design, loaded: LoadedProfile, surroundings: Surroundings
+) -> tuple[JobRequest, Design]:
+    """Return a study with what its profile leaves open, settled once by its largest size: GPU type, partition, account.
+
+    Raises:
+        UsageError: there is a choice, and nobody to ask.
+        PlanError: no GPU type has so many.
+    """
+    if loaded.profile.scheduler != "slurm":
+        return template, design
+    largest = max(design.sizes, key=lambda size: size.gpus)
+    of_unit = template if design.unit == "GPUs" else _on_ranks(template, loaded.profile)
+    sized = _sized(of_unit, largest, design.unit, design.gpu_type)
+    before = with_defaults(sized, loaded.profile, surroundings)
+    sizes = ",".join(str(size.gpus) for size in design.sizes)
+    after = settle(before, loaded, surroundings, sizes=sizes).request
+    fields = ("partition", "account", "qos")
+    chosen = {name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)}
+    gpu_type = after.gpus.type if after.gpus else design.gpu_type
+    return template.model_copy(update=chosen), replace(design, gpu_type=gpu_type)
 
 
 def prepare_points(

@@ -16,25 +16,24 @@ from typing import Any
 
 from hpcrun.diagnosis.flight.groups import GroupReader, ProcessGroup, named_group
 from hpcrun.diagnosis.flight.kinds import LONGEST_CALLED, Kind, KindReader, kind_of_several
-from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
-from hpcrun.diagnosis.flight.texts import Texts
+from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, Texts, load_plain
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.reading import parse_object
 
 _MOST_KEPT = 200
-"""Calls of a group that are kept of a rank: a rank can be that far ahead of another and its line is still known."""
+"""Calls that are kept, per rank and group: a rank may be this far ahead of another one, and its line is still known."""
 _MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS = 50_000, 200, 256
-"""What is looked at of a dump. A hostile dump may name the same object in all of its entries: what is done for an entry
-takes about the same time whatever is in it, and what an object has is converted once."""
+"""Parts of a dump that are read. A hostile dump may name the same object in all of its entries: so each object is
+converted once, and every entry takes about the same time, whatever is in it."""
 _LONGEST_TEXT = 4096
 _LARGEST = 1 << 60
-"""Of the numbers in keys of dicts: the hashes of larger ones may be the same."""
+"""The largest number in a key of a dict: the hashes of larger ones may be the same."""
 _MOST_OBJECTS, _MOST_COMMAS = 500_000, 2_000_000
-"""Of JSON, of which a megabyte may become 40 in memory."""
+"""Objects and commas in JSON, of which a megabyte may become 40 in memory."""
 _P2P = re.compile(r"(?P<what>send|recv) (?P<own>\d{1,6})(?:->|<-)(?P<peer>\d{1,6})")
 _COMPLETED = "completed"
 _COALESCED = "coalesced"
-"""What ends several calls that NCCL launches together; of the calls themselves no dump shows when they end."""
+"""The entry that ends a group of calls which NCCL launches together: only it shows that they have ended."""
 _OF_C = (".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".so", "??")
 """The ends of the files of C++ frames, which TORCH_FR_CPP_STACK adds."""
 _OF_TORCH = "/torch/distributed/"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from hpcrun.diagnosis.flight.texts import Texts
+from hpcrun.diagnosis.flight.plain_pickle import Texts
 
 _DEFAULT = "default_pg"
 _NOT_NAMED = ("", "undefined")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hpcrun.diagnosis.flight.texts import Texts
+from hpcrun.diagnosis.flight.plain_pickle import Texts
 
 LONGEST_CALLED = 200
 """Characters of the name of a collective, and of a type, that are looked at."""

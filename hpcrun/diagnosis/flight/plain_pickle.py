@@ -1,4 +1,4 @@
-"""Reads pickles of plain data: dicts, lists, pairs, text, numbers, true, false and None. Pure.
+"""Reads pickles of plain data: dicts, lists, pairs, text, numbers, true, false and None; and the texts in them. Pure.
 
 A pickle is a program for Python's unpickler: it may call any function, and four bytes of it may claim gigabytes. So
 the opcodes are checked first, one by one from the first to the last, and only those may be there that torch's C++
@@ -93,3 +93,27 @@ def _compiled() -> tuple[Any, Any]:
     options.dot_nl = True
     options.log_errors = False
     return re2.compile(rb"(?:" + _OPCODES + rb")+", options), re2.compile(rb"(?:" + _MEMO + rb")?\x86?", options)
+
+
+class Texts:
+    """The texts of one dump, each converted once: a hostile dump may name one of megabytes in each of its entries.
+
+    It is of use only while the dump is there, as it knows the texts by their id.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], str] = {}
+
+    def of(self, value: Any, longest: int) -> str:
+        """Return the beginning of a text, as it can be printed: a pickle can hold half characters.
+
+        Raises:
+            ValueError: it is no text.
+        """
+        if not isinstance(value, str):
+            raise ValueError("no text")
+        key = id(value), longest
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = value[:longest].encode("utf-8", "replace").decode()
+        return found

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import PurePath
 
 from hpcrun.diagnosis.flight.groups import ProcessGroup
-from hpcrun.diagnosis.flight.judge import Flight, Meeting, Stand, Trouble
-from hpcrun.diagnosis.traceback import Frame
-from hpcrun.job.parameters import index_ranges
+from hpcrun.diagnosis.flight.meetings import Flight, Meeting, Stand, Trouble
+from hpcrun.job.phrases import rank_text, ranks_text
 
 _MOST_PLACES, _MOST_MEETINGS = 3, 4
-_LONGEST_RANKS = 40
 
 FIX_OF_CIRCLE = "let all ranks use the process groups in the same order"
 FIXES = {
@@ -28,25 +25,12 @@ FIXES = {
 }
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
-    """Return ``rank 3`` or ``ranks 0-2, 5``; of many parts the first."""
-    listed = index_ranges(ranks).replace(",", ", ")
-    if len(listed) > _LONGEST_RANKS:
-        listed = listed[:_LONGEST_RANKS].rpartition(",")[0] + f", ... ({len(ranks)} ranks)"
-    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
-
-
 def group_text(group: ProcessGroup) -> str:
     """Return what a group is called: ``the default group``, ``group mesh_tp (ranks 2-3)``."""
     if group.default:
         return "the default group"
     members = f" ({ranks_text(group.ranks)})" if group.ranks else ""
     return f"group {group.description or group.name}{members}"
-
-
-def place_text(place: Frame | None) -> str:
-    """Return ``train.py:88``; empty for none."""
-    return f"{PurePath(place.file).name}:{place.line}" if place else ""
 
 
 def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
@@ -121,13 +105,12 @@ def _collective(one: Meeting) -> str:
 
 
 def _who(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
-    node = nodes.get(ranks[0]) if len(ranks) == 1 else None
-    return ranks_text(ranks) + (f" on {node}" if node else "")
+    return rank_text(ranks[0], nodes.get(ranks[0])) if len(ranks) == 1 else ranks_text(ranks)
 
 
 def _at(stands: Sequence[Stand]) -> str:
     """Return the lines of code in brackets: of all ranks, or of each group of them."""
-    places = [(stand, place_text(stand.call.place)) for stand in stands if stand.call and stand.call.place]
+    places = [(stand, stand.call.place.short) for stand in stands if stand.call and stand.call.place]
     if not places:
         return ""
     if len({place for _, place in places}) == 1:

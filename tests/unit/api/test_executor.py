@@ -15,16 +15,6 @@ from hpcrun.errors import PlanError, ProfileError, UsageError
 from tests.harness import Hpcrun
 
 
-@pytest.fixture(autouse=True)
-def _person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "HPCRUN_PROFILE", "SLURM_CONF"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HPCRUN_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("HPCRUN_SITE", str(tmp_path / "site"))
-    monkeypatch.chdir(tmp_path)
-
-
 def directives(**said: Any) -> set[str]:
     text = hpcrun.Executor(**{"profile": "a100", **said}).script()
     return {line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")}
@@ -49,6 +39,7 @@ def directives(**said: Any) -> set[str]:
         ({"requeue": 3}, "--requeue"),
         ({"segment": 1}, "--segment=1"),
         ({"name": "mine"}, "--job-name=mine"),
+        ({"notify": "mailto:ada@example.org"}, "--mail-user=ada@example.org"),
     ],
     ids=str,
 )
@@ -59,6 +50,12 @@ def test_parameters_are_the_options_of_submit(said: dict[str, Any], directive: s
 def test_options_of_srun_stand_on_the_line_that_starts_the_tasks() -> None:
     text = hpcrun.Executor("a100", gpus=2, srun={"cpu-bind": "none", "overlap": True}).script()
     assert "--kill-on-bad-exit=1 --cpu-bind=none --overlap \\\n" in text
+
+
+def test_a_destination_with_a_secret_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match=r"notify=\.\.\.: holds") as refused:
+        hpcrun.Executor("a100", notify=["gotify://host/hushhush"]).script()
+    assert "hush" not in str(refused.value)
 
 
 def test_environment_and_set_up_stand_in_the_script() -> None:

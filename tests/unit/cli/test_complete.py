@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from hpcrun.cli import complete
 from hpcrun.cli.complete import is_safe_word
 from hpcrun.cli.main import command_names
+from hpcrun.job.request import Launcher
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.shipped import shipped_folder
 
 HOSTILE = [
     "$(touch x)",
@@ -67,3 +70,23 @@ def test_no_completion_offers_a_file_name_that_a_shell_runs(tmp_path: Path, monk
     offered = [word for one in (complete.profile_name, complete.run_name, complete.partition) for word in one("")]
     assert "good" in complete.partition("")
     assert all(map(is_safe_word, offered)), offered
+
+
+def test_accounts_and_qos_are_the_user_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sacctmgr = tmp_path / "sacctmgr"
+    sacctmgr.write_text("#!/bin/sh\nprintf '%s\\n' 'proj||normal,high|normal' 'proj|gpu|high|' '$(x)||low|'\n")
+    sacctmgr.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert (complete.account(""), complete.qos("")) == (["proj"], ["normal", "high", "low"])
+    assert complete.qos("h") == ["high"]
+    for answer in ("exit 1", "sleep 60"):
+        sacctmgr.write_text(f"#!/bin/sh\n{answer}\n")
+        started = time.monotonic()
+        assert (complete.account(""), complete.qos("")) == ([], [])
+        assert time.monotonic() - started < 10
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert complete.account("") == []
+
+
+def test_all_launchers_are_completed() -> None:
+    assert complete.launcher("") == list(get_args(Launcher))

@@ -58,6 +58,7 @@ def parse(*args: str) -> dict[str, Any]:
         (["--sbatch", "a=b", "--sbatch", "exclusive"], "sbatch", ["a=b", "exclusive"]),
         (["--no-sbatch", "mem"], "no_sbatch", ["mem"]),
         (["--env", "A=b=c"], "env", ["A=b=c"]),
+        (["--uv"], "uv", True),
         (["--load", "cuda", "--load", "nccl"], "load", ["cuda", "nccl"]),
         (["--setup", "ulimit -c 0"], "setup", ["ulimit -c 0"]),
         (["--launcher", "srun"], "launcher", "srun"),

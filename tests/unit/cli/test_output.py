@@ -11,10 +11,10 @@ import pytest
 import typer
 
 from hpcrun.cli import output
-from hpcrun.cli.command import CliCommand
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, Outcomes, each, for_person, note, printed, stderr, stdout, verbatim
 from hpcrun.cli.output import finish, render, show, want_json
+from hpcrun.cli.typer_command import CliCommand
 from hpcrun.errors import InterruptedByUser, JobFailedError
 
 FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")

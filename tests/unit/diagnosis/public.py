@@ -6,6 +6,7 @@ tests.unit.diagnosis.public SET`` prints the scores of a set, and with ``-v`` wh
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from hpcrun.actions.explain.explain import Explanation, explain
+from hpcrun.actions.explain.ended import Explanation, explain
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.rules import Rule
@@ -64,6 +65,7 @@ class Verdict:
         return any(name != "batch" for name in self.case.said["logs"])
 
 
+@functools.cache
 def load_public(folder: Path) -> list[Public]:
     """Return the cases of a set, by name."""
     reader = YAML(typ="safe")

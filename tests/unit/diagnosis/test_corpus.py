@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.explain.explain import Explanation, explain
+from hpcrun.actions.explain.ended import Explanation, explain
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.first_line import ending, with_first_lines
 from hpcrun.actions.status.status import RunStatus, StatusResult

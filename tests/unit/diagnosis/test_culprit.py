@@ -133,7 +133,7 @@ def test_the_order_of_the_records_never_matters(ends: list[End]) -> None:
 
 def test_a_rank_that_was_told_to_end_comes_after_one_that_was_not() -> None:
     """A handler of SIGTERM may end with any status, and teardown may raise what it likes."""
-    told = RankEnd(0, "n0", 1, 10.1, told=True)
+    told = RankEnd(0, "n0", 1, 10.1, signalled=True)
     failed = RankEnd(1, "n0", 139, 10.3)
     assert find_culprit([told, failed], {0: OWN}) == Culprit(1)
     assert failure_order([told, failed], {}) == [1, 0]
@@ -141,7 +141,7 @@ def test_a_rank_that_was_told_to_end_comes_after_one_that_was_not() -> None:
 
 def test_a_rank_that_was_told_to_end_is_named_where_the_others_speak_of_it() -> None:
     """One that fails and is slow to end is told to, once the others have noticed."""
-    noticed, slow = RankEnd(0, "n0", 1, 10.0), RankEnd(1, "n0", 3, 10.4, told=True)
+    noticed, slow = RankEnd(0, "n0", 1, 10.0), RankEnd(1, "n0", 3, 10.4, signalled=True)
     assert find_culprit([noticed, slow], {0: GONE}) == Culprit(1)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpcrun.diagnosis.flight.dump import DumpReader
-from hpcrun.diagnosis.flight.judge import Flight, Trouble, judge
+from hpcrun.diagnosis.flight.meetings import Flight, Trouble, judge
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from tests.harness import REPO
 from tests.unit.diagnosis.flights import Made, dump, pickled

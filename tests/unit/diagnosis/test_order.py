@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.explain import Explanation
+from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.explain.outside import explain_logs
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.diagnosis.order import seconds_between, time_of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpcrun.diagnosis.flight.dump import DumpError, DumpReader
-from hpcrun.diagnosis.flight.judge import judge
+from hpcrun.diagnosis.flight.meetings import judge
 from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
 from hpcrun.diagnosis.flight.sentences import meeting_sentence, stand_lines
 from tests.harness import REPO

@@ -51,6 +51,7 @@ def test_what_a_program_went_on_after_is_no_failure(text: str, tmp_path: Path) -
         (CAUGHT + "step 2 loss 3.0\n", "TimeoutError: GET timed out at reader.py:61"),
         (CAUGHT + "job finished\n", "TimeoutError: GET timed out at reader.py:61"),
         (OOM + "step 2/300 loss 3.0\n", "the GPU ran out of memory: 2.00 GiB requested, of 39.39 GiB"),
+        ("step 1\nAssertionError\n", "AssertionError"),
         ("step 3 loss nan\n", "the last loss in the log is not a number: the training diverged"),
         ("step 3 loss=nan, lr=0.1\n", "the last loss in the log is not a number: the training diverged"),
         ("step 110 loss 0.9\nKilled\n", "the program was killed (SIGKILL) from outside, usually because the node "

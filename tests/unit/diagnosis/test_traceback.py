@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpcrun.diagnosis.launcher import failed_task, first_root_cause, first_task
-from hpcrun.diagnosis.root import root_exception
+from hpcrun.diagnosis.root_exception import root_exception
 
 PLAIN = """\
 Traceback (most recent call last):

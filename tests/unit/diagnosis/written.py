@@ -85,6 +85,12 @@ AGENT = (
 """What the agent of a node writes when the first node's agent, which holds the store, is gone: torch 2.15."""
 
 CASES = {
+    "no-rank-key": Written("no-launcher", raised("KeyError: 'RANK'")),
+    "no-rank-torch": Written("no-launcher", raised("ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set")),
+    "no-master-port": Written("no-launcher", raised("ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_PORT expected, but not set")),
+    "another-key": Written(None, raised("KeyError: 'RANKING'")),
+    "no-nccl": Written("torch-without-nccl", raised("RuntimeError: Distributed package doesn't have NCCL built in")),
+    "no-nccl-torch-1": Written("torch-without-nccl", raised("RuntimeError: Distributed package doesn't have NCCL ")),
     "cuda-oom": Written("cuda-out-of-memory", NOISE + raised(OOM)),
     "cuda-oom-torch-1": Written("cuda-out-of-memory", raised("RuntimeError: CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.90 GiB total capacity)")),
     "cuda-oom-and-watchdog": Written("cuda-out-of-memory", raised(OOM), WATCHDOG.replace("5", "0") + TERMINATE),

@@ -34,6 +34,23 @@ def test_a_run_and_how_it_must_end(text: str, meant: After) -> None:
     assert parse_after(text) == meant
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("afterok:1", "write --after 1:ok"),
+        ("1:afterok", "write --after 1:ok"),
+        ("afterany:train", "write --after train:any"),
+        ("afternotok:7", "write --after 7:fail"),
+        ("7:afternotok", "write --after 7:fail"),
+        ("afterok:1:2", "write --after 1:ok --after 2:ok"),
+    ],
+)
+def test_the_words_of_sbatch_lead_to_hpcrun_s(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_after(text)
+    assert refused.value.hint == hint
+
+
 @pytest.mark.parametrize("text", ["", ":ok", "train:", "train:done", "train:ok:any", "a:OK"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--after"):

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
-from tests.unit.given import plan
+from tests.unit.given import cluster, plan, request
 
 TYPES: dict[str, Any] = {
     "h100": {
@@ -107,6 +108,13 @@ def test_an_unknown_type_is_told_the_nearest() -> None:
     assert raised.value.hint == "did you mean 'h100'? there are: h100, l40s"
 
 
+def test_gpus_of_any_type_need_a_profile_without_types() -> None:
+    with pytest.raises(UsageError) as raised:
+        plan(mixed(), gpus="any:2")
+    assert raised.value.hint == "there are: h100, l40s; for GPUs of any type: docs/profiles.md, Several GPU types"
+    assert plan(cluster(gpu={"per_node": 4, "directive": "gres"}), gpus="2").directive("gres") == "gpu:2"
+
+
 def test_two_types_at_once() -> None:
     with pytest.raises(UsageError, match="two GPU types at once: h100 and l40s"):
         plan(mixed(), gpus="h100:2", gpus_per_node="l40s:2")
@@ -116,3 +124,29 @@ def test_a_job_without_gpus_needs_no_type() -> None:
     made = plan(mixed(), gpus="0", cpus=8)
     assert made.directive("gres") is None
     assert made.directive("partition") == "gpu"
+
+
+def test_more_nodes_than_the_partition_has_are_refused_with_the_numbers() -> None:
+    types = {**TYPES, "h100": {**TYPES["h100"], "nodes": 2}}
+    with pytest.raises(PlanError) as refused:
+        plan(mixed(types=types), gpus="h100:64")
+    assert refused.value.message == (
+        "8 nodes × 8 GPUs, but a job in partition h100 can have at most 2 nodes with h100 GPUs, 16 GPUs in all "
+        "(profile 'site')"
+    )
+    assert refused.value.hint == "request less: --gpus h100:16 --nodes 2"
+    assert plan(mixed(types=types), gpus="h100:16").shape.nodes == 2
+    assert plan(mixed(types=types), gpus="h100:64", partition="other").shape.nodes == 8
+    with pytest.raises(PlanError, match="3 nodes × 8 GPUs"):  # the spare node counts as well
+        plan(mixed(types=types), gpus="h100:16", restarts=1, spares=1)
+    one = Profile(name="site", gpu={"per_node": 4, "nodes": 1}, card={"memory_gb": 80})
+    with pytest.raises(PlanError, match="in the default partition can have at most 1 node with GPUs, 4 GPUs in all"):
+        plan(one, gpus="8")
+
+
+def test_the_card_of_a_type_is_its_own_and_never_mixed_with_another() -> None:
+    types = {"h100": {"per_node": 8, "card": {"memory_gb": 80}}, "l40s": {"per_node": 4}}
+    profile = Profile(name="site", gpu={"types": types}, card={"memory_gb": 16, "power_w": 300})
+    h100, l40s = (for_gpu_type(profile, request(gpus=f"{type_}:1")).card for type_ in types)
+    assert (h100.memory_gb, h100.power_w) == (80, None)
+    assert (l40s.memory_gb, l40s.power_w) == (16, 300)

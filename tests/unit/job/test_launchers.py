@@ -293,3 +293,10 @@ def test_a_command_has_the_numbers_that_its_ranks_need() -> None:
     assert "export NNODES=2 NPROC_PER_NODE=2\n" in text
     on_cpus = plan(cluster(), script="accelerate", gpus="0", nproc_per_node=4, launcher="command")
     assert (on_cpus.shape.workers_per_node, on_cpus.cpus_per_node, on_cpus.cpus_per_rank) == (4, 4, 1)
+
+
+@pytest.mark.parametrize("line", ["bash plain.sh", "./plain.sh --x", "sh plain.sh"])
+def test_a_shell_script_that_runs_on_every_rank_is_said(line: str) -> None:
+    _, notes = chosen(line)
+    assert "runs 2 times, once per rank (RANK tells them apart); --launcher command runs it once per node" in notes[0]
+    assert chosen(line, "--gpus 1")[1] == ()

@@ -20,7 +20,7 @@ from tests.launch.given import LAUNCH, job
 FOLDERS = (AttemptFolder, JobFolder, ElementFolder, RunFolder, StudyFolder, RunsFolder)
 TRAVELLING = {
     path
-    for pattern in ("launch/*.py", "preflight/*.py", "hpcrun_*.py", "schedulers/supervisor.py")
+    for pattern in ("launch/*.py", "probe/*.py", "preflight/*.py", "hpcrun_*.py", "schedulers/supervisor.py")
     for path in (REPO / "hpcrun").glob(pattern)
 }
 MODULES = sorted({*(REPO / "hpcrun").rglob("*.py")} - TRAVELLING - {Path(layout.__file__)})
@@ -131,7 +131,7 @@ def test_what_is_no_path_is_not_found() -> None:
 def test_the_supervisor_of_a_local_job_has_the_same_paths() -> None:
     element = WITHIN.element(3)
     assert str(WITHIN.supervisor_record) == supervisor.RECORD
-    assert [str(path) for path in (WITHIN.permit, WITHIN.permit_taken, WITHIN.permit_revoked)] == [
+    assert [str(path) for path in (WITHIN.permit(), WITHIN.permit("called"), WITHIN.permit("revoked"))] == [
         supervisor.READY,
         supervisor.CALLED,
         supervisor.REVOKED,
@@ -173,7 +173,7 @@ def test_a_job_leaves_its_records_at_the_same_paths(tmp_path: Path) -> None:
     assert attempt.stop.is_dir()
     there = [path.name for path in attempt.path.iterdir()]
     assert sorted(layout.parse_nodes(there)) == nodes
-    assert [attempt.node_start(node).is_file() for node in nodes] == [True, True]
+    assert [attempt.node_file(node).is_file() for node in nodes] == [True, True]
     for kind in ("out", "err", "exit"):
         assert layout.parse_ranks(there, kind) == ranks
     assert [attempt.rank_log(rank, "out").read_text() for rank in ranks] == ["out\n", "out\n"]
@@ -203,6 +203,7 @@ def test_what_only_happens_now_and_then_has_the_same_name(program: str, paths: t
     if program == "launch":
         run = RunFolder(BASE)
         assert {run.elements.name, run.cancelled.name, run.runtime.name, run.preflight.name} <= texts
+        assert {run.messages().name, run.messages("sender").name, run.messages("log").name} <= texts
 
 
 def test_a_job_s_folder_is_a_run_s_or_an_element_s() -> None:

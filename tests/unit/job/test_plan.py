@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import UsageError
-from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.plan import PythonEnvironment, name_of
+from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop, plan
 
@@ -239,3 +240,16 @@ def test_a_preflight_is_compared_with_what_the_profile_says() -> None:
     }  # fmt: skip
     assert (plan(profile).preflight, plan(profile, preflight=False).rates) == (None, ())
     assert plan(cluster(), preflight="only").rates == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("python train.py --x.py", "train"), ("python3.11 -u sub/train.py", "train"), ("bash run.sh a", "run"),
+        ("python -m pkg.fit --lr 1", "fit"), ("python -um pkg.fit", "python"), ("bash -c train.py", "bash"),
+        ("python", "python"), ("python config.yaml", "python"), ("./prog train.py", "prog"), ("/bin/sh x.sh", "x"),
+    ],
+)  # fmt: skip
+def test_a_job_of_an_interpreter_has_the_name_of_the_script(line: str, name: str) -> None:
+    script, *args = line.split()
+    assert name_of(read_request({"script": script, "args": args})) == name

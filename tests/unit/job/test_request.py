@@ -124,3 +124,9 @@ def test_the_size_of_a_snapshot_is_no_memory() -> None:
 def test_a_number_of_hundreds_of_digits_is_a_mistake(option: str) -> None:
     with pytest.raises(UsageError, match="must be 1000000 or less, not 1000"):
         read_request({"script": "train.py", option: 10**399})
+
+
+def test_all_values_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(UsageError) as raised:
+        read_request({"script": "a.py", "nodes": 0, "walltime_s": "soon", "gpus": "many"})
+    assert [line.split(":")[0] for line in raised.value.message.splitlines()] == ["--gpus", "--nodes", "--time"]

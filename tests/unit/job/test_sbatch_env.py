@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import UsageError
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.sbatch_env import DIRECTIVES, apply_sbatch_env
 from tests.unit.given import cluster, plan, request
 
@@ -125,3 +125,9 @@ def test_the_table_has_what_sbatch_reads() -> None:
 def test_nothing_said_changes_nothing() -> None:
     asked: JobRequest = request()
     assert apply_sbatch_env(asked, {"PATH": "/bin", "SLURM_CONF": "x"}).request == asked
+
+
+def test_the_variables_that_were_used_are_named() -> None:
+    env = {"SBATCH_PARTITION": "gpu", "SBATCH_EXCLUSIVE": "", "SBATCH_OUTPUT": "x", "SBATCH_ACCOUNT": "b", "HOME": "/"}
+    found = apply_sbatch_env(read_request({"script": "a.py", "account": "a"}), env)
+    assert sorted(found.used) == ["SBATCH_EXCLUSIVE", "SBATCH_PARTITION=gpu"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +17,14 @@ from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
 from hpcrun.job.request import check_secrets
 from hpcrun.job.resources import Machine
-from hpcrun.job.secrets import hide_secrets, is_secret, secret_arguments, secret_in_command, secret_kind
+from hpcrun.job.secrets import (
+    SecretHider,
+    hide_secrets,
+    is_secret,
+    secret_arguments,
+    secret_in_command,
+    secret_kind,
+)
 from hpcrun.views.plan import plan_lines, prepared_json
 from tests.unit.given import cluster, plan, request, script, surroundings, write
 
@@ -297,3 +305,62 @@ def test_a_refusal_does_not_repeat_what_may_be_a_secret(asked: dict[str, list[st
         check_secrets(request("job.py", **asked))
     assert words in refused.value.message
     assert "hunter22" not in refused.value.message + (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"export HF_TOKEN=hf_{TOKEN}", "export HF_TOKEN=***"),
+        ("--lr 1e-3 --api-key hunter2hunter", "--lr 1e-3 --api-key ***"),
+        ("x --password='hunter 22' y", "x --password='***' y"),
+        ('api_key = "abc123def"', 'api_key = "***"'),
+        ("os.environ['X_SECRET'] = 's3cr3tvalue'", "os.environ['X_SECRET'] = '***'"),
+        ("password: hunter2!", "password: ***"),
+        ("wandb login 0123456789abcdef0123456789abcdef01234567", "wandb login ***"),
+        ("api key: 0123456789abcdef0123456789abcdef01234567", "api key: ***"),
+        ("key wandb_v1_" + TOKEN, "key ***"),
+        ("machine api.wandb.ai login user password abcdefgh", "machine api.wandb.ai login user password ***"),
+        ("it was correcthorse9battery", "it was ***"),
+        ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
+        ("b c\n+MIIEowIBAAKCAQEA12345\n+Mw==\n+-----END RSA PRIVATE KEY-----\nb", "b c\n***\nb"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEowIBAAKCAQEA12345\nb c d",
+            "***\nb c d",
+        ),
+    ],
+)
+def test_a_secret_in_a_text_for_others_is_hidden_and_counted(text: str, shown: str) -> None:
+    hider = SecretHider({"MY_TOKEN": "correcthorse9battery", "PATH": "/usr/bin:/bin", "SHORT_TOKEN": "abc"})
+    assert hider.hide(text) == shown
+    assert hider.count == 1
+    assert hider.hide(shown) == shown
+    assert hider.hide(text) == shown
+    assert hider.count == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'df.sort_values(key="loss")', "token = batch[0]", "password = getpass.getpass()", "key: value", "KEYS: 4",
+        "loss: 0.5 tokens: 512 tokens_per_s=3000 step=4", "max_new_tokens=128", "AWS_SECRET_ACCESS_KEY=${X}",
+        "--secret HF_TOKEN train.py", "--env HF_TOKEN=***", "NCCL_DEBUG=WARN", "pad_token = tokenizer.eos_token",
+        "self.token_embedding = nn.Embedding(8, 8)", "def f(token: str, password: Optional[str] = None)",
+        "commit 0123456789abcdef0123456789abcdef01234567", "secret: True", "tokenizer = AutoTokenizer",
+    ],
+)  # fmt: skip
+def test_other_text_for_others_stays(text: str) -> None:
+    hider = SecretHider({"A_PASSWORD": "short", "EDITOR": "vi"})
+    assert hider.hide(text) == text
+    assert hider.count == 0
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "MIIEMIIEMIIEMIIE\n", '"', "a=", "--a ", "a:",
+     "Bearer ", '\\"token\\":', "http://", "password = ", "machine ", "wandb login --a ",
+     "?token=", "a.b-c_", "eyJabcdefg.", " "],
+)  # fmt: skip
+def test_hiding_takes_no_longer_than_the_text(part: str) -> None:
+    start = time.process_time()
+    SecretHider({"T_TOKEN": "correcthorse9battery"}).hide(part * (100_000 // len(part)))
+    assert time.process_time() - start < 2

@@ -165,7 +165,7 @@ def test_a_profile_s_launcher_is_taken_where_none_is_asked_for() -> None:
     [
         ({"gpus": "0", "launcher": "torchrun"}, "--gpus 0 with torchrun does not say how many ranks"),
         ({"gpus": "4", "launcher": "python", "nproc_per_node": 4}, "contradicts --launcher python"),
-        ({"gpus": "0", "nproc_per_node": 4}, "contradicts --launcher python"),
+        ({"gpus": "0", "nproc_per_node": 4}, "the launcher without GPUs is python, with one process per node"),
         ({"gpus": "2", "nproc_per_node": 4}, "--nproc-per-node 4 is more than the 2 GPUs of a node"),
     ],
 )
@@ -174,6 +174,13 @@ def test_ranks_that_cannot_be_are_refused_with_what_to_do(asked: dict[str, Any],
         decide_shape(request(**asked), cluster())
     assert message in refused.value.message
     assert refused.value.hint
+
+
+def test_ranks_on_cpus_without_a_launcher_are_told_which_to_add() -> None:
+    with pytest.raises(UsageError) as refused:
+        decide_shape(request(gpus="0", nproc_per_node=2), laptop())
+    assert "--launcher" not in refused.value.message
+    assert refused.value.hint == "for 2 ranks on CPUs add --launcher torchrun"
 
 
 def test_srun_on_a_machine_without_slurm_is_refused() -> None:

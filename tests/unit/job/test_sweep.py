@@ -32,6 +32,11 @@ def test_the_last_parameter_varies_fastest() -> None:
     ]  # fmt: skip
 
 
+def test_equal_values_of_a_parameter_are_refused() -> None:
+    with pytest.raises(ValueError, match="'1e-3' twice: both elements would be the same"):
+        parse_assignments(["lr=1e-3,1e-3"])
+
+
 def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
     found = sweep(args=["--epochs", "3", "--out=runs/{lr}-{element}", "{{lr}}", '{"a": 1}'])
     assert found.common == ("--epochs", "3")
@@ -48,7 +53,10 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
         ({"sweep": ["lr=1", "lr=2"]}, "given twice"),
         ({"sweep": ["a b=1"]}, "cannot be a parameter's name"),
         ({"sweep": ["element=1"]}, "is reserved"),
-        ({"sweep": [f"a={','.join('12345678901')}", f"b={','.join(['1'] * 1000)}"]}, f"11000 elements .* {MOST}"),
+        (
+            {"sweep": [f"a={','.join(map(str, range(11)))}", f"b={','.join(map(str, range(1000)))}"]},
+            f"11000 elements .* {MOST}",
+        ),
         ({"args": ["{modle}"]}, "no such parameter"),
         ({"elements": "4"}, "no element 4"),
         ({"elements": "3-1"}, "end before its start"),

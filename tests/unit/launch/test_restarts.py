@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.launch.dead_nodes import silent_nodes
 from hpcrun.launch.decide import (
     CANCELLED,
     FAILURE,
@@ -14,7 +15,6 @@ from hpcrun.launch.decide import (
     PREEMPTION,
     REQUEUE,
     RESTART,
-    TOLD,
     Ended,
     Rules,
     used_up,
@@ -22,7 +22,6 @@ from hpcrun.launch.decide import (
     why_it_ended,
 )
 from hpcrun.launch.records import NODE_FAILURE, TERMINATED, TIME_LIMIT, lost_nodes
-from hpcrun.launch.silence import silent_nodes
 from hpcrun.launch.slurm import JobSays, parse_job
 
 BOTH = Rules(times=1, restarts=1)
@@ -41,7 +40,7 @@ def next_(why: str, rules: Rules, *, requeues: int = 0, restarts: int = 0, enoug
         (PREEMPTION, REQUEUE),
         (OWN_END, OVER),
         (CANCELLED, OVER),
-        (TOLD, OVER),
+        (TERMINATED, OVER),
     ],
 )
 def test_only_what_leaves_the_allocation_is_restarted_in_it(why: str, expected: str) -> None:

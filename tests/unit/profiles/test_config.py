@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.config import Config, load_config
+from hpcrun.profiles.config import KEYS, Config, load_config
 from tests.unit.given import write
 
 
@@ -34,8 +34,9 @@ def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch
     ("text", "line", "message", "hint"),
     [
         ("profil: a100\n", 1, "unknown key 'profil'", "did you mean 'profile'?"),
-        ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", "there are: profile, runs, time, account, metrics"),
+        ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", f"there are: {', '.join(KEYS)}"),
         ("profile: true\n", 1, "profile takes text, not True", None),
+        ("wandb_sync: yes please\n", 1, "wandb_sync takes true or false, not 'yes please'", None),
         ("profile: a\nruns: [a]\n", 2, "runs takes text, not ['a']", None),
         ("profile: a\nprofile: b\n", 2, "the key 'profile' appears twice here", None),
     ],

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile, load_text, profile_names
 from hpcrun.profiles.mistakes import MistakesError
-from hpcrun.profiles.shipped import shipped_folder
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("cluster_profiles")
@@ -167,3 +167,34 @@ def test_a_mutated_profile_loads_or_fails_with_file_line_and_key(mutations: list
 def test_an_editor_s_own_files_are_no_profiles(tmp_path: Path) -> None:
     write(tmp_path / ".a100.yaml", "x: y\n")
     assert profile_names([tmp_path]) == {}
+
+
+def test_a_card_is_named_by_its_part(tmp_path: Path) -> None:
+    write(
+        tmp_path / "mine.yaml", "gpu: {types: {h: {per_node: 8, card: gpu/h100}, a: {per_node: 4}}}\ncard: gpu/a100\n"
+    )
+    loaded = load_profile("mine", [tmp_path, SHIPPED])
+    assert loaded.profile.card.model == "NVIDIA A100 80 GB SXM4"
+    assert loaded.profile.gpu.types["h"].card.memory_gb == 80
+    origin = loaded.origins["gpu", "types", "h", "card", "memory_gb"]
+    assert origin.path == SHIPPED / "gpu/h100.yaml"
+    write(tmp_path / "yours.yaml", "extends: mine\ngpu: {types: {h: {card: {memory_gb: 94}}}}\ncard: null\n")
+    yours = load_profile("yours", [tmp_path, SHIPPED]).profile
+    assert (yours.gpu.types["h"].card.memory_gb, yours.gpu.types["h"].card.nvlink_gb_s) == (94, 900)
+    assert yours.card.model is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("card: gpu/h10\n", "1: 'card' names 'gpu/h10', which does not exist"),
+        ("gpu: {types: {h: {per_node: 1, card: gpu/none}}}\n", "'gpu.types.h.card' names 'gpu/none'"),
+        ("card: mine\n", "'card' names 'mine', which does not exist"),
+        ("card: [gpu/h100]\n", "card: must be a section"),
+    ],
+)
+def test_a_card_that_cannot_be_is_a_mistake_with_its_line(text: str, says: str, tmp_path: Path) -> None:
+    write(tmp_path / "mine.yaml", text)
+    with pytest.raises(ProfileError) as refused:
+        load_profile("mine", [tmp_path, SHIPPED])
+    assert says in refused.value.message

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import find_profile, load_profile, profile_names
-from hpcrun.profiles.shipped import shipped_folder
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("cluster_profiles")
@@ -35,9 +35,10 @@ def test_a_profile_can_be_named_by_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("a10", "did you mean 'a100'?"), ("loca", "did you mean 'local'?"), ("zzz", "there are: a100,")]
+    ("name", "hint"),
+    [("a10", "did you mean 'a100'?"), ("loca", "did you mean 'local'?"), ("zzz", "hpcrun profile list shows all")],
 )
-def test_an_unknown_profile_is_refused_with_the_nearest_or_all(name: str, hint: str) -> None:
+def test_an_unknown_profile_is_refused_with_the_nearest_or_the_command(name: str, hint: str) -> None:
     with pytest.raises(ProfileError, match=f"there is no profile '{name}'") as refused:
         load_profile(name, [SHIPPED])
     assert refused.value.hint is not None

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
 from hpcrun.profiles.schema import profile_schema
-from hpcrun.profiles.shipped import shipped_folder
-from hpcrun.profiles.yaml_file import read_yaml
+from tests.unit.given import read_yaml
 
 SHIPPED = shipped_folder("cluster_profiles")
 PARTS = [path for path in sorted(SHIPPED.rglob("*.yaml")) if path.parent.name != "variables"]

@@ -11,12 +11,11 @@ from hpcrun.job.profile import FabricSection, Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.variables import check_variables
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.variables import load_catalogue
-from hpcrun.profiles.yaml_file import read_yaml
 from tests.harness import REPO
-from tests.unit.given import write
+from tests.unit.given import read_yaml, write
 
 SHIPPED = shipped_folder("cluster_profiles")
 CATALOGUE = load_catalogue()

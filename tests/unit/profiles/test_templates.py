@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.shipped import shipped_folder
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.templates import load_templates
 from tests.unit.given import write
 

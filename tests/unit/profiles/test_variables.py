@@ -9,11 +9,10 @@ import pytest
 
 from hpcrun.errors import ProfileError
 from hpcrun.job.variables import KINDS, PREFIXES
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.profiles.variables import load_catalogue
-from hpcrun.profiles.yaml_file import read_yaml
-from tests.unit.given import write
+from tests.unit.given import read_yaml, write
 
 CATALOGUE = load_catalogue()
 # The group of NCCL's guide that costs speed or hangs when left on.

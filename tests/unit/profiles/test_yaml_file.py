@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.yaml_file import parse_yaml, read_yaml
-from tests.unit.given import write
+from hpcrun.profiles.yaml_file import parse_yaml
+from tests.unit.given import read_yaml, write
 
 FILE = Path("/home/me/site.yaml")
 TOKENS = [

@@ -115,7 +115,7 @@ def test_a_rank_that_was_told_to_end_is_a_consequence_whatever_its_status(tmp_pa
     rank_exit(tmp_path, 1, 3, 2.0, told="", heard=False)
     found = first_failure(AttemptFolder(tmp_path))
     assert found is not None
-    assert (found.rank, found.told, found.is_consequence) == (1, "", False)
+    assert (found.rank, found.signalled, found.is_consequence) == (1, "", False)
 
 
 def test_where_every_rank_ended_well_none_failed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
-from hpcrun.runs.rights import UnsafeFolderError
+from hpcrun.runs.permissions import UnsafeFolderError
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import DamagedStudyError, Study, StudyPoint, StudyStore
 from tests.unit.given import run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.any_job import is_job_id, parse_shown, parse_told
+from hpcrun.schedulers.any_job import is_job_id, parse_listed, parse_shown
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
 SHOWN = (
@@ -30,7 +30,7 @@ def test_what_scontrol_shows() -> None:
 @pytest.mark.parametrize("text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n"])
 def test_a_job_that_slurm_does_not_know(text: str) -> None:
     assert parse_shown(text) is None
-    assert parse_told(text) is None
+    assert parse_listed(text) is None
 
 
 def told(state: str, *files: str, workdir: str = "/w") -> str:
@@ -38,16 +38,16 @@ def told(state: str, *files: str, workdir: str = "/w") -> str:
 
 
 def test_of_a_requeued_job_the_newest_line_of_sacct_counts() -> None:
-    job = parse_told(told("REQUEUED", "/w/old.out", "/w/old.err") + told("CANCELLED by 1001", "/w/9.out", "/w/9.err"))
+    job = parse_listed(told("REQUEUED", "/w/old.out", "/w/old.err") + told("CANCELLED by 1001", "/w/9.out", "/w/9.err"))
     assert job is not None
     assert (job.state, job.signal, job.elapsed_s, job.reason) == ("CANCELLED", 9, 61, None)
     assert job.outputs == (Path("/w/9.err"), Path("/w/9.out"))
 
 
 def test_before_2405_the_default_file_is_tried(tmp_path: Path) -> None:
-    assert parse_told(told("FAILED", workdir=str(tmp_path))).outputs == ()  # type: ignore[union-attr]
+    assert parse_listed(told("FAILED", workdir=str(tmp_path))).outputs == ()  # type: ignore[union-attr]
     (tmp_path / "slurm-9.out").touch()
-    assert parse_told(told("FAILED", workdir=str(tmp_path))).outputs == (tmp_path / "slurm-9.out",)  # type: ignore[union-attr]
+    assert parse_listed(told("FAILED", workdir=str(tmp_path))).outputs == (tmp_path / "slurm-9.out",)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from hpcrun.schedulers.detect_text import (
     Association,
     NodeKind,
     Partition,
+    QosLimits,
     parse_assoc,
     parse_config,
     parse_gres,
     parse_nodes,
     parse_partitions,
+    parse_qos,
     parse_records,
     parse_sinfo,
     said_by,
@@ -168,3 +170,10 @@ def test_no_mutilated_answer_raises(data: st.DataObject) -> None:
     parse_nodes(text)
     parse_partitions(text, preempts=True)
     parse_config(text)
+
+
+def test_the_limits_of_each_qos() -> None:
+    text = (
+        "normal|||||\nshort|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS\nodd\n"
+    )
+    assert parse_qos(text) == [QosLimits("normal"), QosLimits("short", 8, 4, None, 600, over_partition=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hpcrun.schedulers.launch_check import parse_mpi_list, srun_refusal, torchrun_refusal
+from hpcrun.schedulers.launch_check import parse_mpi_list, srun_refusal, torchrun_refusal, uv_refusal
 
 SRUN = """#!/bin/sh
 echo asked >>{folder}/asked
@@ -59,8 +59,19 @@ def test_torchrun_is_asked_by_its_own_parser(tmp_path: Path) -> None:
     def refusal(*words: str, python: str = sys.executable) -> str | None:
         return torchrun_refusal(python, words, {"PATH": "/usr/bin:/bin"}, prefix=None, variable="VIRTUAL_ENV")
 
-    assert refusal("--max-restarts=1", "--rdzv-conf=timeout=900") is None
+    # one that it takes: tests/local/test_torchrun_options.py; each call imports torch
     said = refusal("--max-restarts=one")
     assert said is not None
     assert "invalid int value: 'one'" in said
     assert refusal("--max-restartz=1", python=str(tmp_path / "python")) is None
+
+
+def test_a_lock_that_is_old_is_refused_in_uv_s_words(tmp_path: Path) -> None:
+    uv = tmp_path / "uv"
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert uv_refusal("/p", {"PATH": "/nowhere"}) is None
+    uv.write_text("#!/bin/sh\nexit 0\n")
+    uv.chmod(0o755)
+    assert uv_refusal("/p", env) is None
+    uv.write_text('#!/bin/sh\necho "Using CPython 3.11\nerror: $* is old" >&2; exit 1\n')
+    assert uv_refusal("/p x", env) == "error: lock --check --project /p x is old"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hpcrun.schedulers.limits import ACCOUNTS, Limit, parse_limits
+from tests.harness import REPO
 
 # Slurm 22.05.8: scontrol show assoc_mgr flags=qos,assoc users=researcher
 ASSOC_MGR = """\
@@ -66,3 +69,12 @@ def test_the_limits_of_accounts_are_those_of_all_and_the_users_own() -> None:
 
 def test_no_answer_is_no_limit() -> None:
     assert parse_limits("scontrol: error", 0) == {}
+
+
+@pytest.mark.parametrize(("version", "used"), [("22.05", "3"), ("24.11", "1"), ("26.05", "1")])
+def test_a_budget_of_gpu_minutes_as_each_version_tells_it(version: str, used: str) -> None:
+    text = (REPO / "tests/data" / version / "assoc-mgr.txt").read_text("utf-8")
+    uid = int(next(line for line in text.splitlines() if "UserName=researcher(" in line).split("(")[1].split(")")[0])
+    assert parse_limits(text, uid)[ACCOUNTS] == [
+        Limit("account lab", "gres/gpu minutes", used, "6000", "all its users")
+    ]

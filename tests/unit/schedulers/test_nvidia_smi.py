@@ -82,6 +82,6 @@ def test_steps_share_what_the_job_has() -> None:
         "--kill-on-bad-exit=0",
     ]  # fmt: skip
     shell = shell_command("7", node="a100-2", cpus=8, workdir="/w", is_terminal=True)
-    assert shell[-6:] == ["--kill-on-bad-exit=0", "--nodelist=a100-2", "--chdir=/w", "--pty", "bash", "-l"]
+    assert shell[-4:] == ["--kill-on-bad-exit=0", "--nodelist=a100-2", "--chdir=/w", "--pty"]
     assert "--cpus-per-task=8" in shell
     assert "--pty" not in shell_command("7", node=None, cpus=None, workdir=None, is_terminal=False)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.runs.metrics import MetricsRow
-from hpcrun.views.metrics import braille_plot, metrics_csv, metrics_json, plot_lines, value_text
+from hpcrun.views.metrics import (
+    braille_plot,
+    metrics_csv,
+    metrics_json,
+    metrics_table,
+    plot_lines,
+    save_png,
+    value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +46,11 @@ def test_csv() -> None:
     )
 
 
+def test_the_table_counts_attempts_from_1_as_status_does() -> None:
+    attempts, steps, *_ = ([str(cell) for cell in column.cells] for column in metrics_table(METRICS).columns)
+    assert (attempts, steps) == (["1", "2", "2"], ["1", "2", "-"])
+
+
 def test_json_is_json() -> None:
     text = json.dumps(metrics_json(METRICS, "run"), allow_nan=False)
     rows = json.loads(text)["rows"]
@@ -62,3 +76,10 @@ def test_what_is_no_number_has_no_picture() -> None:
     lines = plot_lines(METRICS, 40)
     assert lines[0] == "loss by step"
     assert lines[-2:] == ["note", "no values"]
+
+
+@pytest.mark.parametrize("name", ["$\\foo{$", "a$b", "$$", "\x1b[31m\u202e$x^$"])
+def test_a_name_is_drawn_as_it_is(name: str, tmp_path: Path) -> None:
+    rows = tuple(MetricsRow(0, 0, step, None, {name: float(step)}) for step in (1, 2))
+    save_png(Metrics((name,), rows), tmp_path / "a.png", "train")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

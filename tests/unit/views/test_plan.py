@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.job.notify import Notify
 from hpcrun.views.plan import plan_lines, submitted_lines
 from tests.unit import given
 
@@ -17,3 +19,10 @@ def test_what_was_submitted_stands_in_the_columns_of_the_plan() -> None:
     lines = [*plan_lines(plan), *submitted_lines(result)]
     assert {line[9:11] for line in lines} == {"  "}
     assert all(line[11] != " " for line in lines)
+
+
+def test_the_message_about_idle_gpus_is_named_only_with_a_limit() -> None:
+    plan = replace(given.plan(), notify=Notify(("$A",), ("failed", "idle")))
+    assert "to $A: failed" in [line.split("  ")[-1].strip() for line in plan_lines(plan)]
+    assert any("to $A: failed, idle" in line for line in plan_lines(replace(plan, cancel_idle_s=1800)))
+    assert any("none without" in line for line in plan_lines(replace(plan, notify=Notify(("$A",), ("idle",)))))

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hpcrun.actions.jobs.preflight import PreflightResult
+from hpcrun.actions.jobs.preflight_wait import PreflightResult
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.preflight.judge import judge
 from hpcrun.runs.record import LastStatus

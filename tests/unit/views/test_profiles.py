@@ -11,7 +11,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.mistakes import Origin
 from hpcrun.profiles.yaml_file import parse_yaml
 from hpcrun.views.profile_values import place_text
-from hpcrun.views.profiles import profile_values, profile_yaml, profiles_table
+from hpcrun.views.profiles import profile_values, profile_yaml, profiles_tables
 
 MIXED = Profile(
     name="site",
@@ -51,7 +51,7 @@ def test_a_place_is_named_by_the_nearest_layer() -> None:
 
 
 def listed(width: int) -> tuple[list[str], list[str]]:
-    table, folders = profiles_table(
+    table, _, folders = profiles_tables(
         [ProfileRow("site", Path("/x/site.yaml"), False, MIXED)], {"mine": Path("/x")}, width
     )
     console = Console(width=width)
@@ -69,3 +69,18 @@ def test_yaml_shows_what_cannot_be_seen_and_reads_back_the_same() -> None:
     assert all(line.replace("\u200d", "").isprintable() for line in text.split("\n"))
     assert r"\u202e" in text and "é 👩\u200d💻" in text
     assert parse_yaml(text, Path("x.yaml")).data == values
+
+
+def test_the_own_profiles_come_first_and_those_of_other_machines_last() -> None:
+    shipped = Path("/s")
+    rows = [
+        ProfileRow("a100", shipped, False, MIXED, shipped=True),
+        ProfileRow("b", shipped, False, MIXED, shipped=True, elsewhere=True),
+        ProfileRow("detected", Path("/d"), True, MIXED),
+        ProfileRow("mine", Path("/x"), False, MIXED),
+    ]
+    here, others, _ = profiles_tables(rows, {}, 200)
+    assert list(map(str, here.columns[1].cells)) == ["detected", "mine", "a100"]
+    assert others is not None
+    assert list(map(str, others.columns[1].cells)) == ["b"]
+    assert profiles_tables(rows[2:], {}, 200)[1] is None

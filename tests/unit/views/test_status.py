@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from hpcrun.actions.status.elements import ElementStatus, combine
 from hpcrun.actions.status.status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status import status_json, status_table
+from hpcrun.views.status import status_json, status_table, why_text
 from tests.unit.given import run
 
 MEMORY = (
@@ -33,6 +35,23 @@ def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     assert len(lines) == 1 + 3
     assert lines[-1].endswith(" …")
     assert max(map(len, lines)) <= width
+
+
+def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
+    ends = [LastStatus(state, 1000.0, final=True) for state in ("FAILED", "COMPLETED", "TIMEOUT", "CANCELLED")]
+    elements = tuple(ElementStatus(index, f"7_{index}", (), end) for index, end in enumerate(ends))
+    status = replace(combine(ends, 60), cause="rank 0 on a100-1 failed: KeyError: 'x'")
+    text = why_text(RunStatus(run(), Path("/runs/it"), status, elements=elements), 1000.0)
+    assert text.startswith("2 of 4 failed: rank 0 on a100-1 failed: KeyError: 'x', 4 elements: ")
+
+
+def test_the_attempt_before_is_named_while_the_job_runs() -> None:
+    plan = {"requeue": {"times": 2, "restarts": 0}}
+    status = LastStatus("RUNNING", 1000.0, attempt=2, before="time limit")
+    item = RunStatus(run(plan=plan), Path("/runs/it"), status)
+    assert why_text(item, 1000.0) == "attempt 3/3 (before: time limit)"
+    over = replace(status, state="TIMEOUT", final=True, reason="time limit")
+    assert why_text(replace(item, status=over), 1000.0) == "attempt 3/3, time limit"
 
 
 def test_a_reason_that_has_room_is_whole() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.doctor.profile import judge_modules, judge_variables
+from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.profiles.shipped import shipped_folder
 from hpcrun.schedulers.modules import ModuleFacts
 from tests.unit.given import write
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.doctor.check import Check
-from hpcrun.actions.doctor.profile import judge_profile
+from hpcrun.actions.doctor.profile import judge_messages, judge_profile
 from hpcrun.actions.doctor.target import Target, targets_of
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
@@ -272,3 +272,11 @@ def test_associations_of_the_account_decide_on_the_quality_of_service() -> None:
     assert bad(judged(cluster, account="lab", qos="long")) == [
         ("red", "qos long", "hpcrun profile set mine qos=normal")
     ]
+
+
+def test_a_destination_of_messages_needs_its_variables() -> None:
+    assert judge_messages((), {}) == []
+    (unset,) = judge_messages(("$HOOK", "json://host/"), {})
+    assert (unset.level, unset.seen) == ("yellow", "HOOK is not set")
+    (good,) = judge_messages(("$HOOK", "json://host/"), {"HOOK": "json://hushhush/"})
+    assert (good.level, good.seen) == ("green", "to $HOOK, json://host/; hpcrun notify --test sends one")

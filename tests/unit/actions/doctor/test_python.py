@@ -18,7 +18,7 @@ from hpcrun.actions.doctor.python import (
     wanted_by,
 )
 from hpcrun.job.plan import PythonEnvironment
-from hpcrun.runs.place import Mount
+from hpcrun.runs.file_system import Mount
 from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts
 from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
 

@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.actions.doctor.check import Check
 from hpcrun.actions.doctor.runs import judge_runs
-from hpcrun.runs.place import Mount, RunsFolderFacts
+from hpcrun.runs.file_system import Mount, RunsFolderFacts
 from hpcrun.schedulers.quota import Quota, Use
 
 ROOT = Path("/scratch/me/runs")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.explain import Explanation, explain
+from hpcrun.actions.explain.ended import Explanation, explain
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.runs.record import run_from_json, status_from_json

@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.explain.explain import Explanation
-from hpcrun.actions.explain.running import STACKS, Remark, explain_running, look, most_silent, shown_ranks
+from hpcrun.actions.explain.ended import Explanation
+from hpcrun.actions.explain.running import Remark, Subject, explain_running, look, most_silent, shown_ranks
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.runs.last_writes import last_writes
 from hpcrun.runs.record import LastStatus
-from hpcrun.runs.silence import last_writes
+from hpcrun.views.explain import explanation_text
 from tests.unit.given import run, write
 
 NOW_S = 1_800_000_000.0
@@ -28,7 +29,7 @@ def attempt(path: Path, *, started_s: float = NOW_S - 7200) -> AttemptFolder:
 
 
 def node(folder: AttemptFolder, name: str, first: int, ranks: int, beat_s: float = 5.0) -> None:
-    path = write(folder.node_start(name), json.dumps({"node": name, "first_rank": first, "ranks": ranks}))
+    path = write(folder.node_file(name), json.dumps({"node": name, "first_rank": first, "ranks": ranks}))
     os.utime(path, (NOW_S - beat_s,) * 2)
 
 
@@ -97,9 +98,9 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
     assert (found.rank, found.node) == (1, "n1")
 
 
-def test_remarks_from_elsewhere_are_joined_by_weight(tmp_path: Path) -> None:
+def test_remarks_from_elsewhere_are_joined_by_importance(tmp_path: Path) -> None:
     wrote(attempt(tmp_path), 0, "step 1\n", 700)
-    found = explained(tmp_path, Remark("rank 3 is slow", 25, rank=3, next="hpcrun logs 4711 --rank 3"))
+    found = explained(tmp_path, Remark("rank 3 is slow", Subject.ENDED_RANKS, rank=3, next="hpcrun logs 4711 --rank 3"))
     assert found.summary == "rank 3 is slow; the job has written nothing for 11 min"
     assert (found.rank, found.next) == (3, "hpcrun logs 4711 --rank 3")
 
@@ -107,9 +108,10 @@ def test_remarks_from_elsewhere_are_joined_by_weight(tmp_path: Path) -> None:
 def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     wrote(folder, 0, "step 1\n", 700)
-    assert explained(tmp_path, Remark("rank 3 is stopped, 11 min", STACKS)).summary == "rank 3 is stopped, 11 min"
+    found = explained(tmp_path, Remark("rank 3 is stopped, 11 min", Subject.STACKS))
+    assert found.summary == "rank 3 is stopped, 11 min"
     wrote(folder, 0, "step 1\n", 3)
-    found = explained(tmp_path, Remark("the rank is in f (t.py:1)", STACKS, stuck=False))
+    found = explained(tmp_path, Remark("the rank is in f (t.py:1)", Subject.STACKS, stuck=False))
     assert found.summary == "the job wrote 3 s ago: nothing looks stuck; the rank is in f (t.py:1)"
 
 
@@ -124,6 +126,12 @@ def test_an_empty_log_and_a_link_are_no_sign_of_a_rank(tmp_path: Path) -> None:
     wrote(folder, 0, "", 5)
     folder.rank_log(1, "out").symlink_to("/etc/passwd")
     assert last_writes(folder).ranks == {0: None, 1: None}
+
+
+def test_lines_of_logs_are_quoted_without_their_colours(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "\x1b[32mINFO\x1b[0m step 4\x1b]0;title\x07\n", 2)
+    assert "rank 0: 2 s ago: INFO step 4\n" in explanation_text(explained(tmp_path), 80).plain
 
 
 def test_of_a_sweep_the_element_that_has_been_silent_for_the_longest_time(tmp_path: Path) -> None:

@@ -84,19 +84,16 @@ def test_a_local_job_does_not_hear_sbatch_s_variables(tmp_path: Path) -> None:
         (None, {}, "config", NO_SLURM, "config"),
         (None, {}, None, NO_SLURM, "local"),
         (None, {"HPCRUN_PROFILE": ""}, None, NO_SLURM, "local"),
+        (None, {}, None, None, "detected"),
+        (None, {}, "detected", None, "detected"),
+        (None, {}, "detected", NO_SLURM, "local"),
+        ("detected", {}, None, NO_SLURM, "detected"),
     ],
 )
 def test_the_profile_is_the_first_that_is_named(
     asked: str | None, env: dict[str, str], config: str | None, no_slurm: str | None, chosen: str, tmp_path: Path
 ) -> None:
     assert choose_profile(asked, surroundings(tmp_path, env, config=Config(config)), lambda: no_slurm) == chosen
-
-
-def test_where_there_is_slurm_and_nothing_names_a_profile_all_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no profile is chosen") as refused:
-        choose_profile(None, surroundings(tmp_path, {}), lambda: None)
-    assert refused.value.hint is not None
-    assert "a100, a100-40gb, a40, cpu, h100, h200, l40s, local, v100" in refused.value.hint
 
 
 @pytest.mark.parametrize(

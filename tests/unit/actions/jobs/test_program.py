@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.program import check_program, find_python
+from hpcrun.actions.jobs.program import check_program, find_python, missing_torch_note
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from tests.unit.given import cluster, request, surroundings, write
@@ -151,3 +152,138 @@ def test_without_an_active_environment_the_next_best_is_taken_and_said(
 ) -> None:
     found = choose(tmp_path)
     assert (found.executable, found.kind, found.prefix) == (executable, kind, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "kind"),
+    [(".venv", "VIRTUAL_ENV", ".venv of the project"), ("venv", "VIRTUAL_ENV", "venv of the project"),
+     (".pixi/envs/default", "CONDA_PREFIX", ".pixi of the project")],
+)  # fmt: skip
+def test_the_project_s_environment_is_used_if_none_is_active(
+    name: str, variable: str, kind: str, tmp_path: Path
+) -> None:
+    prefix = environment(tmp_path, name)
+    (tmp_path / "pyproject.toml").write_text("")
+    below = tmp_path / "src/deep"
+    below.mkdir(parents=True)
+    for asked, cwd in ((request(), below), (request(workdir=str(below)), Path("/"))):
+        found = find_python(asked, cluster(python="/site/python"), surroundings(cwd, {}))
+        assert (found.executable, found.prefix, found.variable) == (f"{prefix}/bin/python", prefix, variable)
+        assert found.kind == f"{kind}, since no environment is active"
+        assert found.of_project
+    active = environment(tmp_path, "other")
+    assert find_python(request(), cluster(), surroundings(below, {"VIRTUAL_ENV": active})).prefix == active
+    assert find_python(request(python="/x"), cluster(), surroundings(below, {})).executable == "/x"
+
+
+def test_neither_a_link_nor_a_mark_in_a_folder_that_all_can_write_is_of_a_project(tmp_path: Path) -> None:
+    everybodys, mine = tmp_path / "tmp", tmp_path / "tmp/me/work"
+    mine.mkdir(parents=True)
+    everybodys.chmod(0o1777)
+    (everybodys / "pyproject.toml").write_text("")
+    environment(everybodys, ".venv")
+    assert find_python(request(), cluster(), surroundings(mine, {})).prefix is None
+    (mine / ".git").mkdir()
+    (mine / ".venv").symlink_to(everybodys)  # as a repository may have it: what it leads to anybody can change
+    python = everybodys / "bin/python"
+    python.parent.mkdir()
+    python.symlink_to(everybodys / ".venv/bin/python")
+    python.parent.chmod(0o777)
+    assert find_python(request(), cluster(), surroundings(mine, {})).prefix is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_an_environment_that_another_user_made_is_not_used(tmp_path: Path) -> None:
+    prefix = environment(tmp_path, ".venv")
+    assert find_python(request(), cluster(), surroundings(tmp_path, {})).prefix == prefix
+    os.chown(tmp_path / ".venv/bin/python", 12345, -1, follow_symlinks=False)
+    assert find_python(request(), cluster(), surroundings(tmp_path, {})).prefix is None
+
+
+def test_what_lies_above_the_project_is_not_its_environment(tmp_path: Path) -> None:
+    environment(tmp_path, ".venv")
+    project = tmp_path / "project"
+    project.mkdir()
+    assert find_python(request(), cluster(), surroundings(project, {})).prefix is None
+    (project / ".git").mkdir()
+    assert find_python(request(), cluster(), surroundings(project, {})).prefix is None
+    (project / ".git").rename(tmp_path / ".git")
+    assert find_python(request(), cluster(), surroundings(project, {})).prefix == str(tmp_path / ".venv")
+
+
+def test_an_environment_of_another_user_is_not_the_project_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = Path(environment(tmp_path, ".venv"))
+    if os.getuid() == 0:
+        os.chown(prefix, 1234, 1234)
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    expected = None if prefix.stat().st_uid == 1234 else str(prefix)
+    assert find_python(request(), cluster(), surroundings(tmp_path, {})).prefix == expected
+
+
+def test_uv_lock_is_installed_on_each_node(tmp_path: Path) -> None:
+    program(tmp_path / "bin/uv", "#!/bin/sh\n")
+    env = {"PATH": str(tmp_path / "bin"), "VIRTUAL_ENV": environment(tmp_path, ".venv")}
+    (tmp_path / "uv.lock").write_text("a")
+    below = tmp_path / "src"
+    below.mkdir()
+    first = find_python(request(uv=True), cluster(), surroundings(below, env))
+    assert first.uv_project == str(tmp_path)
+    assert first.executable == f"{first.prefix}/bin/python"
+    assert str(first.prefix).startswith(f"/tmp/hpcrun-uv-{os.getuid()}/")
+    (tmp_path / "uv.lock").write_text("b")
+    other = find_python(request(uv=True), cluster(), surroundings(below, {**env, "HPCRUN_UV_DIR": "/scratch/uv"}))
+    assert str(other.prefix).startswith("/scratch/uv/")
+    assert Path(str(other.prefix)).name != Path(str(first.prefix)).name
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "lock", "words"),
+    [({"python": "/x"}, "bin", True, "--uv and --python cannot be combined"), ({}, "none", True, "no uv on PATH"),
+     ({"container": "x.sif"}, "bin", True, "--uv and --container cannot be combined"),
+     ({}, "bin", False, "no uv.lock")],
+)  # fmt: skip
+def test_uv_needs_its_lock_and_its_program(
+    asked: dict[str, str], path: str, lock: bool, words: str, tmp_path: Path
+) -> None:
+    program(tmp_path / "bin/uv", "#!/bin/sh\n")
+    if lock:
+        (tmp_path / "uv.lock").write_text("")
+    with pytest.raises(UsageError, match=words):
+        find_python(request(uv=True, **asked), cluster(), surroundings(tmp_path, {"PATH": str(tmp_path / path)}))
+
+
+SITE = ".venv/lib/python3.11/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("files", "env", "lacks"),
+    [
+        ([f"{SITE}/numpy/__init__.py"], {}, True),
+        ([f"{SITE}/torch/__init__.py"], {}, False),
+        ([f"{SITE}/torch.py"], {}, True),  # a file of the program is no torch
+        ([f"{SITE}/numpy/__init__.py", "more/torch/__init__.py"], {"PYTHONPATH": "/none:more"}, False),
+        ([f"{SITE}/link.pth=../../../../more", "more/torch/__init__.py"], {}, False),
+        ([f"{SITE}/__editable__.torch-2.9.pth=import __editable___torch_finder"], {}, False),
+        ([f"{SITE}/x.py", ".venv/pyvenv.cfg=include-system-site-packages = true"], {}, False),
+        ([f"{SITE}/x.py", ".local/lib/python3.11/site-packages/torch/x"], {}, False),  # conda's also has the user's own
+        ([f"{SITE}/x.py", ".venv/pyvenv.cfg=version = 3", ".local/lib/python3.11/site-packages/torch/x"], {}, True),
+        ([".venv/bin/python"], {}, False),  # not certain
+    ],
+    ids=str,
+)
+def test_an_environment_without_torch_is_known_by_its_files(
+    files: list[str], env: dict[str, str], lacks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in files:
+        name, _, text = file.partition("=")
+        write(tmp_path / name, text)
+    python = PythonEnvironment(f"{tmp_path}/.venv/bin/python", ".venv of the project", f"{tmp_path}/.venv")
+    note = missing_torch_note(python, {"HOME": str(tmp_path), **env})
+    assert (note is not None) is lacks
+    if note:
+        assert note.startswith(f"{tmp_path}/.venv (.venv of the project) has no torch, and torchrun needs it: ")
+
+
+def test_a_bare_interpreter_is_not_judged() -> None:
+    assert missing_torch_note(PythonEnvironment("python3", "the first on the job's PATH"), {}) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.after import chain_links
+from hpcrun.actions.jobs.after_and_chain import chain_links
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.actions.jobs.submit import SubmitResult

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.actions.profiles.detect_types import gpu_offers
+from hpcrun.actions.profiles.detect_types import card_part, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import DetectedCluster, profile_text
 from hpcrun.job.profile import Profile
-from hpcrun.profiles.yaml_file import parse_yaml
+from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.load import load_text
 from hpcrun.schedulers.detect import ClusterFacts, Trial
 from hpcrun.schedulers.detect_host import HostFacts
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, parse_nodes, parse_partitions
@@ -44,7 +45,7 @@ def text_of(found: ClusterFacts, trials: list[Trial] = ACCEPTED) -> str:
 
 
 def loaded(text: str) -> Profile:
-    return Profile(name="x", **parse_yaml(text, Path("x.yaml")).data)
+    return load_text(text, Path("x.yaml"), [shipped_folder("cluster_profiles")]).profile
 
 
 def test_the_development_cluster_as_it_was_recorded() -> None:
@@ -52,11 +53,12 @@ def test_the_development_cluster_as_it_was_recorded() -> None:
     partitions = (RECORDED / "scontrol-partition.txt").read_text()
     text = text_of(facts(parse_nodes(nodes), parse_partitions(partitions, preempts=True)))
     profile = loaded(text)
-    assert (profile.partition, profile.account, profile.gpu.type) == ("gpu", "lab", None)
+    assert (profile.partition, profile.account, profile.gpu.type) == ("cpu", "lab", None)
     assert list(profile.gpu.types) == ["a100", "a40", "h100", "h200", "l40s", "v100"]
     h100 = profile.gpu.types["h100"]
     assert (h100.per_node, h100.partition, h100.cpu.per_gpu, h100.memory.per_gpu) == (8, "gpu", 8, 64000)
-    assert (profile.time.default, profile.time.max) == (1800, 172800)
+    assert (h100.time.default, h100.time.max, profile.time.max) == (1800, 172800, 4 * 86400)
+    assert (h100.nodes, h100.card.memory_gb, profile.gpu.types["l40s"].card.nvlink_gb_s) == (2, 80, 0)
     assert "#   preempt: to 1-00:00:00; a100:4 h100:8; jobs may be displaced (REQUEUE) after 10 s" in text
     assert "partition: gpu                # also in partition h100, preempt" in text
     assert "per_gpu: 8                  # 64 CPUs / 8 GPUs" in text
@@ -87,7 +89,8 @@ def test_nodes_that_differ_limit_by_the_most_and_share_by_the_least() -> None:
     profile = loaded(text)
     assert (profile.gpu.per_node, profile.cpu.per_node, profile.cpu.per_gpu) == (8, 64, 4)
     assert (profile.memory.per_node, profile.memory.per_gpu) == (512000, 12500)
-    assert "3 nodes, some with 4" in text
+    assert "some nodes have 4" in text
+    assert profile.gpu.nodes == 3
 
 
 @pytest.mark.parametrize(
@@ -140,6 +143,29 @@ def test_several_accounts_are_for_the_person_to_choose_from() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("qos", "default", "line"),
+    [
+        (("gpu",), None, "qos: gpu # sacctmgr show assoc: your only one, and not the one"),
+        (
+            ("gpu",),
+            "gpu",
+            "# qos: # sacctmgr show assoc: gpu; Slurm takes the default one",
+        ),
+        (("normal",), None, "# qos:"),
+        (("gpu", "long"), None, "# qos:"),
+        ((), None, "# qos:"),
+    ],
+)
+def test_a_qos_is_written_where_slurm_would_take_one_that_the_person_may_not_use(
+    qos: tuple[str, ...], default: str | None, line: str
+) -> None:
+    text = text_of(facts([A100], [GPU], associations=[Association("lab", None, qos, default)]))
+    (found,) = (each for each in text.splitlines() if "qos:" in each.partition("  ")[0])
+    assert " ".join(found.split()).startswith(" ".join(line.split()))
+    assert loaded(text).qos == (None if line.startswith("#") else "gpu")
+
+
 WORD = st.text(min_size=1, max_size=6) | st.sampled_from(
     ["null", "a: b", "#", "'", '"', "1", "\udcff", "\x85", "\ufeff"]
 )
@@ -171,3 +197,41 @@ def test_whatever_a_cluster_says_the_profile_loads(
     text.encode("utf-8")
     profile = loaded(text)
     assert profile.time.default is None or profile.time.max is None or profile.time.default <= profile.time.max
+
+
+@pytest.mark.parametrize(
+    ("type_", "part"),
+    [
+        ("a100", "a100"),
+        ("A100", "a100"),
+        ("a100_80gb", "a100"),
+        ("nvidia_a100-sxm4-40gb", "a100-40gb"),
+        ("nvidia_a100_80gb_pcie", None),
+        ("a100_3g.20gb", None),
+        ("nvidia_a100_1g.5gb", None),
+        ("a100l", None),
+        ("tesla_v100-sxm2-32gb", "v100"),
+        ("v100s", None),
+        ("nvidia_h100_80gb_hbm3", "h100"),
+        ("h100_nvl", None),
+        ("nvidia_gh200_480gb", "gh200"),
+        ("gb200", "gb200"),
+        ("l40", None),
+        ("nvidia_l40s", "l40s"),
+        ("mi300x", "mi300x"),
+        ("amd_instinct_mi300x", "mi300x"),
+        ("gtx1080ti", None),
+        ("h100_64gb", None),
+    ],
+)
+def test_the_card_is_known_by_slurms_name_of_its_type(type_: str, part: str | None) -> None:
+    assert card_part(type_) == (f"gpu/{part}" if part else None)
+    if part:
+        assert (shipped_folder("cluster_profiles") / f"gpu/{part}.yaml").is_file()
+
+
+def test_the_nodes_of_a_job_are_no_more_than_the_partition_allows() -> None:
+    assert loaded(text_of(facts([A100], [GPU]))).gpu.nodes == 2
+    text = text_of(facts([A100], [replace(GPU, max_nodes=1)]))
+    assert loaded(text).gpu.nodes == 1
+    assert "MaxNodes=1 of partition gpu" in text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import pexpect
 import pytest
 
-from hpcrun.actions.runs.allocation import one_element
+from hpcrun.actions.runs.allocation import job_shell, one_element
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.errors import UsageError
@@ -39,3 +41,34 @@ def test_where_several_run_one_must_be_named() -> None:
 def test_where_none_runs_the_sweep_itself_is_meant() -> None:
     item = sweep("COMPLETED", "PENDING")
     assert one_element(item, None) == (item, None)
+
+
+PLAN = {
+    "python": {"prefix": "/p y/.venv", "variable": "VIRTUAL_ENV"},
+    "modules": ["cuda/12"],
+    "env": [["A", "it's $HOME"], ["HF_TOKEN", None]],
+}
+SHOW = 'echo "$VIRTUAL_ENV|${PATH%%:*}|$A|${HF_TOKEN-unset}"\n'
+SHOWN = "/p y/.venv|/p y/.venv/bin|it's $HOME|unset"
+
+
+def test_a_shell_has_the_environment_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / ".profile").write_text("module() { echo module $*; }\n")
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    argv = job_shell(PLAN, is_terminal=False)
+    done = subprocess.run(argv, env=env, input=SHOW, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.splitlines() == ["module load cuda/12", SHOWN]
+    assert job_shell({}, is_terminal=True) == ["bash", "-l"]
+
+
+def test_on_a_terminal_it_comes_after_what_bashrc_sets(tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text("PATH=/conda/bin:/usr/bin:/bin; module() { :; }; PS1='ready> '\n")
+    program, *rest = job_shell(PLAN, is_terminal=True)
+    terminal = pexpect.spawn(program, rest, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "TERM": "dumb"},
+                             encoding="utf-8", timeout=30)  # fmt: skip
+    terminal.expect("ready> ")
+    terminal.sendline(SHOW.strip())
+    terminal.expect("\n(/p.*)\r\n")
+    assert terminal.match is not None and terminal.match[1] == SHOWN
+    terminal.sendline("exit")
+    terminal.expect(pexpect.EOF)

@@ -135,7 +135,15 @@ def test_other_files_in_the_runs_folder_do_not_hide_a_job(store: RunStore) -> No
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("trian", "did you mean 'train'?"), ("zzz", "hpcrun status --all"), ("999", "hpcrun status --all")],
+    [
+        ("trian", "did you mean 'train'?"),
+        ("zzz", "hpcrun status --all"),
+        ("999", "hpcrun status --all"),
+        ("19", "for a job that hpcrun did not submit: hpcrun explain 19, scancel 19"),
+        ("2", "scancel 2"),
+        ("2026", "scancel 2026"),
+        ("19_3", "scancel 19_3"),
+    ],
 )
 def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(word: str, hint: str, store: RunStore) -> None:
     with pytest.raises(NotFoundError) as refused:
@@ -172,3 +180,11 @@ def test_a_damaged_run_does_not_hide_the_others(store: RunStore) -> None:
 )
 def test_a_run_s_name_is_read_from_its_id(run_id: str, name: str) -> None:
     assert run_name(run_id) == name
+
+
+def test_of_two_runs_of_one_second_the_one_that_was_created_later_is_the_newest(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for suffix, created_s in (("zzzz", 10.2), ("aaaa", 10.7)):
+        store.create(replace(run(f"20260101-000000-twice-{suffix}"), created_s=created_s), "")
+    for word in ("last", "twice"):
+        assert find_run(word, store).run.run_id == "20260101-000000-twice-aaaa"

@@ -14,7 +14,7 @@ from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.slurm_text import SEPARATOR, parse_sacct
-from hpcrun.schedulers.submitter import Sending
+from hpcrun.schedulers.submit_permit import Sending
 from tests.harness import REPO
 from tests.unit.given import run, write
 
@@ -351,3 +351,11 @@ def test_a_job_that_is_over_is_at_its_last_attempt() -> None:
     over = LastStatus("TIMEOUT", NOW, final=True)
     status = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0, None)])
     assert (status.attempt, status.before) == (1, "no heartbeat from node1: a node failed")
+
+
+def test_a_job_whose_gpus_were_idle_was_cancelled_by_itself(tmp_path: Path) -> None:
+    message = "cancelled: its GPUs were idle for 30 min"
+    ended = attempt(tmp_path, ExitRecord(143, "", NOW, message, "idle"))
+    for info in (JobInfo("4711", "FAILED", exit_status=143), None):
+        status = decide(info, ended)
+        assert (status.state, status.reason, status.final) == ("CANCELLED", message, True)

@@ -50,6 +50,8 @@ def test_several_studies_have_names_for_their_data_sets() -> None:
 
 def test_what_the_reader_must_know() -> None:
     assert study_remarks([STRONG]) == []
+    assert study_remarks([replace(STRONG, unit="ranks")]) == []
+    assert (options(STRONG).unit, options(replace(STRONG, unit="ranks")).unit) == ("GPUs", "ranks")
     said = study_remarks([replace(STRONG, unit="ranks"), WEAK])
     assert said[0].startswith("train: the sizes are CPU ranks")
     assert "differ in --warmup" in said[1]
@@ -64,7 +66,19 @@ def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
         "'my train.py' '--b={batch_size}' 'a;b'"
     )
     module = replace(STRONG, request={"script": "pkg.train", "module": True})
-    assert command_of(module).scale(SIZES) == "hpcrun scale -P a100 --gpus 1,4 --module pkg.train"
+    assert command_of(module).scale(SIZES) == "hpcrun scale -P a100 --gpus 1,4 -m pkg.train"
+
+
+def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
+    request = {"script": "train.py", "walltime_s": 7200, "partition": "gpu", "gpus": {"count": 4}, "nodes": 2,
+               "env": [["A", "1 2"], ["API_TOKEN", "***"]]}  # fmt: skip
+    study = replace(STRONG, request=request, gpu_type="h100")
+    command = command_of(study).scale(SIZES, options={"--time": "3h"})
+    assert command.startswith("hpcrun scale -P a100 --gpus h100:1,4 ")
+    assert command.count("--time") == 1
+    assert "--time 3h" in command
+    assert "--partition gpu" in command
+    assert "--env 'A=1 2'" in command
 
 
 def test_a_report_on_many_has_a_name_that_a_folder_can_have() -> None:

@@ -1,0 +1,299 @@
+"""explain of a job that has ended: why it failed, from the scheduler's state, the records and the logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from hpcrun.actions.explain.flight import read_flight
+from hpcrun.actions.explain.wording import Evidence, advice, answer, evidence_of, next_command
+from hpcrun.actions.runs.use import run_use, use_advice, use_rows
+from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.resolve import ended_text
+from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
+from hpcrun.diagnosis.diagnose import Facts, diagnose
+from hpcrun.diagnosis.flight.meetings import Flight
+from hpcrun.diagnosis.log import Log, by_speaker, examine
+from hpcrun.diagnosis.rules import Rule
+from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.diagnosis.speech import speech_of
+from hpcrun.diagnosis.waiting_cause import with_flight, with_tracebacks
+from hpcrun.job import state
+from hpcrun.job.reasons import explain_reason
+from hpcrun.reading import open_regular, read_text
+from hpcrun.runs.attempt import IDLE, RESTART_BEGINS, Attempt, ExitRecord, attempts, last_attempt, rank_exits, ranks
+from hpcrun.runs.elements import all_elements
+from hpcrun.runs.logs import rank_log
+from hpcrun.runs.use import UseSummary
+
+_QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
+"""Ranks whose logs a quick explanation reads; the second number if the logs of the first ranks blame other ranks."""
+_MOST_ATTEMPTS = 5
+_STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
+"""States of a job that was stopped before its end: perhaps it was slow."""
+_NEARLY_ALL = 0.8
+"""The share of its memory from which a failed job's use of the hardware is of interest."""
+_LONGEST_STOP = 4096
+"""Bytes of a file in stop/: a host name and a time."""
+_ATTEMPT_BEGINS = "hpcrun: job "
+"""The first words of each attempt in the batch log, to which all attempts append."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a run is as it is.
+
+    Attributes:
+        summary: one sentence.
+        rule: name of the rule that matches; None if no rule does: then ``summary`` names no cause.
+        level: of the rule: a symptom usually has the cause that ``summary`` names; None without a rule.
+        fix: what to do; empty where nothing is known.
+        next: one command to run.
+        unread: logs, or parts of them, that could not be read.
+        flight: what torch's flight recorder kept; None where there are no dumps.
+    """
+
+    item: RunStatus
+    summary: str
+    rule: str | None = None
+    level: str | None = None
+    fix: str = ""
+    source: str = ""
+    rank: int | None = None
+    node: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    next: str = ""
+    unread: tuple[str, ...] = ()
+    flight: Flight | None = None
+
+
+def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
+    """Explain why a run failed, or return that nothing failed. Of a sweep, explain the first element that failed.
+
+    Args:
+        quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever their size.
+    """
+    if item.elements and item.status.final and item.status.state != state.COMPLETED:
+        item = element_row(item, min(item.elements, key=_likeliness))
+    word = item.run.job_id or item.run.run_id
+    before = _attempts_before(item)
+    use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
+    if (said := nothing_failed(item)) is not None:
+        running = item.status.state in (state.RUNNING, state.COMPLETED)
+        follow = "-f " if not item.status.final else ""
+        return Explanation(item, said, evidence=(*before, *_use_evidence(use)),
+                           fix="; ".join(use_advice(use, completed=item.status.final)) if use else "",
+                           next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
+    attempt = last_attempt(item.folder, item.element or 0)
+    if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
+        return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
+    facts, unread = _gather(item, attempt, rules, quick=quick)
+    if attempt is not None and item.status.state in _STOPPED and not quick:
+        before = (*_stragglers(item, attempt), *before)
+    if use is not None and (
+        item.status.state in _STOPPED or use.memory_peak > _NEARLY_ALL * (use.memory_asked or math.inf)
+    ):
+        before = (*before, *_use_evidence(use))
+    return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
+
+
+def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
+    """Return what the run has used of its hardware."""
+    if use is None:
+        return ()
+    return (Evidence("use", None, tuple(f"{label}: {text}" for label, text in use_rows(use))),)
+
+
+def _was_idle(item: RunStatus, exit_: ExitRecord, evidence: tuple[Evidence, ...]) -> Explanation:
+    """Explain a job that ended itself because all of its GPUs were idle."""
+    word = item.run.job_id or item.run.run_id
+    fix = (
+        "see in the log what it did last: a hanging rank, a long preparation without GPUs, or work that needs no GPU; "
+        "--cancel-idle sets how long the GPUs may be idle"
+    )
+    return Explanation(item, exit_.message or "cancelled: its GPUs were idle", fix=fix, evidence=evidence,
+                       next=f"hpcrun logs --all-ranks {word}")  # fmt: skip
+
+
+def explained(
+    item: RunStatus,
+    facts: Facts,
+    rules: Sequence[Rule],
+    *,
+    attempt: Attempt | None = None,
+    before: tuple[Evidence, ...] = (),
+    unread: tuple[str, ...] = (),
+) -> Explanation:
+    """Explain a job that failed, from what was gathered.
+
+    Args:
+        before: what is known of the pace of the ranks, and of earlier attempts.
+        unread: what could not be read.
+    """
+    found = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
+    end = facts.ends.get(found.first) if found.first is not None else None
+    cause = found.cause
+    return Explanation(
+        item,
+        answer(item, facts, found, attempt),
+        rule=cause.rule.name if cause else None,
+        level=cause.rule.level if cause else None,
+        fix=advice(item, found),
+        source=cause.rule.source if cause else "",
+        rank=found.first,
+        node=end.node if end else None,
+        evidence=(*evidence_of(item, facts, found, attempt), *before),
+        next=next_command(item, facts, found),
+        unread=unread,
+        flight=facts.flight,
+    )
+
+
+def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
+    """Return why the last few attempts ended that were followed by another one, and how the run continued."""
+    newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
+    begun = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)]
+    lines = [f"attempt {one.number + 1}: {_what_made_the_next(one)}" for one in reversed(begun)]
+    where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
+    return (Evidence("attempts", where, tuple(lines)),) if lines else ()
+
+
+def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
+    """Return which ranks were slower than the others."""
+    from hpcrun.actions.explain.step_times import stragglers_of  # most failures are of another kind
+    from hpcrun.diagnosis.stragglers import straggler_sentence
+
+    if (slow := stragglers_of(attempt)) is None:
+        return ()
+    where = str(attempt.folder.path.relative_to(item.folder))
+    return (Evidence("steps", where, (straggler_sentence(*slow),)),)
+
+
+def _what_made_the_next(attempt: Attempt) -> str:
+    exit_ = attempt.exit
+    nodes = f" ({', '.join(exit_.nodes)})" if exit_ and exit_.nodes else ""
+    text, place, _ = ended_text(attempt).partition(", restarted in place")
+    return f"{text}{nodes}{place or ', requeued'}"
+
+
+def _likeliness(element: ElementStatus) -> tuple[bool, bool]:
+    """Return what sorts the elements that failed first, then those that ended badly otherwise, in their order."""
+    return element.status.state == state.COMPLETED, element.status.state == "CANCELLED"
+
+
+def nothing_failed(item: RunStatus) -> str | None:
+    """Return why there is nothing to explain: the job has not ended, or ended well; None where it failed."""
+    status = item.status
+    reason = f" ({status.reason})" if status.reason else ""
+    if status.state == state.COMPLETED and status.final:
+        return "nothing failed: the job completed"
+    if status.final:
+        return None
+    if status.state == state.RUNNING:
+        return f"the job is running{reason}: it has not ended"
+    if status.state == state.UNKNOWN:
+        return f"the state of the job is unknown{reason}"
+    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    return f"the job has not started: {known.short if known else status.state}{reason}"
+
+
+def _gather(
+    item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
+) -> tuple[Facts, tuple[str, ...]]:
+    """Return what the ranks and the logs of an attempt say, and what could not be read."""
+    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
+    logs: list[Log] = []
+    ends: dict[int, RankEnd] = {}
+    if attempt is not None:
+        exits = rank_exits(attempt.folder)
+        ends = {
+            end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != "")
+            for end in exits
+        }
+        logs = _rank_logs(reader, attempt, ends)
+    for log in reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None):
+        log = _from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log
+        logs += [log] if logs or ends else by_speaker(log)
+    flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
+    facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None, flight=flight)
+    return facts, tuple(reader.unread)
+
+
+def examine_noting(name: str, rank: int | None, scan: LogScan, unread: list[str], written_s: float = 0.0) -> Log:
+    """Return a log with its exception, and note in ``unread`` if a part of it was skipped."""
+    if not scan.whole:
+        unread.append(f"{name}: too long; only its beginning and end were searched")
+    return examine(name, rank, scan, written_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogReader:
+    """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
+
+    folder: Path
+    scanner: Scanner
+    quick: bool
+    unread: list[str]
+
+    def read(self, path: Path, rank: int | None) -> list[Log]:
+        """Return a log, or nothing where it is not there or cannot be read."""
+        name = str(path.relative_to(self.folder))
+        try:
+            with open_regular(path, links=False) as file:
+                scan = self.scanner.scan(file, quick=self.quick)
+                return [examine_noting(name, rank, scan, self.unread, path.stat().st_mtime)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.unread.append(f"{name}: {error.strerror}")
+            return []
+
+    def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
+        """Return the logs of a rank, stderr first."""
+        logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
+        return [_from_last(RESTART_BEGINS, log) for log in logs]
+
+
+def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
+    """Return the logs of the ranks that did not complete, and of a rank that completed before the others failed."""
+    # one that ended well: what its log says of errors did not matter
+    wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
+    wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
+    logs: list[Log] = []
+    has_own_words = False
+    for count, rank in enumerate(wanted):
+        if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
+            break
+        found = reader.read_rank(attempt, rank)
+        logs += found
+        end, said = ends.get(rank), speech_of(found, ends.get(rank))
+        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
+    leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
+    return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
+
+
+def _signalled_s(attempt: Attempt) -> float | None:
+    """Return when the script or a rank first received a signal to end; None if none did."""
+    heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
+    for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
+        with suppress(OSError, ValueError, IndexError):
+            heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
+    return min(filter(math.isfinite, heard), default=None)
+
+
+def _from_last(beginning: str, log: Log) -> Log:
+    """Return a log without the lines of earlier attempts, or of ranks before torchrun's last restart."""
+    scan = log.scan
+    begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
+    if not begins or scan.first_tail_line is None:
+        return log
+    first = scan.first_tail_line + begins[-1]
+    hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
+    since = slice(begins[-1], None)
+    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since], first_tail_line=first)
+    return examine(log.name, log.rank, last, log.written_s)

@@ -1,0 +1,231 @@
+"""The ranks of an attempt: how each is, where it runs, when it last wrote and what; those that are odd come first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from itertools import islice
+from pathlib import Path
+
+from hpcrun.actions.explain.running import last_line_of
+from hpcrun.diagnosis.silent_ranks import silence_limit_s, talkers
+from hpcrun.runs.attempt import Attempt, RankExit, attempts, node_ranks, rank_exits
+from hpcrun.runs.last_writes import Writes, last_writes, usual_pause_s
+from hpcrun.runs.logs import fold, rank_log, tail
+
+MOST_LINES = 64
+"""The most logs whose last line is read at a time: 512 ranks get theirs in eight rounds."""
+MOST_PACES = 32
+"""The most silent ranks of which the usual pause is looked up: the end of a log each, once."""
+
+
+class RankState(IntEnum):
+    """The state of a rank, in the order in which ranks are shown: what is odd first."""
+
+    FAILED = 0
+    NO_END = 1
+    SILENT = 2
+    NO_OUTPUT = 3
+    NOT_STARTED = 4
+    RUNNING = 5
+    TERMINATED = 6
+    COMPLETED = 7
+
+
+WORDS: Mapping[RankState, str] = {
+    RankState.FAILED: "failed",
+    RankState.NO_END: "no exit status",
+    RankState.SILENT: "silent",
+    RankState.NO_OUTPUT: "no output",
+    RankState.NOT_STARTED: "not started",
+    RankState.RUNNING: "running",
+    RankState.TERMINATED: "terminated",
+    RankState.COMPLETED: "completed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One rank of an attempt.
+
+    Attributes:
+        node: None where it is not known yet.
+        wrote_s: when it last wrote, in seconds since the epoch; None if it has written nothing.
+        exit_status: None while it runs.
+        ended_s: when it ended, in seconds since the epoch.
+        line: its last line, as it wrote it; empty if that is not read yet.
+    """
+
+    rank: int
+    kind: RankState
+    node: str | None = None
+    wrote_s: float | None = None
+    exit_status: int | None = None
+    ended_s: float | None = None
+    line: str = ""
+
+    @property
+    def state(self) -> str:
+        """Its state in words: ``failed, exit status 1``."""
+        word = WORDS[self.kind]
+        return f"{word} ({self.exit_status})" if self.kind in (RankState.FAILED, RankState.TERMINATED) else word
+
+
+@dataclass(slots=True)
+class RanksReader:
+    """Reads the ranks of one element of a run again and again; a last line only where its rank has written since.
+
+    Attributes:
+        folder: of the run.
+        world_size: how many ranks an attempt has.
+        missing: ranks whose last line is still to be read.
+    """
+
+    folder: Path
+    element: int
+    world_size: int
+    missing: int = 0
+    _lines: dict[tuple[int, int, bool], tuple[float | None, str]] = field(default_factory=dict)
+    _paces: dict[tuple[int, int], tuple[float | None, float | None]] = field(default_factory=dict)
+
+    def read(self, now_s: float, *, is_over: bool, shown: Sequence[int] = ()) -> tuple[Attempt, list[RankRow]] | None:
+        """Return the newest attempt and its ranks, those that are odd first; None if none has started.
+
+        Args:
+            is_over: the job has ended: a rank without an exit status will have none.
+            shown: ranks that are on the screen: their last lines are read first.
+        """
+        attempt = next(iter(islice(attempts(self.folder, self.element), 1)), None)
+        if attempt is None:
+            return None
+        writes = last_writes(attempt.folder)
+        node_of = {rank: node for node, its in node_ranks(attempt.folder).items() for rank in its}
+        ends = {end.rank: end for end in rank_exits(attempt.folder)}
+        latest = max((rank for rank, at_s in writes.ranks.items() if at_s),
+                     key=lambda rank: writes.ranks[rank] or 0, default=None)  # fmt: skip
+        usual_s = None if latest is None else self._pace(attempt, latest, writes.ranks[latest])
+
+        def rows_of(own_s: Mapping[int, float | None]) -> list[RankRow]:
+            over = is_over or attempt.exit is not None
+            return rank_rows(
+                attempt, writes, node_of, ends, now_s=now_s, usual_s=usual_s, own_s=own_s,
+                world_size=self.world_size, is_over=over,
+            )  # fmt: skip
+
+        rows = rows_of({})
+        silent = [row for row in rows if row.kind is RankState.SILENT][:MOST_PACES]
+        if silent:
+            rows = rows_of({row.rank: self._pace(attempt, row.rank, row.wrote_s) for row in silent})
+        return attempt, self._with_lines(attempt, rows, shown)
+
+    def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float | None:
+        """Return the usual pause of a rank; read again only if it has written since."""
+        key = (attempt.number, rank)
+        if self._paces.get(key, (None, None))[0] != wrote_s:
+            self._paces[key] = (wrote_s, usual_pause_s(attempt, rank))
+        return self._paces[key][1]
+
+    def _with_lines(self, attempt: Attempt, rows: Sequence[RankRow], shown: Sequence[int]) -> list[RankRow]:
+        on_screen = set(shown)
+        keys = {row.rank: (attempt.number, row.rank, row.kind is RankState.FAILED) for row in rows}
+        changed = [
+            row for row in rows
+            if row.wrote_s is not None and self._lines.get(keys[row.rank], (None, ""))[0] != row.wrote_s
+        ]  # fmt: skip
+        changed.sort(key=lambda row: row.rank not in on_screen)  # stable: else those that are odd first
+        for row in changed[:MOST_LINES]:
+            self._lines[keys[row.rank]] = (row.wrote_s, _line_of(attempt, row))
+        self.missing = max(0, len(changed) - MOST_LINES)
+        return [replace(row, line=self._lines.get(keys[row.rank], (None, ""))[1]) for row in rows]
+
+
+def _line_of(attempt: Attempt, row: RankRow) -> str:
+    """Return the last line of a rank: of one that failed its last on stderr, where the exception is."""
+    if row.kind is RankState.FAILED:
+        with suppress(OSError):
+            text = tail(rank_log(attempt.folder, row.rank, "err").path, 5)
+            if lines := [line for line in text.splitlines() if line.strip()]:
+                return fold(lines[-1]).strip()
+    return last_line_of(attempt, row.rank)
+
+
+def rank_rows(
+    attempt: Attempt,
+    writes: Writes,
+    node_of: Mapping[int, str],
+    ends: Mapping[int, RankExit],
+    *,
+    now_s: float,
+    usual_s: float | None,
+    own_s: Mapping[int, float | None],
+    world_size: int,
+    is_over: bool,
+) -> list[RankRow]:
+    """Return the ranks of an attempt, those that are odd first: failed (the first failure first), silent (the longest
+    first), then those without output. Pure.
+
+    A rank that wrote only at the start of the job, while others write, is not silent: in most programs only rank 0
+    prints.
+
+    Args:
+        usual_s: the usual pause between two lines of the rank that wrote last.
+        own_s: that of some other ranks: one that always writes seldom is not silent.
+        is_over: no rank runs any more.
+    """
+    ages = {
+        rank: max(0.0, now_s - at_s) for rank, at_s in writes.ranks.items() if at_s is not None and rank not in ends
+    }
+    talking = set(talkers(ages, max(0.0, now_s - attempt.started_s))) if ages else set()
+
+    def kind(rank: int) -> RankState:
+        if (end := ends.get(rank)) is not None:
+            bad = RankState.TERMINATED if end.is_consequence else RankState.FAILED
+            return RankState.COMPLETED if end.status == 0 else bad
+        if rank not in writes.ranks and rank not in node_of:
+            return RankState.NOT_STARTED
+        if is_over:
+            return RankState.NO_END
+        if rank not in ages:
+            return RankState.NO_OUTPUT
+        limit_s = silence_limit_s(max(usual_s or 0.0, own_s.get(rank) or 0.0))
+        return RankState.SILENT if rank in talking and ages[rank] > limit_s else RankState.RUNNING
+
+    known = {*writes.ranks, *node_of, *ends}
+    numbers = sorted({*known, *range(world_size)})
+    rows = []
+    for rank in numbers:
+        end = ends.get(rank)
+        rows.append(
+            RankRow(
+                rank,
+                kind(rank),
+                end.node if end else node_of.get(rank),
+                writes.ranks.get(rank),
+                end.status if end else None,
+                end.ended_s if end else None,
+            )
+        )
+    return sorted(rows, key=_order)
+
+
+def _order(row: RankRow) -> tuple[RankState, float, int]:
+    when = {RankState.FAILED: row.ended_s, RankState.SILENT: row.wrote_s}.get(row.kind)
+    return row.kind, when or 0.0, row.rank
+
+
+def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
+    """Return the ranks of which each of some words is in the number, the state, the node or the last line."""
+    wanted = words.lower().split()
+
+    def text(row: RankRow) -> str:
+        return f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()
+
+    return [row for row in rows if all(word in text(row) for word in wanted)]
+
+
+def counts_text(rows: Sequence[RankRow]) -> str:
+    """Return how many ranks are in each state: ``1 failed, 7 terminated``."""
+    kinds = [row.kind for row in rows]
+    return ", ".join(f"{kinds.count(kind)} {WORDS[kind]}" for kind in RankState if kind in kinds)

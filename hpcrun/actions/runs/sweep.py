@@ -1,0 +1,217 @@
+"""sweep: the elements of a sweep with their parameters, states and metrics, best first; the command of the best."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcrun.actions.runs.metrics import Metrics
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.errors import NotFoundError, UsageError, nearest
+from hpcrun.job.parameters import Parameters
+from hpcrun.job.quoting import quote_bash
+from hpcrun.job.submit_line import of_one_element, option_groups, program_words, with_named_secrets
+from hpcrun.job.sweep import element_arguments
+from hpcrun.runs.elements import elements_of
+from hpcrun.runs.metrics import MetricsRow, Value
+from hpcrun.runs.record import LastStatus, Run
+from hpcrun.runs.store import RunStore
+
+_DIRECTIONS = ("min", "max")
+# Metrics of which more is better, by a word of their name; of all others less is better.
+_MORE_IS_BETTER = re.compile(
+    r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu|rouge|r2|reward|return|"
+    r"score|iou|miou|dice|psnr|ssim|top1|top5|throughput|samples_per_s|tokens_per_s)(?![a-z])",
+    re.IGNORECASE,
+)
+_VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)(?![a-z])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The metric by which elements are compared, and whether its largest value is the best."""
+
+    metric: str
+    largest: bool
+
+    @property
+    def words(self) -> str:
+        """The ranking in words: ``loss, smallest first``."""
+        return f"{self.metric}, {'largest' if self.largest else 'smallest'} first"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """An element of a sweep.
+
+    Attributes:
+        step: the step of the values, None if they have none.
+        values: metric → its value there, or the last one before.
+        metrics: all its rows, for a plot.
+    """
+
+    run: Run
+    index: int
+    job_id: str | None
+    parameters: Parameters
+    status: LastStatus
+    step: float | None
+    values: Mapping[str, Value]
+    metrics: Metrics
+
+    def number(self, metric: str) -> float | None:
+        """Return the value of a metric if it is a finite number."""
+        return _finite(self.values.get(metric))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTable:
+    """The elements of a sweep, best first; those without a finite value come last.
+
+    Attributes:
+        ranking: None if no element has a metric.
+        parameters: the names of all parameters.
+        names: the names of the metrics that are shown.
+    """
+
+    rows: tuple[SweepRow, ...]
+    ranking: Ranking | None
+    parameters: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def repeated_runs(run: Run, store: RunStore) -> list[Run]:
+    """Return a sweep and the runs that it repeats with the same program, oldest first: ``resubmit --failed``."""
+    found = [run]
+    while (earlier := found[0].resubmitted_from) and earlier not in [one.run_id for one in found]:
+        try:
+            before = store.load(earlier)
+        except NotFoundError:
+            break
+        if elements_of(before) is None or _program(before) != _program(run):
+            break
+        found.insert(0, before)
+    return found
+
+
+def _program(run: Run) -> object:
+    return [run.request.get(name) for name in ("script", "module", "args", "sweep")]
+
+
+def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
+    """Read ``loss``, ``loss:min`` or ``accuracy:max``; without a direction, the metric's name decides.
+
+    Raises:
+        UsageError: the direction is neither min nor max.
+        NotFoundError: there is no such metric.
+    """
+    metric, colon, direction = text.rpartition(":")
+    if text in names or not colon:
+        metric, direction = text, ""
+    elif direction not in _DIRECTIONS:
+        raise UsageError(f"{text!r} is no order: {direction!r} is neither min nor max", hint=f"write {metric}:max")
+    if metric not in names:
+        close = nearest(metric, list(names))
+        listed = f"there are: {', '.join(names)}" if names else "no element has reported a metric yet"
+        raise NotFoundError(f"there is no metric {metric!r}", hint=f"did you mean {close!r}?" if close else listed)
+    return Ranking(metric, direction == "max" if direction else _MORE_IS_BETTER.search(metric) is not None)
+
+
+def default_ranking(names: Sequence[str]) -> Ranking | None:
+    """Return the ranking if none was named: by a metric of the validation if there is one, else by the first."""
+    chosen = next((name for name in names if _VALIDATION.search(name)), names[0] if names else None)
+    return None if chosen is None else parse_ranking(chosen, names)
+
+
+def sweep_table(
+    items: Sequence[tuple[RunStatus, Mapping[int, Metrics]]], order: str | None = None, *, best_step: bool = False
+) -> SweepTable:
+    """Return the elements of runs, best first; of an element that several runs have, the newest.
+
+    Args:
+        items: each run with the metrics of its elements, oldest first.
+        order: see ``parse_ranking``; None for the default.
+        best_step: compare the best value of each element, not the last.
+
+    Raises:
+        UsageError: the order cannot be read.
+        NotFoundError: no element has such a metric.
+    """
+    newest = {(one.index, one.parameters): (item, one) for item, _ in items for one in item.elements}
+    found = {item.run.run_id: each for item, each in items}
+    each = {key: found[item.run.run_id].get(one.index, Metrics((), ())) for key, (item, one) in newest.items()}
+    names = tuple(
+        dict.fromkeys(name for metrics in each.values() for name in metrics.names if _is_number(metrics, name))
+    )
+    ranking = default_ranking(names) if order is None else parse_ranking(order, names)
+    rows = []
+    for key, (item, one) in newest.items():
+        step, values = _values(each[key], ranking if best_step else None)
+        rows.append(SweepRow(item.run, one.index, one.job_id, one.parameters, one.status, step, values, each[key]))
+    rows.sort(key=lambda row: _place(row, ranking))
+    parameters = _distinct([name for name, _ in row.parameters] for row in rows)
+    return SweepTable(tuple(rows), ranking, parameters, names)
+
+
+def _distinct(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for names in lists for name in names))
+
+
+def _is_number(metrics: Metrics, name: str) -> bool:
+    return any(isinstance(row.values.get(name), float | int) for row in metrics.rows)
+
+
+def _finite(value: Value | None) -> float | None:
+    return float(value) if isinstance(value, float | int) and math.isfinite(value) else None
+
+
+def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, int]:
+    """Return the sorting key of an element: finite values first, then diverged ones, then those without a value."""
+    said = row.values.get(ranking.metric) if ranking else None
+    value = _finite(said)
+    sign = -1 if ranking and ranking.largest else 1
+    return said is None, value is None, sign * (value or 0.0), row.index
+
+
+def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[str, Value]]:
+    """Return the last step and the last value of each metric; or, for a ranking, those at its best step."""
+    rows: Sequence[MetricsRow] = metrics.rows
+    if best is not None:
+        numbered = [(value, place) for place, row in enumerate(rows)
+                    if (value := _finite(row.values.get(best.metric))) is not None]  # fmt: skip
+        if numbered:
+            choose = max if best.largest else min
+            wanted = choose(value for value, _ in numbered)
+            rows = rows[: next(place for value, place in numbered if value == wanted) + 1]
+    values: dict[str, Value] = {}
+    for row in rows:
+        values |= row.values
+    return next((row.step for row in reversed(rows) if row.step is not None), None), values
+
+
+def best_row(table: SweepTable) -> SweepRow:
+    """Return the best element.
+
+    Raises:
+        NotFoundError: no element has a finite value.
+    """
+    if table.ranking and table.rows and table.rows[0].number(table.ranking.metric) is not None:
+        return table.rows[0]
+    what = table.ranking.metric if table.ranking else "metric"
+    raise NotFoundError(f"no element has a value of {what}", hint="hpcrun sweep RUN shows their states")
+
+
+def submit_command(row: SweepRow, cwd: str) -> str:
+    """Return the line that submits one element as a plain job, quoted for a shell.
+
+    Args:
+        cwd: where it will be typed: the line changes to the run's folder if that is another one.
+    """
+    run = row.run
+    arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
+    request = with_named_secrets(of_one_element(run.request, arguments))
+    options = [word for words in option_groups(request, run.profile_file or run.profile) for word in words]
+    line = " ".join(map(quote_bash, ("hpcrun", "submit", *options, *program_words(request))))
+    return line if run.cwd in (None, cwd) else f"cd {quote_bash(str(run.cwd))} && {line}"

@@ -1,0 +1,188 @@
+"""--after and --chain, and submitting one job or a chain of them: for submit and resubmit alike."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import Context
+from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.lean_imports import import_submitit
+from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
+
+AfterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="RUN[:ok|any|fail]",
+        help="Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed; any. "
+        "Repeatable.",
+        rich_help_panel=SUBMISSION,
+        show_default=False,
+        autocompletion=run_name,
+    ),
+]
+ChainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--chain",
+        metavar="N[:any]",
+        help="Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes. "
+        "With :any, continue after any end.",
+        rich_help_panel=SUBMISSION,
+        show_default=False,
+    ),
+]
+
+
+def check_start(after: list[str] | None, chain: str | None, *, stays: bool = False) -> None:
+    """Refuse what cannot be read, before anything is shown.
+
+    Args:
+        stays: the end is to be waited for.
+
+    Raises:
+        UsageError: an option means nothing, or a chain was also to be waited for.
+    """
+    if not after and chain is None:
+        return
+    from hpcrun.job.after import parse_after, parse_chain
+
+    for text in after or ():
+        parse_after(text)
+    if chain is not None:
+        parse_chain(chain)
+    if chain is not None and stays:
+        raise UsageError(
+            "--chain cannot be combined with --follow or --wait", hint="follow one of its runs: hpcrun logs -f RUN"
+        )
+
+
+def with_after(lineage: Lineage, after: list[str] | None, context: Context) -> Generator[Outcome, None, Lineage]:
+    """Return the lineage with the runs that were named to be waited for."""
+    if not after:
+        return lineage
+    from hpcrun.actions.jobs.after_and_chain import resolve_after
+    from hpcrun.job.after import parse_after
+
+    asked = [parse_after(text) for text in after]
+    found, notes = resolve_after(asked, context.ports)
+    yield note(notes)
+    return replace(lineage, after=found)
+
+
+def dry_run_outcome(
+    prepared: Prepared, parts: Sequence[Prepared] = (), more: Sequence[tuple[str, str]] = ()
+) -> Outcome:
+    """Return what would be submitted: the plan on stderr and the script on stdout, or one document.
+
+    Args:
+        parts: the arrays of a sweep that is more than one.
+        more: rows of the plan; see ``plan_lines``.
+    """
+    from hpcrun.views.plan import joined_json, plan_lines, prepared_json
+
+    parts = parts or [prepared]
+    return Outcome(
+        lambda: [stderr(plan_lines(prepared.plan, more)), verbatim("".join(part.script.text for part in parts))],
+        lambda: joined_json([prepared_json(part) for part in parts]),
+    )
+
+
+def _arrays(prepared: Prepared, context: Context, chain: str | None) -> Generator[Outcome, None, Sequence[Prepared]]:
+    """Return the arrays in which the cluster takes a sweep; a job that is no sweep stays as it is."""
+    if not prepared.plan.sweep:
+        return [prepared]
+    if chain is not None:
+        raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
+    from hpcrun.cli.sweep import parts_of
+
+    parts = parts_of(prepared, context)
+    if len(parts) > 1:
+        names = f"{parts[0].plan.name} to {parts[-1].plan.name}"
+        yield note([f"note: the cluster's MaxArraySize requires {len(parts)} runs, {names}"])
+    return parts
+
+
+def _waiting(prepared: Prepared, after: list[str] | None, chain: str | None) -> list[tuple[str, str]]:
+    """Return the rows of the plan that say on what the job waits, and which jobs follow.
+
+    Raises:
+        PlanError, UsageError: it cannot wait.
+    """
+    if not after and chain is None:
+        return []
+    from hpcrun.actions.jobs.lineage import check_can_wait
+    from hpcrun.job.after import after_text, chain_text, parse_after, parse_chain
+
+    rows = []
+    if after:
+        check_can_wait(prepared.plan, "--after")
+        rows.append(("after", after_text([parse_after(text) for text in after])))
+    if chain is not None:
+        check_can_wait(prepared.plan, "--chain")
+        rows.append(("chain", chain_text(parse_chain(chain))))
+    return rows
+
+
+def submit_job(
+    prepared: Prepared,
+    context: Context,
+    lineage: Lineage | None = None,
+    *,
+    after: list[str] | None,
+    chain: str | None,
+    again: str | None = None,
+    output_dir: Path | None = None,
+    dry_run: bool = False,
+) -> Generator[Outcome, None, list[SubmitResult]]:
+    """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
+
+    Args:
+        lineage: what it has to do with earlier runs; None for nothing.
+        again: of a run that is submitted again: see ``again_text``.
+
+    Raises:
+        HpcrunError: one was refused; the message says what stays submitted.
+    """
+    parts = yield from _arrays(prepared, context, chain)
+    more = [("again", again)] if again else []
+    more += _waiting(prepared, after, chain)
+    if dry_run:
+        yield dry_run_outcome(prepared, parts, more)
+        return []
+    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.submit_many import JobSeries, submit_all
+    from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
+
+    own = yield from with_after(lineage or Lineage(), after, context)
+    yield printed(plan_lines(prepared.plan, more))
+    if chain is None:
+        series, lines, document = JobSeries("array", parts, lambda _: own), submitted_lines, submissions_json
+    else:
+        from hpcrun.actions.jobs.after_and_chain import chain_links
+        from hpcrun.job.after import parse_chain
+        from hpcrun.views.lineage import chain_json, link_line, look_line
+
+        links = chain_links(prepared, parse_chain(chain), own, context.surroundings)
+        series, lines, document = links, link_line, chain_json
+    if prepared.plan.scheduler == "slurm":
+        import_submitit()
+    done: list[SubmitResult] = []
+    for result in submit_all(series, context.ports, context.surroundings, output_dir):
+        done.append(result)
+        yield printed(lines(result), lambda: document(done))
+    if chain is not None:
+        yield printed(look_line(done))
+    return done

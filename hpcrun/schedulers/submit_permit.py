@@ -1,0 +1,151 @@
+"""The process that submits a run, and whether it may still start a job.
+
+A run is recorded before its job is submitted, together with a permit: the file ``submit.ready``, which names the
+submitting process. The process that starts the job first takes the permit by a rename: the shell that becomes sbatch,
+or the supervisor of a local job. If ``status`` finds that the submitter has ended, it revokes the permit, also by a
+rename. Only one of the two can succeed: so a run with a revoked permit has no job and never gets one, whichever process
+was killed or suspended at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+
+from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
+from hpcrun.reading import Kind, optional, read_fields, read_object, text, whole
+from hpcrun.schedulers.supervisor import boot_id, lives, start_ticks
+
+_KINDS: dict[str, Kind] = {
+    "host": text,
+    "boot_id": text,
+    "pid_namespace": text,
+    "pid": whole(1),
+    "start_ticks": optional(whole(0, 10**18)),
+}
+ELSEWHERE_WITHIN_S = 600.0
+"""How long a submission may take if its process cannot be checked from here: another host, or another boot."""
+
+
+class Sending(Enum):
+    """The progress of a submission without a recorded answer."""
+
+    UNDER_WAY = "it may still be submitted"
+    ENDED = "it can no longer be submitted; without a job in the scheduler, there is none"
+    NEVER = "it was never submitted, and can no longer be"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """A process with a unique identity: pids are reused, and differ between containers."""
+
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    start_ticks: int | None
+
+    def is_near(self) -> bool:
+        """Whether its process can be checked from here."""
+        here = this_submitter()
+        return (self.host, self.boot_id, self.pid_namespace) == (here.host, here.boot_id, here.pid_namespace)
+
+    def lives(self) -> bool:
+        """Whether the process still exists, checked on its own host."""
+        return lives(self.pid, self.start_ticks)
+
+
+def this_submitter() -> Submitter:
+    """Return this process."""
+    pid = os.getpid()
+    return Submitter(os.uname().nodename, boot_id(), os.readlink("/proc/self/ns/pid"), pid, start_ticks(pid))
+
+
+def permit_text() -> str:
+    """Return the text of the permit to submit, by this process."""
+    return json.dumps(asdict(this_submitter())) + "\n"
+
+
+def close_submission(folder: Path) -> None:
+    """Remove the permit after sbatch's answer was recorded.
+
+    Raises:
+        OSError: it cannot be removed, which does no harm.
+    """
+    RunFolder(folder).permit("called").unlink(missing_ok=True)
+
+
+def look(folder: Path, created_s: float, now_s: float) -> Sending:
+    """Return the progress of a run's submission. Call it before the scheduler, to see an end in between.
+
+    Args:
+        created_s, now_s: seconds since the epoch.
+    """
+    run = RunFolder(folder)
+    if run.permit("revoked").exists():
+        return Sending.NEVER
+    called_s = _changed_s(run.permit("called"))
+    if called_s is None:
+        return _look_before_call(run, created_s, now_s)
+    submitter = _read(run.permit("called"))
+    if submitter is None or not submitter.is_near():
+        return Sending.UNDER_WAY if now_s - called_s < ELSEWHERE_WITHIN_S else Sending.ENDED
+    if any(_submits(arguments, folder.name) for arguments in _own_command_lines()):
+        return Sending.UNDER_WAY
+    return Sending.ENDED
+
+
+def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending:
+    submitter = _read(run.permit())
+    if submitter is not None and submitter.is_near():
+        waits = submitter.lives()
+    else:
+        waits = now_s - created_s < ELSEWHERE_WITHIN_S
+    if waits:
+        return Sending.UNDER_WAY
+    try:
+        run.permit().rename(run.permit("revoked"))
+    except FileNotFoundError:  # taken at this moment; or another version of hpcrun made none
+        return Sending.UNDER_WAY if run.permit("called").exists() else Sending.ENDED
+    except OSError:
+        return Sending.UNDER_WAY
+    return Sending.NEVER
+
+
+def _submits(arguments: list[bytes], run_id: str) -> bool:
+    """Whether a command line is that of a run's sbatch (or of a program before it), or of the run's supervisor.
+
+    It compares the run's id, not its path, which may have several forms.
+    """
+    script, name = f"/{run_id}/{SUBMISSION_FILE}".encode(), run_id.encode()
+    supervisor = any(argument.endswith(b"/supervisor.py") for argument in arguments)
+    return any(script in item or (supervisor and item.rpartition(b"/")[2] == name) for item in arguments)
+
+
+def _own_command_lines() -> Iterator[list[bytes]]:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{name}").st_uid == os.geteuid():
+                yield Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+
+
+def _changed_s(path: Path) -> float | None:
+    """Return when a file was last changed or renamed, None if it does not exist."""
+    try:
+        return path.stat().st_ctime
+    except OSError:
+        return None
+
+
+def _read(path: Path) -> Submitter | None:
+    try:
+        known, _ = read_fields(read_object(path), _KINDS, tuple(_KINDS))
+        return Submitter(**known)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,45 @@
+"""Runs that there is nothing to explain of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.explain.ended import explain
+from hpcrun.actions.explain.wording import cut_at_word
+from hpcrun.actions.status.status import RunStatus
+from hpcrun.runs.record import LastStatus
+from tests.unit.given import run
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said", "next_command"),
+    [
+        (
+            "PENDING",
+            "QOSMaxGRESPerUser",
+            "the job has not started: your running jobs have reached the QOS limit per user (QOSMaxGRESPerUser)",
+            "hpcrun status -v 4711",
+        ),
+        ("PENDING", "SomethingNew", "the job has not started: PENDING (SomethingNew)", "hpcrun status -v 4711"),
+        ("PENDING", None, "the job has not started: PENDING", "hpcrun status -v 4711"),
+        ("RUNNING", None, "the job is running: it has not ended", "hpcrun logs -f 4711"),
+    ],
+)
+def test_a_run_that_is_not_over_says_what_it_does(state: str, reason: str | None, said: str, next_command: str) -> None:
+    found = explain(RunStatus(run(), Path("/runs/it"), LastStatus(state, 0.0, reason=reason)), ())
+    assert (found.summary, found.next) == (said, next_command)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("one two", "one two"),
+        ("one two three", "one two…"),
+        ("one twos three", "one twos…"),
+        ("abcdefghijklmn", "abcdefgh…"),
+    ],
+)
+def test_a_long_message_is_cut_once_and_at_a_word(text: str, short: str) -> None:
+    assert cut_at_word(text, 9) == short

@@ -1,0 +1,129 @@
+"""How far a submission is: who lives, who holds the permit, and who may take it back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from hpcrun.schedulers.submit_permit import (
+    ELSEWHERE_WITHIN_S,
+    Sending,
+    close_submission,
+    look,
+    permit_text,
+    this_submitter,
+)
+from tests.unit.given import write
+
+RUN_ID = "20260102-030405-train-0a1b"
+
+
+def run_folder(where: Path, permit: str = "submit.ready", text: str | None = None) -> Path:
+    return write(where / RUN_ID / permit, permit_text() if text is None else text).parent
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def of_the_dead() -> str:
+    """The permit of a process that has ended."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return json.dumps(asdict(replace(this_submitter(), pid=child.pid)))
+
+
+def of_another_host() -> str:
+    return json.dumps(asdict(replace(this_submitter(), host="login2")))
+
+
+@contextmanager
+def process(*argv: str) -> Iterator[None]:
+    """A living process with these arguments."""
+    child = subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", *argv],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    with child:
+        assert child.stdout is not None
+        child.stdout.read(1)
+        try:
+            yield
+        finally:
+            child.kill()
+
+
+def test_while_the_submitter_lives_it_may_submit(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    assert look(folder, 0.0, 1e9) is Sending.UNDER_WAY
+    assert names(folder) == ["submit.ready"]
+
+
+def test_a_submitter_that_died_before_sbatch_loses_its_permit_for_good(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, text=of_the_dead())
+    assert look(folder, time.time(), time.time()) is Sending.NEVER
+    assert names(folder) == ["submit.revoked"]
+    assert look(folder, time.time(), time.time()) is Sending.NEVER
+
+
+def test_a_pid_that_is_used_again_is_not_the_submitter(tmp_path: Path) -> None:
+    another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))
+    assert look(run_folder(tmp_path, text=another), 0.0, 1.0) is Sending.NEVER
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"colour": 1}'])
+def test_a_submitter_elsewhere_has_its_time(text: str | None, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, text=of_another_host() if text is None else text)
+    assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
+    assert names(folder) == ["submit.ready"]
+    assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
+    assert names(folder) == ["submit.revoked"]
+
+
+def test_an_sbatch_that_outlived_its_parent_still_submits(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "submit.called", of_the_dead())
+    with process("--output=x", f"/other/spelling/{RUN_ID}/.submission_file_0123.sh"):
+        assert look(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
+    assert look(folder, 0.0, time.time() + 1e6) is Sending.ENDED
+
+
+def test_a_supervisor_on_its_way_still_starts_its_job(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "submit.called", of_the_dead())
+    with process("/somewhere/supervisor.py", str(folder), "60", "0"):
+        assert look(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
+
+
+def test_looking_at_a_run_is_not_submitting_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "submit.called", of_the_dead())
+    with process("tail", "-f", str(folder / "batch.log"), str(folder)):
+        assert look(folder, 0.0, time.time() + 1e6) is Sending.ENDED
+
+
+def test_an_sbatch_that_is_gone_is_gone_though_its_parent_lives(tmp_path: Path) -> None:
+    assert look(run_folder(tmp_path, "submit.called"), 0.0, time.time()) is Sending.ENDED
+
+
+def test_an_sbatch_of_another_host_has_its_time(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "submit.called", of_another_host())
+    assert look(folder, 0.0, time.time()) is Sending.UNDER_WAY
+    assert look(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
+
+
+def test_a_run_without_a_permit_has_its_time_too(tmp_path: Path) -> None:
+    folder = write(tmp_path / RUN_ID / "run.json", "").parent
+    assert look(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
+    assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
+    assert names(folder) == ["run.json"]
+
+
+def test_when_the_answer_was_noted_the_permit_goes(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "submit.called")
+    close_submission(folder)
+    close_submission(folder)
+    assert names(folder) == []
