@@ -29,6 +29,8 @@ def main() -> int:
     part, arguments = sys.argv[1], sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
+    if part == "job":
+        _load("processes").hear()  # before anything slow: a signal that comes earlier ends the job without a record
     for needed in () if sys.dont_write_bytecode else ("node", "rank"):
         _load(needed)
     status: int = _load(part).main(arguments)

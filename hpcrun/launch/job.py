@@ -31,7 +31,6 @@ from .decide import (
     why_it_ended,
 )
 from .job_arguments import parse_options, split_command
-from .processes import hear
 from .rendezvous import free_port
 from .step import JobStep
 
@@ -96,8 +95,7 @@ class Job:
     # --- before the ranks start -----------------------------------------------------------------------------------
 
     def run(self, command: list[str]) -> int:
-        """Run the step, with restarts if necessary, and return its exit status."""
-        hear()
+        """Run the step, with restarts if necessary, and return its exit status. Signals are blocked (__main__.py)."""
         if self._managed and self._requeues > self._rules.times:
             return self._refuse(f"started once more than --requeue {self._rules.times} allows")
         if self._rules.times and self._requeues == self._rules.times and not self._local:

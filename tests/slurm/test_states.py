@@ -73,10 +73,11 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     without = cluster.env_without_accounting(as_researcher.folder)
     as_researcher(*CPU_JOB, "-J", "good", "true", check=True)
     as_researcher(*CPU_JOB, "-J", "bad", "false", check=True)
-    as_researcher(*CPU_JOB, "-J", "ended", "sleep", "300", check=True)
-    as_researcher(*CPU_JOB, "-J", "killed", "sleep", "300", check=True)
+    as_researcher(*CPU_JOB, "-J", "ended", "bash", "-c", "echo begun; sleep 300", check=True)
+    as_researcher(*CPU_JOB, "-J", "killed", "bash", "-c", "echo begun; sleep 300", check=True)
     ids = {name: str(run["job_id"]) for name, run in statuses(as_researcher, env=without).items()}
-    wait_for_state(as_researcher, "killed", "RUNNING")
+    for name in ("ended", "killed"):  # Slurm says RUNNING before the job can hear a signal
+        wait_for(lambda name=name: as_researcher("logs", name).stdout == "begun\n", 60, f"{name} to begin")
     as_researcher("cancel", "ended", check=True)
     cluster.slurm("scancel", ids["killed"])  # behind hpcrun's back
 

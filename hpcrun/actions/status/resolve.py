@@ -73,14 +73,12 @@ def judge(
         return last or _from_start(run, attempt, now_s)
     if attempt is not None and not cancelled and now_s - attempt.alive_s < ALIVE_WITHIN_S:
         return _from_start(run, attempt, now_s)
-    gone = LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
-    # Slurm keeps no record of an array's element that was cancelled before it became a job of its own
-    if cancelled and attempt is None and (last is None or last.state == state.PENDING):
-        return gone
+    # it wrote nothing: its script did not yet hear signals, or it was an array's element that was no job of its own, of
+    # which Slurm keeps no record
+    if cancelled:
+        return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
     if missed := _missed(run, last, now_s):
         return missed
-    if cancelled:
-        return gone
     seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
     before = last if last and last.state == state.UNKNOWN else None
     return before or LastStatus(

@@ -204,21 +204,25 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tm
     assert decide(None, attempt(tmp_path), status) == status
 
 
-@pytest.mark.parametrize("cancelled", [False, True])
-def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does(cancelled: bool) -> None:
+def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does() -> None:
     last = LastStatus("RUNNING", 500.0, elapsed_s=5)
-    first = decide(None, None, last, cancelled=cancelled)
+    first = decide(None, None, last)
     assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
     assert first.reason == "Slurm does not list this job"
-    soon = decide(None, None, first, cancelled=cancelled, now_s=NOW + MISSED_FOR_S - 1)
+    soon = decide(None, None, first, now_s=NOW + MISSED_FOR_S - 1)
     assert soon == first
-    later = decide(None, None, soon, cancelled=cancelled, now_s=NOW + MISSED_FOR_S)
-    assert later.state == ("CANCELLED" if cancelled else "UNKNOWN")
+    later = decide(None, None, soon, now_s=NOW + MISSED_FOR_S)
+    assert later.state == "UNKNOWN"
 
 
-def test_a_job_that_waited_and_was_cancelled_is_gone_at_once() -> None:
-    assert decide(None, None, LastStatus("PENDING", 500.0), cancelled=True).state == "CANCELLED"
-    assert decide(None, None, LastStatus("PENDING", 500.0), cancelled=True, answered=False).state == "PENDING"
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_job_that_hpcrun_cancelled_and_that_is_left_out_is_cancelled_at_once(
+    tmp_path: Path, state: str, begun: bool
+) -> None:
+    last, record = LastStatus(state, 500.0), attempt(tmp_path) if begun else None
+    assert decide(None, record, last, cancelled=True).state == "CANCELLED"
+    assert decide(None, record, last, cancelled=True, answered=False).state == state
 
 
 def test_a_job_that_was_just_submitted_and_is_left_out_waits() -> None:
