@@ -25,6 +25,7 @@ from tests.harness import (
     TRACKERS,
     Cluster,
     Hpcrun,
+    account,
     as_researcher_command,
     cluster_error,
     cluster_sh,
@@ -250,11 +251,19 @@ def install_slurm() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a slurm test that fails what Slurm's daemons complained of: its cluster is gone afterwards."""
+    """Add to a slurm test that fails what its runs wrote, and what Slurm's daemons complained of: both will be gone."""
     report = yield
     if report.failed and is_slurm_test(item):
+        for person in getattr(item, "funcargs", {}).values():
+            if isinstance(person, Hpcrun):
+                report.sections.append((f"runs in {person.runs}", "\n\n".join(accounts(person.runs))))
         report.sections.append(("Slurm's daemons", complaints_of_slurm()))
     return report
+
+
+def accounts(runs: Path, most: int = 10) -> list[str]:
+    """What is known of the newest runs of a folder."""
+    return [f"{run.name}\n{account(run)}" for run in sorted(runs.glob("*-*-*"))[-most:]]
 
 
 def complaints_of_slurm(most: int = 40) -> str:

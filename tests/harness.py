@@ -340,6 +340,15 @@ def as_researcher_command() -> tuple[str, ...]:
     return ("setpriv", f"--reuid={RESEARCHER}", f"--regid={gid}", "--init-groups")
 
 
+def account(folder: Path) -> str:
+    """The end of a run's batch log, and every small record of its attempts: for a test that fails."""
+    records = [path for path in sorted(folder.glob("elements/*/attempts/*/**/*")) if path.is_file()]
+    small = [path for path in records if path.stat().st_size < 2000]
+    said = [f"{path.relative_to(folder)}: {path.read_text(errors='replace').strip()}" for path in small]
+    log = folder / "batch.log"
+    return "\n".join([log.read_text()[-3000:] if log.exists() else "no batch.log", *said])
+
+
 @contextmanager
 def shown_to_researcher(cluster: Cluster) -> Iterator[tuple[Path, Path]]:
     """The checkout and the tests' virtual environment, as paths that the cluster's ordinary user can reach.

@@ -52,7 +52,7 @@ def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path
     module = launch / "node.py"  # the job loads it for the nodes
     module.write_text(module.read_text().replace("import os", "\n".join(slow), 1))
     env = {**os.environ, "HPCRUN_RUN_DIR": str(tmp_path), "HPCRUN_ATTEMPT_DIR": str(attempt), "HPCRUN_JOB_ID": "L1"}
-    command = [sys.executable, "-ISB", launch / "__main__.py", "job", "--nodes", "1", "--", "sleep", "60"]
+    command = [sys.executable, "-ISB", str(launch / "__main__.py"), "job", "--nodes", "1", "--", "sleep", "60"]
     process = subprocess.Popen(command, env={**env, "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}, cwd=tmp_path)
     wait_until(begun.exists, "the job to load its modules")
     process.send_signal(signal.SIGTERM)

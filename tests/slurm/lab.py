@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.harness import RESEARCHER, Cluster, Hpcrun, as_researcher_command, wait_for
+from tests.harness import RESEARCHER, Cluster, Hpcrun, account, as_researcher_command, wait_for
 
 SMALL = ("-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
 NODES = frozenset("a100-1 a100-2 h100-1 h100-2 v100-1 v100-2 l40s-1 l40s-2 h200-1 a40-1".split())
@@ -100,15 +100,6 @@ class Ended:
 
     def log(self, number: int, rank: int = 0) -> str:
         return (attempt(self.folder, number) / f"rank-{rank}.out").read_text()
-
-
-def account(folder: Path) -> str:
-    """The end of its batch log, and every record of its attempts."""
-    records = [path for path in sorted(folder.glob("elements/*/attempts/*/**/*")) if path.is_file()]
-    small = [path for path in records if path.stat().st_size < 2000]
-    said = [f"{path.relative_to(folder)}: {path.read_text(errors='replace').strip()}" for path in small]
-    log = folder / "batch.log"
-    return "\n".join([log.read_text()[-3000:] if log.exists() else "no batch.log", *said])
 
 
 def attempt(folder: Path, number: int) -> Path:

@@ -76,8 +76,11 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     as_researcher(*CPU_JOB, "-J", "ended", "bash", "-c", "echo begun; sleep 300", check=True)
     as_researcher(*CPU_JOB, "-J", "killed", "bash", "-c", "echo begun; sleep 300", check=True)
     ids = {name: str(run["job_id"]) for name, run in statuses(as_researcher, env=without).items()}
-    for name in ("ended", "killed"):  # Slurm says RUNNING before the job can hear a signal
-        wait_for(lambda name=name: as_researcher("logs", name).stdout == "begun\n", 60, f"{name} to begin")
+
+    def both_began() -> bool:  # Slurm says RUNNING before a job can hear a signal
+        return all(as_researcher("logs", name).stdout == "begun\n" for name in ("ended", "killed"))
+
+    wait_for(both_began, 60, "both programs to begin")
     as_researcher("cancel", "ended", check=True)
     cluster.slurm("scancel", ids["killed"])  # behind hpcrun's back
 
