@@ -37,7 +37,8 @@ def hold_runs(found: Sequence[FoundElement], ports: Ports, *, release: bool) -> 
     if result.away:
         raise result.away
     by_id = {item.run.run_id: item for item in result.runs}
-    wanted = [row for each in found if (row := _row(by_id.get(each.run.run_id), each.element))]
+    named = dict.fromkeys((each.run.run_id, each.element) for each in found)
+    wanted = [row for run_id, index in named if (row := _row(by_id.get(run_id), index))]
     changed = tuple(item for item in wanted if _has_pending(item))
     for name in sorted({item.run.scheduler for item in changed}):
         mine = [JobRef(item.folder, item.run.job_id) for item in changed if item.run.scheduler == name]

@@ -65,6 +65,13 @@ def test_elements_are_released_one_by_one(tmp_path: Path) -> None:
     assert [item.run.name for item in result.others] == ["lr/0"]
 
 
+def test_a_run_that_is_named_twice_is_held_once(tmp_path: Path) -> None:
+    queue = Queue()
+    result = held(tmp_path, queue, (0, None), (1, None), (0, None), (1, None))  # by its job id and by its name
+    assert queue.said == [("hold", ["70"])]
+    assert (len(result.changed), len(result.others)) == (1, 1)
+
+
 def test_nothing_is_held_while_the_scheduler_does_not_respond(tmp_path: Path) -> None:
     queue = Queue(away=True)
     with pytest.raises(SchedulerError):
