@@ -59,22 +59,17 @@ def main() -> int:
     parser.add_argument("--suites", default=f"{HERE} trixie sid", help="which of: here, trixie, sid")
     parser.add_argument("--make", action="store_true", help="only make the Debians")
     parser.add_argument("--write", action="store_true", help="only write the tables anew")
-    parser.add_argument("--no-write", action="store_true", help="only tell")
-    parser.add_argument("--remove", action="store_true", help="delete each Debian behind its tests")
     options, arguments = parser.parse_known_args()
     suites = [] if options.write else options.suites.split()
     if options.make:
         for suite in suites:
             make(suite)
         return 0
-    failed, seen = False, {} if options.no_write else read()
+    failed, seen = False, read()
     whole = not any(word in ("-m", "-k") or "::" in word for word in arguments)
     for suite in suites:
         failed |= not note(seen, suite, *run(suite, arguments), whole=whole)
-        if options.remove and suite != HERE:
-            subprocess.run([DEBIAN, "remove", suite], check=True)
-        if not options.no_write:
-            write(seen)
+        write(seen)
     if options.write:
         write(seen)
     print(table(seen))
