@@ -22,11 +22,20 @@ def test_a_report_is_counted_by_module() -> None:
 
 
 def test_some_tests_of_a_module_are_added_and_all_of_it_replace_it() -> None:
-    before = {"test_where": {"test_old": "passed"}}
+    before = {"test_where": {"test_a_busy_profile_comes_later": "passed"}}
     for whole, tests in ((False, 3), (True, 2)):
         seen: matrix.Seen = {"26.05": {"modules": before}}
         assert not matrix.note(seen, "sid", VERSIONS, REPORT, whole=whole)
         assert len(seen["26.05"]["modules"]["test_where"]) == tests
+
+
+def test_tests_that_are_gone_do_not_count() -> None:
+    seen: matrix.Seen = {
+        "26.05": {"modules": {"test_where": {"test_gone[1]": "passed"}, "test_gone": {"test_a": "passed"}}}
+    }
+    matrix.note(seen, "sid", VERSIONS, REPORT, whole=False)
+    assert "test_gone[1]" not in seen["26.05"]["modules"]["test_where"]
+    assert "test_gone" not in seen["26.05"]["modules"]
 
 
 def test_the_tables() -> None:
