@@ -15,15 +15,15 @@ from fault_site import HPCRUN, Site, Tally
 
 
 def disk_full(site: Site) -> list[Tally]:
-    """Submit into a runs folder on a full disk, at each of its last free pages."""
+    """Submit into a runs folder on a full disk, with less and with more space left than a run takes (some 250 KB)."""
     small = site.with_runs("small/runs")
     mount = site.folder / "small"
     mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(mount)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=True)
     try:
         small.runs.mkdir(mode=0o700)
         refused = 0
-        for free in range(0, 96, 8):
+        for free in range(0, 480, 40):
             size = shutil.disk_usage(mount).free - free * 1024
             (mount / "filler").write_bytes(b"x" * max(0, size))
             done = small.run(HPCRUN, "submit", "-P", "cpu", "--cpus", "1", "-t", "5m", "true")
