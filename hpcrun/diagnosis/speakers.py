@@ -7,12 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_OUTER = (
+    r"(?:std(?:err|out): "  # accelerate test
+    r"|[\w.-]{1,60}/\d{1,6} "  # torchx: trainer/0
+    r"|\[?\d[\d:.,TZ/+ -]{1,34}\]?[ -]{0,3}(?:[\w./-]{1,40} (?:- )?){0,3})?"  # a time, and who logs
+)
+"""What collects the output of several processes may add in front of torch's own prefix."""
 _LEADS = re.compile(
-    r"\[(?:rank|default|trainer|worker)(?P<torch>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torch's own; torchrun --tee, with roles
-    r"|\[(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"  # mpirun --tag-output, horovodrun
-    r"|\((?P<actor>\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\])? (?:pid|rank)=\d+[^)]{0,80})\) "  # ray
-    r"| {0,5}(?P<task>\d{1,6}): "  # srun --label
-    r"|(?P<host>[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"  # pdsh, as deepspeed calls it
+    _OUTER + r"(?:\[rank(?P<torch>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torch's own
+    r"|\[(?:default|trainer|worker)(?P<local>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torchrun --tee: a role, and the local rank
+    r"|\[rank[=:] ?(?P<said>\d{1,7})\] \|\| )"  # Determined
+    # mpirun --tag-output, also of Open MPI 5; horovodrun, with a date
+    r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
+    r"\[(?:[\w.-]{1,60}@)?(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"
+    r"|\((?P<actor>(?:\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\])? )?(?:pid|rank)=\d+[^)]{0,80})\) "  # ray
+    r"|(?: {0,5}|[A-Za-z][\w-]*\d[\w-]*\.[\w.-]{3,60} )(?P<task>\d{1,6}): "  # srun --label; PALS adds the host
+    r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"  # pdsh, as deepspeed calls it
 )
 _NAMED_BY_MOST = ("task", "host")
 """Prefixes that may be words of the program: they count only if most lines have one, and there are several."""
@@ -23,15 +33,29 @@ _DEEPEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """The process that wrote a line: a rank, or a host or an actor with a name."""
+    """The process that wrote a line: a rank, or a host or an actor with a name.
+
+    Attributes:
+        kind: of its prefix: ``torch``, ``local``, ``said``, ``mpi``, ``task``, ``actor`` or ``host``.
+    """
 
     kind: str
     name: str
 
     @property
     def rank(self) -> int | None:
-        """Its rank; None where only a host or an actor is named."""
+        """Its number; None where only a host or an actor is named."""
         return int(self.name) if self.name.isdigit() else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its number counts the processes of one node."""
+        return self.kind == "local"
+
+    @property
+    def may_be_a_node(self) -> bool:
+        """Whether its number is that of a launcher's task: of a rank, or of a program that starts a node's ranks."""
+        return self.kind in ("task", "mpi")
 
 
 def without_lead(line: str) -> tuple[str, Speaker | None]:

@@ -162,7 +162,7 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _flights_words(facts.flight, facts, found, attempt)
-    own = _log_of(found.first, facts) or _log_of(None, facts)
+    own = _log_of(found.first, facts) or _complaining(facts) or _log_of(None, facts)
     if own is not None and (
         cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
     ):
@@ -259,6 +259,13 @@ def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
         has_batch = any(log.rank is None and log.scan.tail for log in facts.logs)
         return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
     return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
+
+
+def _complaining(facts: Facts) -> Log | None:
+    """Return the log of no rank that says what failed, else the first part of a shared log with a complaint."""
+    shared = [log for log in facts.logs if log.rank is None]
+    said = next((log for log in shared if log.traceback is not None or log.complaint is not None), None)
+    return said or next((log for log in facts.logs if log.part and log.complaint is not None), None)
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:

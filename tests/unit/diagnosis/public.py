@@ -26,6 +26,8 @@ from hpcrun.diagnosis.speakers import without_lead
 from hpcrun.runs.record import run_from_json, status_from_json
 
 PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"
+UNKNOWN = "unknown"
+"""The rank of a case whose log does not tell which rank failed: a name would be a guess."""
 _SHOWN = 200
 """Characters of a line that are compared: a line of evidence is cut."""
 
@@ -51,6 +53,7 @@ class Verdict:
         right: it shows the line that states the cause first, or says its words.
         wrong: it claims another cause: a rule that knows another line, or a line known as a decoy.
         rank: whether it names the right rank; None where the case has none.
+        silent: whether it names no rank, where the log does not tell which one failed; None in the other cases.
     """
 
     case: Public
@@ -58,6 +61,7 @@ class Verdict:
     right: bool
     wrong: bool
     rank: bool | None
+    silent: bool | None = None
 
     @property
     def recorded(self) -> bool:
@@ -112,8 +116,10 @@ def judge(case: Public, folder: Path, rules: Sequence[Rule]) -> Verdict:
     decoy = not right and any(_has(shown, line) for line in case.said["not"])
     wrong = said.rule is not None if case.healthy else not right and (said.rule is not None or decoy)
     alone = case.said["world"]["nodes"] * case.said["world"]["per_node"] == 1
-    rank = None if case.said["rank"] is None or case.healthy or alone else said.rank == case.said["rank"]
-    return Verdict(case, said, right, wrong, rank)
+    wanted = None if case.healthy or alone else case.said["rank"]
+    if wanted == UNKNOWN:
+        return Verdict(case, said, right, wrong, None, silent=said.rank is None)
+    return Verdict(case, said, right, wrong, None if wanted is None else said.rank == wanted)
 
 
 def _has(shown: Sequence[str], key: str) -> bool:
@@ -140,6 +146,7 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
     failures = [one for one in verdicts if not one.case.healthy]
     healthy = [one for one in verdicts if one.case.healthy]
     ranked = [one for one in failures if one.rank is not None]
+    unknown = [one for one in failures if one.silent is not None]
     counts = {
         "cause named first": (sum(one.right for one in failures), len(failures)),
         "a wrong cause claimed": (sum(one.wrong for one in failures), len(failures)),
@@ -148,6 +155,7 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
             sum(bool(one.rank) for one in ranked if one.recorded),
             sum(one.recorded for one in ranked),
         ),
+        "a rank named that cannot be known": (sum(not one.silent for one in unknown), len(unknown)),
         "healthy logs with a claim": (sum(one.wrong for one in healthy), len(healthy)),
     }
     return {name: f"{100 * count / max(1, of):.1f} % ({count} of {of})" for name, (count, of) in counts.items()}
@@ -162,8 +170,8 @@ def main() -> None:
     if "-v" not in sys.argv:
         return
     for one in verdicts:
-        if one.wrong or not (one.right or one.case.healthy) or one.rank is False:
-            found = (("!", one.wrong), ("?", not one.right), ("r", one.rank is False))
+        if one.wrong or not (one.right or one.case.healthy) or one.rank is False or one.silent is False:
+            found = (("!", one.wrong), ("?", not one.right), ("r", one.rank is False or one.silent is False))
             marks = "".join(mark for mark, here in found if here)
             ranks = f"rank {one.case.said['rank']}, not {one.said.rank}"
             print(f"\n{marks:<3} {one.case.name}  [{one.case.said['kind']}] {ranks}")
