@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
@@ -162,7 +163,8 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _flights_words(facts.flight, facts, found, attempt)
-    own = _log_of(found.first, facts) or _complaining(facts) or _log_of(None, facts)
+    own = _log_of(found.first, facts) if found.first is not None else None
+    own = own or _complaining(facts) or _log_of(None, facts)
     if own is not None and (
         cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
     ):
@@ -170,12 +172,16 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     yield from _launchers_words(facts)
     if attempt and attempt.exit and attempt.exit.message:
         yield Evidence("batch script", None, (_short(attempt.exit.message),))
+    yield from _consequences(found, facts)
+    if item.run.scheduler:
+        yield _schedulers_words(item)
+
+
+def _consequences(found: Diagnosis, facts: Facts) -> Iterator[Evidence]:
     for other in found.consequences[:_MOST_CONSEQUENCES]:
         if other.log is not None and other.hit is not None:
             line = _short(other.hit.line.strip())
             yield Evidence(_name(other.log, facts), _at(other.log, other.hit.number), (line,), other.text)
-    if item.run.scheduler:
-        yield _schedulers_words(item)
 
 
 def _schedulers_words(item: RunStatus) -> Evidence:
@@ -213,7 +219,7 @@ def _last_words(log: Log, facts: Facts) -> Iterator[Evidence]:
     """Yield the exception of a log, else its first complaint and its last lines."""
     if log.traceback is not None:
         where = _at(log, log.scan.number(log.traceback.ends))
-        yield Evidence(_name(log, facts), where, _exception_lines(log))
+        yield Evidence(_name(log, facts), where, (*_warning_of_another(log, facts), *_exception_lines(log)))
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
     complaint, note = log.complaint, "its last lines"
@@ -221,6 +227,14 @@ def _last_words(log: Log, facts: Facts) -> Iterator[Evidence]:
         lines, note = (line, *lines), "its first complaint and its last lines"
     place = complaint if complaint is not None else len(log.scan.tail) - 1
     yield Evidence(_name(log, facts), _at(log, log.scan.number(place)), lines, note)
+
+
+def _warning_of_another(log: Log, facts: Facts) -> tuple[str, ...]:
+    """Return NCCL's first warning, where one process raises NCCL's error and another one of the same log has warned."""
+    if not log.part or log.traceback is None or "NCCL" not in log.traceback.exception or log.nccl_warnings:
+        return ()
+    lines = (line for other in facts.logs if other.part for line in other.scan.tail)
+    return tuple(_short(line.strip()) for line in islice((line for line in lines if " NCCL WARN " in line), 1))
 
 
 def _launchers_words(facts: Facts) -> Iterator[Evidence]:
