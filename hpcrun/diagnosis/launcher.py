@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 # torch/distributed/elastic/multiprocessing/errors/__init__.py
@@ -47,9 +47,15 @@ _SEVERAL = re.compile(
     r"|(?:\bnode_rank=|--node[_-]rank[= ]|--machine[_-]rank[= ])(?!0\b)\d|on the following workers: [^,\s]+,"
 )
 """Words which show that ranks are on several nodes: then a local rank is not the rank."""
+_WORDS_OF_LAUNCHERS = ("torch", "launch", "Process", "exitcode", "Root Cause", "ChildFailed")
+_WORDS_OF_NODES = ("node", "machine", "rank ", "srun", "workers")
+_WORDS_OF_RANKS = ("rank", "Rank", "RANK", "rocess", "/task:", "srun")
+"""One of them is in each line that the patterns above match: lines without one cost no search of a pattern."""
 _PLACE = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,4})\)")
 _LONGEST = 2000
 """Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
+_WAITED_IN_ORDER = "cmd=process.args"
+"""torch.distributed.launch before 1.2 waits for its processes in their order: one that failed first may come later."""
 _AGENT = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
 _TERMINATED = ("Terminated", "exit code 143")
@@ -74,16 +80,20 @@ class RootCause:
     words: tuple[str, ...] = ()
 
 
+def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
+    """Yield the beginnings of the lines that have one of some words."""
+    return (line[:_LONGEST] for line in lines if any(word in line for word in words))
+
+
 def starts_ranks(lines: Iterable[str]) -> bool:
     """Whether one of the lines is of a program that starts the ranks of one node: a task of srun is then a node."""
-    return any(_STARTS_RANKS.search(line[:_LONGEST]) for line in lines)
+    return any(_STARTS_RANKS.search(line) for line in _with(_WORDS_OF_LAUNCHERS, lines))
 
 
 def of_several_nodes(lines: Iterable[str]) -> bool:
     """Whether the lines show that the ranks of a job are on several nodes."""
     hosts: set[str] = set()
-    for line in lines:
-        text = line[:_LONGEST]
+    for text in _with(_WORDS_OF_NODES, lines):
         if match := _TASK.search(text):
             hosts.add(match["node"])
         place = _PLACE.match(text)
@@ -133,14 +143,15 @@ def failed_task(lines: Sequence[str], *, several_nodes: bool = False) -> int | N
         several_nodes: a number that counts the processes of a node is not the rank.
     """
     tasks_are_ranks = not starts_ranks(lines)
-    for line in lines:
+    several_nodes = several_nodes or any(_WAITED_IN_ORDER in line for line in lines)
+    for line in _with(_WORDS_OF_RANKS, lines):
         if tasks_are_ranks and (match := _failed_task(line)):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
-        if match := _RANK.search(line[:_LONGEST]):
+        if match := _RANK.search(line):
             return int(next(filter(None, match.groups())))
-        if match := _LOCAL.search(line[:_LONGEST]):
+        if match := _LOCAL.search(line):
             return None if several_nodes else int(next(filter(None, match.groups())))
-    agents = {match["local"] for line in lines if (match := _AGENT.search(line[:_LONGEST]))}
+    agents = {match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))}
     return int(agents.pop()) if len(agents) == 1 and not several_nodes else None
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hpcrun.diagnosis.launcher import NODE_FAILED, of_several_nodes, starts_ranks
 from hpcrun.diagnosis.root_exception import root_exception
 from hpcrun.diagnosis.scan import LogScan
-from hpcrun.diagnosis.speakers import Speaker, speakers_of
+from hpcrun.diagnosis.speakers import Speaker, by_files, speakers_of
 from hpcrun.diagnosis.statements import complains, first_complaint
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
@@ -78,7 +78,8 @@ def by_speaker(log: Log) -> list[Log]:
 
     A line keeps its place: in the log of one process, the lines of the others are empty.
     """
-    scan = log.scan
+    scan = _by_files(log.scan)
+    log = replace(log, scan=scan)
     speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
     if not speakers:
         return [log]
@@ -103,6 +104,16 @@ def by_speaker(log: Log) -> list[Log]:
         _part(whole, one, None if one is None or one in no_ranks else one.rank, places[one], known)
         for one in (None, *complaining[:_MOST_SPEAKERS])
     ]
+
+
+def _by_files(scan: LogScan) -> LogScan:
+    """Return a log with the ranks of the files that head or tail has put into it."""
+    who = by_files(scan.tail, scan.speakers)
+    if who == scan.speakers:
+        return scan
+    places = [(hit, scan.position(hit.number)) for hit in scan.hits]
+    hits = tuple(hit if place is None or place < 0 else replace(hit, speaker=who[place]) for hit, place in places)
+    return replace(scan, speakers=who, hits=hits)
 
 
 def _is_a_node(one: Speaker, lines: Sequence[str]) -> bool:

@@ -40,6 +40,13 @@ _REPORTED_WITHIN = 8
 """Lines after an exception in which torch's watchdog says the same with its rank."""
 _LONGEST = 400
 _INITIALIZED = re.compile(r"\binitialized host (?P<host>\S+) as rank (?P<rank>\d{1,7})\b")  # fairseq
+_RANK = r"(?<![\w-])(?<!ocal )(?<!to )(?<!rom )(?<!ith )(?<!by )[Rr](?:ank|ANK)[ :=#]{1,2}"
+_FAILED = "(?:[Ee]xception|[Ee]rror|[Ff]ailed|[Cc]rashed)"
+_HERALD = re.compile(
+    rf"{_RANK}(?P<before>\d{{1,7}})\b.{{0,60}}{_FAILED}|{_FAILED}.{{0,60}}{_RANK}(?P<after>\d{{1,7}})\b"
+)
+"""What a program may say directly above an exception: ``Rank 3 failed with an exception:``."""
+_HERALD_LINES = 2
 _TIMED_OUT = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:\S+ )?Watchdog caught collective operation timeout")
 
 
@@ -87,6 +94,9 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
             return None if log.several_nodes else int(match["rank"])
     if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):
         return 0  # of a process group only rank 0 listens
+    for line in tail[max(0, raised.begins - _HERALD_LINES) : raised.begins]:
+        if match := _HERALD.search(line[:_LONGEST]):
+            return int(match["before"] or match["after"])
     message = raised.exception.partition(": ")[2][:_LONGEST]
     for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
         if message and message in line and (rank := _of_itself(line)) is not None:

@@ -19,6 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from hpcrun.actions.explain.ended import Explanation, explain
+from hpcrun.actions.explain.outside import explain_logs
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.rules import Rule
@@ -109,7 +110,17 @@ def judge(case: Public, folder: Path, rules: Sequence[Rule]) -> Verdict:
     """Explain a case, and say whether that is right."""
     write_public(case, folder)
     status = status_from_json((folder / "status.json").read_text())
-    said = explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules)
+    return verdict(case, explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules))
+
+
+def judge_log(case: Public, path: Path, rules: Sequence[Rule]) -> Verdict:
+    """Explain the only log of a case, as ``hpcrun explain --log FILE`` does, and say whether that is right."""
+    path.write_text(case.said["logs"]["batch"], "utf-8")
+    return verdict(case, explain_logs([str(path)], rules))
+
+
+def verdict(case: Public, said: Explanation) -> Verdict:
+    """Say whether what explain says of a case is right."""
     first = next((item for item in said.evidence if item.lines), None)
     shown = [said.summary, *(first.lines if first else ())]
     right = any(_has(shown, key) for key in case.said["key"])

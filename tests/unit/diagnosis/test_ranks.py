@@ -169,6 +169,22 @@ LOGS: dict[str, tuple[str, int | None]] = {
         f"{TRACE}RuntimeError: [1]: params[0] in this process with sizes [4] appears not to match\n",
         1,
     ),
+    "the program says so above its exception": (
+        f"step 3\nRank 3 failed with an exception:\n{TRACE}KeyError: 'lr'\n",
+        3,
+    ),
+    "a local rank above the exception": (f"step 3\nerror in local rank 3:\n{TRACE}KeyError: 'lr'\n", None),
+    "launch before torch 1.2": (
+        "Traceback (most recent call last):\n"
+        '  File "/env/lib/python3.7/site-packages/torch/distributed/launch.py", line 231, in main\n    cmd=process.args)\n'
+        "subprocess.CalledProcessError: Command '['/bin/python', '-u', 'train.py', '--local_rank=0']' returned non-zero "
+        "exit status 1.\n",
+        None,
+    ),
+    "tail of several files": (
+        "==> logs/4711_0_log.err <==\nstep 3\nstep 4\n\n==> logs/4711_5_log.err <==\n" + f"{TRACE}KeyError: 'lr'\n",
+        5,
+    ),
     "a failed node with one rank": (
         "0: n1\n1: n2\n0: step 3\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
         1,
