@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
+from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, root_of
 from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from hpcrun.diagnosis.launcher import first_task
@@ -63,6 +63,8 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
         return message
     log = _log_of(None, facts)
     raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
+    if not raised and found.consequences and not facts.ends:
+        raised = _lost(found.consequences[0])
     if not item.run.scheduler:
         return raised or "no failure is recognized in this log"
     if raised:
@@ -70,6 +72,13 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
     return f"the job ended as {status.state}{code}{reason}"
+
+
+def _lost(consequence: Cause) -> str:
+    """Return what the first of the ranks says that have all lost another one: its own log is not among these."""
+    raised = consequence.log.traceback if consequence.log is not None else None
+    line = consequence.hit.line.strip() if consequence.hit is not None else ""
+    return f"{consequence.text}: {_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
 
 
 def _how(found: Diagnosis, facts: Facts) -> str:
@@ -163,8 +172,7 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _flights_words(facts.flight, facts, found, attempt)
-    own = _log_of(found.first, facts) if found.first is not None else None
-    own = own or _complaining(facts) or _log_of(None, facts)
+    own = _own_log(found, facts)
     if own is not None and (
         cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
     ):
@@ -275,11 +283,17 @@ def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
     return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
 
 
-def _complaining(facts: Facts) -> Log | None:
-    """Return the log of no rank that says what failed, else the first part of a shared log with a complaint."""
+def _own_log(found: Diagnosis, facts: Facts) -> Log | None:
+    """Return the log of the rank that failed first, else one of no rank that says what failed.
+
+    Else the first part of a shared log with a complaint, and else a log that says nothing, if no other line does.
+    """
+    if found.first is not None and (mine := _log_of(found.first, facts)) is not None:
+        return mine
     shared = [log for log in facts.logs if log.rank is None]
     said = next((log for log in shared if log.traceback is not None or log.complaint is not None), None)
-    return said or next((log for log in facts.logs if log.part and log.complaint is not None), None)
+    said = said or next((log for log in facts.logs if log.part and log.complaint is not None), None)
+    return said or (None if found.consequences and not facts.ends else _log_of(None, facts))
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:

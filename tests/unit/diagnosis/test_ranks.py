@@ -215,6 +215,14 @@ def test_of_the_exceptions_of_several_ranks_that_of_a_lost_peer_is_not_the_first
     assert "KeyError: 'lr'" in said.summary
 
 
+def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_what_they_say_is_the_answer(tmp_path: Path) -> None:
+    lost = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [n1]:9"
+    said = said_of("saving\n" + "".join(of_rank(rank, lost) for rank in (3, 5)), tmp_path)
+    assert (said.rule, said.rank) == (None, None)
+    assert said.summary.startswith("another rank had already ended: RuntimeError: Connection closed by peer [n1]:9")
+    assert [item.who for item in said.evidence] == ["rank 3", "rank 5"]
+
+
 def test_what_is_killed_after_an_exception_is_not_the_cause(tmp_path: Path) -> None:
     said = said_of(f"{TRACE}KeyError: 'lr'\nKilled\n", tmp_path)
     assert (said.rule, "KeyError: 'lr'" in said.summary) == (None, True)
