@@ -45,10 +45,12 @@ _STARTS_RANKS = re.compile(
 _SEVERAL = re.compile(
     r"--nnodes[= ](?:\d+:)?(?!1\b)\d|\bnnodes=(?!1\b)\d|--num[_-](?:machines|nodes)[= ](?!1\b)\d"
     r"|(?:\bnode_rank=|--node[_-]rank[= ]|--machine[_-]rank[= ])(?!0\b)\d|on the following workers: [^,\s]+,"
+    # no node has more than 16 GPUs: Lightning, NCCL
+    r"|\bGLOBAL_RANK: \d+, MEMBER: \d+/(?:1[7-9]|[2-9]\d|\d{3,6})\b|\bnranks (?:1[7-9]|[2-9]\d|\d{3,6})\b"
 )
 """Words which show that ranks are on several nodes: then a local rank is not the rank."""
 _WORDS_OF_LAUNCHERS = ("torch", "launch", "Process", "exitcode", "Root Cause", "ChildFailed")
-_WORDS_OF_NODES = ("node", "machine", "rank ", "srun", "workers")
+_WORDS_OF_NODES = ("node", "machine", "rank ", "RANK", "nranks", "srun", "workers")
 _WORDS_OF_RANKS = ("rank", "Rank", "RANK", "rocess", "/task:", "srun")
 """One of them is in each line that the patterns above match: lines without one cost no search of a pattern."""
 _PLACE = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,4})\)")

@@ -166,4 +166,4 @@ def _of_process(log: Log, line: str) -> int | None:
     alone = len(devices) == 1 and len(devices.get(mine["host"], ())) > 1
     ranks_known = [one.rank for one in log.scan.speakers if one is not None and one.rank is not None]
     alone = alone and max(ranks_known, default=0) <= max(map(int, devices[mine["host"]]))
-    return int(mine["device"]) if alone else None
+    return int(mine["device"]) if alone and not log.several_nodes else None

@@ -43,6 +43,13 @@ LOGS: dict[str, tuple[str, int | None]] = {
         + NCCL_ERROR,
         None,
     ),
+    "a device of the only host in the log, of a job with more GPUs than a node has": (
+        "Initializing distributed: GLOBAL_RANK: 5, MEMBER: 6/48\n"
+        "n1:4111:4111 [0] NCCL INFO Bootstrap : Using eth0\nn1:4112:4112 [7] NCCL INFO Bootstrap : Using eth0\n"
+        + WARNED.format(host="n1", device=7)
+        + NCCL_ERROR,
+        None,
+    ),
     "mp.spawn": (
         "Traceback (most recent call last):\n"
         '  File "/home/me/train.py", line 5, in <module>\n    mp.spawn(main, nprocs=4)\n'
