@@ -196,6 +196,31 @@ LOGS: dict[str, tuple[str, int | None]] = {
         "0: n1\n1: n2\n0: step 3\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
         1,
     ),
+    "a failed node, by fairseq": (
+        "| initialized host n1 as rank 0\n| initialized host n2 as rank 1\nstep 3\nsrun: error: Node failure on n2\n",
+        1,
+    ),
+    "a failed node, by NCCL": (
+        "n1:9:9 [0] NCCL INFO comm 0x55 rank 0 nranks 2\nn2:9:9 [0] NCCL INFO comm 0x55 rank 1 nranks 2\nstep 3\n"
+        "srun: error: Node failure on n2\n",
+        1,
+    ),
+    "srun --label, a task in which Lightning starts the ranks": (
+        "0: Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/8\n1: Initializing distributed: GLOBAL_RANK: 5, MEMBER: 6/8\n"
+        "1: Traceback (most recent call last):\n1:   File \"train.py\", line 3, in main\n1:     step()\n1: KeyError: 'lr'\n",
+        None,
+    ),
+    "horovod shuts down a rank because of another one": (
+        "".join(
+            f"[1,{rank}]<stderr>:{line}\n"
+            for rank, said in (
+                (1, "RuntimeError: Horovod has been shut down. This was caused by an exception"),
+                (0, "KeyError: 'lr'"),
+            )
+            for line in f"{TRACE}{said}".splitlines()
+        ),
+        0,
+    ),
     "a failed node with several ranks": (
         "0: n1\n1: n2\n2: n2\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
         None,
@@ -228,6 +253,23 @@ def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_what_they_say
     assert (said.rule, said.rank) == (None, None)
     assert said.summary.startswith("another rank had already ended: RuntimeError: Connection closed by peer [n1]:9")
     assert [item.who for item in said.evidence] == ["rank 3", "rank 5"]
+
+
+def test_nccls_warning_of_one_process_is_shown_with_its_error_in_another(tmp_path: Path) -> None:
+    warned = "(pid=8) n1:8:9 [0] transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 peer access\n"
+    said = said_of(warned + "".join(f"(pid=7) {line}\n" for line in NCCL_ERROR.splitlines()), tmp_path)
+    assert "NCCL WARN failed to open CUDA IPC handle" in said.evidence[0].lines[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(A pid=7) logging.cc:113: Unhandled exception: system_error. what(): thread: Resource temporarily unavailable",
+        "libgomp: Thread creation failed: Resource temporarily unavailable",
+    ],
+)
+def test_a_thread_that_could_not_be_started_by_a_library_is_known(line: str, tmp_path: Path) -> None:
+    assert said_of(f"step 3\n{line}\n", tmp_path).rule == "no-threads"
 
 
 def test_what_is_killed_after_an_exception_is_not_the_cause(tmp_path: Path) -> None:
