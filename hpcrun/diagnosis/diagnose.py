@@ -17,7 +17,7 @@ from hpcrun.diagnosis.order import (
     first_waits,
     line_of,
 )
-from hpcrun.diagnosis.ranks import missing_rank, rank_of_exception, rank_of_hit
+from hpcrun.diagnosis.ranks import missing_rank, named_rank
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.speech import (
@@ -26,7 +26,6 @@ from hpcrun.diagnosis.speech import (
     is_beside,
     is_in_chain,
     is_said_caught,
-    raised_in,
     speech_of,
     was_interrupted,
     was_survived,
@@ -195,20 +194,14 @@ def _first(
     of_order = next(iter(order), None) if facts.state in _OF_THE_JOB else None
     if facts.ends:
         return of_order, False
-    named, launchers = _named_rank(facts, cause), _launchers_rank(facts)
-    # one that said nothing may have failed before all that speak of others
-    after = (of_order, launchers) if own_failures else (launchers, of_order)
+    named = named_rank(facts.logs, cause.log if cause else None, cause.hit if cause else None)
+    launchers = _launchers_rank(facts)
+    # one that said nothing may have failed before all that speak of others, and one that lost its peer has not
+    lost = cause is None and of_order is not None and speech.get(of_order) is Speech.GONE
+    after = (of_order, launchers) if own_failures else (launchers, None if lost else of_order)
     if cause is not None and cause.rule.states:  # of the job or a node, and not of the rank that speaks of it
         after = (launchers, None)
     return next((rank for rank in (named, *after) if rank is not None), None), False
-
-
-def _named_rank(facts: Facts, cause: Cause | None) -> int | None:
-    """Return the rank that the lines around the cause name, of a job whose ranks left no records."""
-    if cause is not None and cause.log is not None and cause.hit is not None:
-        return rank_of_hit(cause.log, cause.hit)
-    raised = next(((log, log.traceback) for log in facts.logs if log.rank is None and raised_in(log)), None)
-    return None if raised is None or raised[1] is None else rank_of_exception(raised[0], raised[1])
 
 
 def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech], cause: Cause | None) -> Cause | None:
@@ -241,7 +234,10 @@ def _launchers_rank(facts: Facts) -> int | None:
     if (root := root_of(facts)) is not None:
         return root.rank
     shared = [log for log in facts.logs if log.rank is None]
-    return next((rank for log in shared if (rank := failed_task(log.scan.tail)) is not None), None)
+    return next(
+        (rank for log in shared if (rank := failed_task(log.scan.tail, several_nodes=log.several_nodes)) is not None),
+        None,
+    )
 
 
 def root_of(facts: Facts) -> RootCause | None:

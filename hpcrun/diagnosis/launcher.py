@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 # torch/distributed/elastic/multiprocessing/errors/__init__.py
@@ -11,20 +11,53 @@ _ROOT = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*)$")
 _RULER = re.compile(r"^[=-]{20,}$")
 # Slurm's src/srun/launch.c
+NODE_FAILED = re.compile(r"\bNode failure on (?P<node>\S+)")
 _TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
 # torch.distributed.launch before 1.9 and deepspeed name the process that they started last, whichever failed: local
-# rank 0 is the only one of its node
+# rank 0 is the only one of its node. These count the processes of a node.
 _LOCAL = re.compile(
     r"(?:CalledProcessError: Command|\bERROR\b.*\blaunch\.py:) .*'--local[_-]rank=(?P<only>0)'"
-    r"|Rank (?P<composer>\d{1,6}) crashed with exit code"
+    r"|\bprocess (?P<spawned>\d{1,4}) terminated with (?:signal|exit code) "
+    r"|\[rank: (?P<lightning>\d{1,4})\] Child process with PID \d+ terminated with code "
+)
+_RANK = re.compile(
+    r"Rank (?P<composer>\d{1,6}) crashed with exit code"
     r"|process rank (?P<mpirun>\d{1,7}) with PID \d+ .*(?:exited on signal (?:[1-9]|1[0-46-9]) |exiting improperly)"
     r"|MPI_ABORT was invoked on rank (?P<abort>\d{1,7}) in communicator"
-    r"|^ *Process name: \[\[\d+,\d+\],(?P<openmpi>\d{1,7})\]"
+    r"|^ *Process name: \[(?:\[\d+,\d+\],|[\w.-]+@\d+,)(?P<openmpi>\d{1,7})\]"
     r"|^= +RANK (?P<intel>\d{1,7}) PID \d+ RUNNING AT "
-    r"|\bprocess (?P<spawned>\d{1,4}) terminated with (?:signal|exit code) "
+    # MPICH and its relatives, Cray's aprun and PALS, IBM's jsrun
+    r"|application called MPI_Abort\(.{0,60}\) - process (?P<mpich>\d{1,7})"
+    r"|\b[Rr]ank (?P<mpd>\d{1,7}) in job \d+ .{1,80} caused collective abort"
+    r"|^rank (?P<pals>\d{1,7}) (?:died from signal (?!15\b)|exited with code [1-9])"
+    r"|\bPE RANK (?P<aprun>\d{1,7}) exit signal (?!Terminated)"
+    r"|\(first noticed rank (?P<jsrun>\d{1,7})\) terminated with signal "
+    # the coordination service of JAX
+    r"|/replica:0/task:(?P<jax>\d{1,7}) (?:unexpectedly tried to connect|has been set to ERROR|heartbeat timeout)"
 )
+# what starts the ranks of one node: torchrun, torch.distributed.launch, accelerate, deepspeed, composer, mp.spawn
+_STARTS_RANKS = re.compile(
+    r"torch/distributed/(?:run|launch)\.py|torch/distributed/launcher/|torch\.distributed\.(?:run|launch)\b"
+    r"|ChildFailedError|failed \(exitcode: -?\d+\) local_rank|" + re.escape(_ROOT[:-1]) + r"|distributed/elastic/agent"
+    r"|accelerate/commands/launch\.py|\[launch\.py:\d|deepspeed/launcher/launch\.py|composer\.cli\.launcher"
+    r"|torch/multiprocessing/spawn\.py|^-- Process \d+ terminated with the following error"
+)
+_SEVERAL = re.compile(
+    r"--nnodes[= ](?:\d+:)?(?!1\b)\d|\bnnodes=(?!1\b)\d|--num[_-](?:machines|nodes)[= ](?!1\b)\d"
+    r"|(?:\bnode_rank=|--node[_-]rank[= ]|--machine[_-]rank[= ])(?!0\b)\d|on the following workers: [^,\s]+,"
+    # no node has more than 16 GPUs: Lightning, NCCL
+    r"|\bGLOBAL_RANK: \d+, MEMBER: \d+/(?:1[7-9]|[2-9]\d|\d{3,6})\b|\bnranks (?:1[7-9]|[2-9]\d|\d{3,6})\b"
+)
+"""Words which show that ranks are on several nodes: then a local rank is not the rank."""
+_WORDS_OF_LAUNCHERS = ("torch", "launch", "Process", "exitcode", "Root Cause", "ChildFailed")
+_WORDS_OF_NODES = ("node", "machine", "rank ", "RANK", "nranks", "srun", "workers")
+_WORDS_OF_RANKS = ("rank", "Rank", "RANK", "rocess", "/task:", "srun")
+"""One of them is in each line that the patterns above match: lines without one cost no search of a pattern."""
+_PLACE = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,4})\)")
 _LONGEST = 2000
 """Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
+_WAITED_IN_ORDER = "cmd=process.args"
+"""torch.distributed.launch before 1.2 waits for its processes in their order: one that failed first may come later."""
 _AGENT = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
 _TERMINATED = ("Terminated", "exit code 143")
@@ -49,16 +82,40 @@ class RootCause:
     words: tuple[str, ...] = ()
 
 
+def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
+    """Yield the beginnings of the lines that have one of some words."""
+    return (line[:_LONGEST] for line in lines if any(word in line for word in words))
+
+
+def starts_ranks(lines: Iterable[str]) -> bool:
+    """Whether one of the lines is of a program that starts the ranks of one node: a task of srun is then a node."""
+    return any(_STARTS_RANKS.search(line) for line in _with(_WORDS_OF_LAUNCHERS, lines))
+
+
+def of_several_nodes(lines: Iterable[str]) -> bool:
+    """Whether the lines show that the ranks of a job are on several nodes."""
+    hosts: set[str] = set()
+    for text in _with(_WORDS_OF_NODES, lines):
+        if match := _TASK.search(text):
+            hosts.add(match["node"])
+        place = _PLACE.match(text)
+        if len(hosts) > 1 or (place and place["rank"] != place["local"]) or _SEVERAL.search(text):
+            return True
+    return False
+
+
 def first_root_cause(lines: Sequence[str]) -> RootCause | None:
     """Return the earliest root cause of all nodes' blocks; a terminated rank does not count."""
-    found = [_read(lines, position) for position, line in enumerate(lines) if line.strip() == _ROOT]
+    found = [_read(lines, position) for position, line in enumerate(lines) if line.rstrip().endswith(_ROOT)]
     return min(found, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
 
 def _read(lines: Sequence[str], heading: int) -> RootCause:
     fields: dict[str, str] = {}
     words: list[str] = []
-    for line in lines[heading + 1 : heading + 60]:
+    lead = lines[heading].partition(_ROOT)[0]
+    for whole in lines[heading + 1 : heading + 60]:
+        line = whole.removeprefix(lead)
         if _RULER.match(line.strip()):
             break
         if match := _FIELD.match(line):
@@ -79,18 +136,25 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
     )
 
 
-def failed_task(lines: Sequence[str]) -> int | None:
+def failed_task(lines: Sequence[str], *, several_nodes: bool = False) -> int | None:
     """Return the rank that srun or another launcher saw fail first: a task is a rank if srun starts the ranks.
 
     None if several failed at once. Other launchers name a rank of the job or of the node in their reports.
+
+    Args:
+        several_nodes: a number that counts the processes of a node is not the rank.
     """
-    for line in lines:
-        if match := _failed_task(line):
+    tasks_are_ranks = not starts_ranks(lines)
+    several_nodes = several_nodes or any(_WAITED_IN_ORDER in line for line in lines)
+    for line in _with(_WORDS_OF_RANKS, lines):
+        if tasks_are_ranks and (match := _failed_task(line)):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
-        if match := _LOCAL.search(line[:_LONGEST]):
+        if match := _RANK.search(line):
             return int(next(filter(None, match.groups())))
-    agents = {match["local"] for line in lines if (match := _AGENT.search(line[:_LONGEST]))}
-    return int(agents.pop()) if len(agents) == 1 else None
+        if match := _LOCAL.search(line):
+            return None if several_nodes else int(next(filter(None, match.groups())))
+    agents = {match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))}
+    return int(agents.pop()) if len(agents) == 1 and not several_nodes else None
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:

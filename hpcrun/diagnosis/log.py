@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from hpcrun.diagnosis.launcher import NODE_FAILED, of_several_nodes, starts_ranks
 from hpcrun.diagnosis.root_exception import root_exception
 from hpcrun.diagnosis.scan import LogScan
-from hpcrun.diagnosis.speakers import Speaker, speakers_of
+from hpcrun.diagnosis.speakers import Speaker, by_files, speakers_of
 from hpcrun.diagnosis.statements import complains, first_complaint
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line
 
@@ -15,6 +17,7 @@ _MOST_SPEAKERS = 64
 """Processes of a shared log whose failures are compared."""
 _HERALD_LINES, _MOST_HERALDS = 6, 2
 """Lines above an exception in which the program may have logged the same error in its own words."""
+_GLOBAL = re.compile(r"\bGLOBAL_RANK: (\d{1,7})\b")  # Lightning
 _WARNING_LINES = 60
 """Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
 
@@ -28,6 +31,7 @@ class Log:
         rank: None for the batch script's.
         written_s: when it was last written to, in seconds since the epoch; for a part of a log, the place of its end.
         part: the lines of one process, from a log into which several processes write.
+        several_nodes: its lines, or those beside them, are of several nodes: a local rank is not the rank.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Log:
     written_s: float = 0.0
     traceback: Traceback | None = None
     part: bool = False
+    several_nodes: bool = False
 
     @property
     def heralds(self) -> tuple[int, ...]:
@@ -64,7 +69,8 @@ class Log:
 
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
     """Return a log with the exception that ended its program; the batch script's has those of several."""
-    return Log(name, rank, scan, written_s, root_exception(scan.tail, mixed=rank is None))
+    several = rank is None and of_several_nodes(scan.tail)
+    return Log(name, rank, scan, written_s, root_exception(scan.tail, mixed=rank is None), several_nodes=several)
 
 
 def by_speaker(log: Log) -> list[Log]:
@@ -72,7 +78,8 @@ def by_speaker(log: Log) -> list[Log]:
 
     A line keeps its place: in the log of one process, the lines of the others are empty.
     """
-    scan = log.scan
+    scan = _by_files(log.scan)
+    log = replace(log, scan=scan)
     speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
     if not speakers:
         return [log]
@@ -81,15 +88,48 @@ def by_speaker(log: Log) -> list[Log]:
     for place, who in enumerate(scan.speakers):
         places.setdefault(who if who in known else None, []).append(place)
     said = {hit.speaker for hit in scan.hits}
-    complaining = [one for one in speakers if one in said or any(_may_fail(scan.tail[place]) for place in places[one])]
-    return [_part(log, one, places[one], known) for one in (None, *complaining[:_MOST_SPEAKERS])]
+    failed = {match["node"] for line in scan.tail if (match := NODE_FAILED.search(line))}
+    complaining = [
+        one
+        for one in speakers
+        if one in said or any(_may_fail(line) or line in failed for line in map(scan.tail.__getitem__, places[one]))
+    ]
+    nodes = [one for one in speakers if _is_a_node(one, [scan.tail[place] for place in places[one]])]
+    if any(one.may_be_a_node for one in nodes):
+        nodes += [one for one in speakers if one.may_be_a_node and one not in nodes]
+    several = log.several_nodes or len(nodes) > 1
+    no_ranks = {one for one in speakers if one in nodes or one.rank is None or (several and one.is_local)}
+    whole = replace(log, several_nodes=several)
+    return [
+        _part(whole, one, None if one is None or one in no_ranks else one.rank, places[one], known)
+        for one in (None, *complaining[:_MOST_SPEAKERS])
+    ]
+
+
+def _by_files(scan: LogScan) -> LogScan:
+    """Return a log with the ranks of the files that head or tail has put into it."""
+    who = by_files(scan.tail, scan.speakers)
+    if who == scan.speakers:
+        return scan
+    places = [(hit, scan.position(hit.number)) for hit in scan.hits]
+    hits = tuple(hit if place is None or place < 0 else replace(hit, speaker=who[place]) for hit, place in places)
+    return replace(scan, speakers=who, hits=hits)
+
+
+def _is_a_node(one: Speaker, lines: Sequence[str]) -> bool:
+    """Whether the lines with a prefix are of several ranks of a node."""
+    if one.kind == "host":
+        return True
+    if not one.may_be_a_node:
+        return False
+    return starts_ranks(lines) or any((match := _GLOBAL.search(line)) and int(match[1]) != one.rank for line in lines)
 
 
 def _may_fail(line: str) -> bool:
     return "Traceback" in line or is_exception_line(line) or complains(line)
 
 
-def _part(log: Log, one: Speaker | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
+def _part(log: Log, one: Speaker | None, rank: int | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
     """Return the lines of one process in a log, with the exception among them."""
     scan = log.scan
     tail = [""] * len(scan.tail)
@@ -101,9 +141,10 @@ def _part(log: Log, one: Speaker | None, places: Sequence[int], speakers: Collec
         raised = replace(raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last])
     return Log(
         log.name,
-        one.rank if one else None,
+        rank,
         replace(scan, hits=hits, tail=tuple(tail)),
         written_s=float(raised.ends if raised else len(tail)),
         traceback=raised,
         part=True,
+        several_nodes=log.several_nodes,
     )

@@ -6,10 +6,12 @@ Sources: numbers of ranks in messages, the processes in NCCL's lines, and the re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from hpcrun.diagnosis.launcher import NODE_FAILED
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.scan import Hit
+from hpcrun.diagnosis.speech import raised_in
 from hpcrun.diagnosis.traceback import Traceback
 
 _OF_ITSELF = re.compile(
@@ -17,7 +19,12 @@ _OF_ITSELF = re.compile(
     r"|\(rank (?P<mpich>\d{1,7}) in comm \d"  # MPICH, Cray and Intel MPI
     r"|\bbarrier on rank:? (?P<store>\d{1,7})\b"  # torch's store based barrier
     r"|\baborted on rank (?P<aborted>\d{1,7})\b"  # NCCL's communicator, in torch's words
+    r"|\bstore on Rank (?P<seed>\d{1,7})\b"  # torch's DataLoader, of the seed that rank 0 shares
+    r"|RuntimeError: \[(?P<sizes>\d{1,7})\]: params\[\d+\] in this process"  # DistributedDataParallel
+    r"|\bacross all ranks, but Rank (?P<params>\d{1,7}) has \d+ params"
 )
+_OF_A_SUBGROUP = re.compile(r"\[PG (?:ID )?(?!0\b)\d+ |PG GUID \d+\((?!default_pg\b)\w+\) Rank ")
+"""Torch's prefix of a group of some ranks: in it and behind it a rank is a number in that group."""
 _NCCL = re.compile(
     r"^(?:\[[\d :.-]+\] )?(?P<host>[A-Za-z][\w.-]*):(?P<pid>\d{1,8}):\d{1,8} \[(?P<device>\d{1,3})\] (?P<said>.*)"
 )
@@ -32,7 +39,35 @@ _RENDEZVOUS = "/torch/distributed/rendezvous.py"
 _REPORTED_WITHIN = 8
 """Lines after an exception in which torch's watchdog says the same with its rank."""
 _LONGEST = 400
+_INITIALIZED = re.compile(r"\binitialized host (?P<host>\S+) as rank (?P<rank>\d{1,7})\b")  # fairseq
+_RANK = r"(?<![\w-])(?<!ocal )(?<!to )(?<!rom )(?<!ith )(?<!by )[Rr](?:ank|ANK)[ :=#]{1,2}"
+_FAILED = "(?:[Ee]xception|[Ee]rror|[Ff]ailed|[Cc]rashed)"
+_HERALD = re.compile(
+    rf"{_RANK}(?P<before>\d{{1,7}})\b.{{0,60}}{_FAILED}|{_FAILED}.{{0,60}}{_RANK}(?P<after>\d{{1,7}})\b"
+)
+"""What a program may say directly above an exception: ``Rank 3 failed with an exception:``."""
+_HERALD_LINES = 2
 _TIMED_OUT = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:\S+ )?Watchdog caught collective operation timeout")
+
+
+def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | None:
+    """Return the rank that the lines around a cause name, of a job whose ranks left no records.
+
+    Args:
+        log, hit: the line of the cause; None if there is none: then that of the exception or of the first complaint.
+    """
+    if log is not None and hit is not None:
+        failed = NODE_FAILED.search(hit.line[:_LONGEST])
+        return _rank_on(failed["node"], logs) if failed else rank_of_hit(log, hit)
+    shared = [one for one in logs if one.rank is None]
+    for one in shared:
+        if (raised := raised_in(one)) is not None:
+            return rank_of_exception(one, raised)
+    for one in shared:
+        if (place := one.complaint) is not None:
+            line = one.scan.tail[place]
+            return _of_itself(line) if _NCCL.match(line) is None else _of_process(one, line)
+    return None
 
 
 def rank_of_hit(log: Log, hit: Hit) -> int | None:
@@ -56,9 +91,12 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
         return rank
     for line in reversed(tail[raised.begins : raised.ends]):
         if match := _SPAWNED.match(line):
-            return int(match["rank"])
+            return None if log.several_nodes else int(match["rank"])
     if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):
         return 0  # of a process group only rank 0 listens
+    for line in tail[max(0, raised.begins - _HERALD_LINES) : raised.begins]:
+        if match := _HERALD.search(line[:_LONGEST]):
+            return int(match["before"] or match["after"])
     message = raised.exception.partition(": ")[2][:_LONGEST]
     for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
         if message and message in line and (rank := _of_itself(line)) is not None:
@@ -76,14 +114,32 @@ def missing_rank(logs: Iterable[Log]) -> int | None:
     for log in logs:
         if log.rank is not None and any(hit.rule.level == "wait" for hit in log.scan.hits):
             waited.add(log.rank)
-        waited |= {int(match["rank"]) for line in log.scan.tail if (match := _TIMED_OUT.search(line[:_LONGEST]))}
+        if log.rank is None:
+            waited |= {int(match["rank"]) for line in log.scan.tail if (match := _TIMED_OUT.search(line[:_LONGEST]))}
     missing = set(range(max(waited, default=0))) - waited
     return missing.pop() if len(missing) == 1 and len(waited) > 1 else None
 
 
 def _of_itself(line: str) -> int | None:
     match = _OF_ITSELF.search(line[:_LONGEST])
-    return None if match is None else int(next(filter(None, match.groups())))
+    if match is None or _OF_A_SUBGROUP.search(line[:_LONGEST]):
+        return None
+    return int(next(filter(None, match.groups())))
+
+
+def _rank_on(node: str, logs: Iterable[Log]) -> int | None:
+    """Return the rank on a node, by the lines that say where the ranks are; None if it has several or none of them."""
+    found: set[int] = set()
+    for log in logs:
+        for line in log.scan.tail:
+            text = line[:_LONGEST]
+            if log.rank is not None and text == node:  # srun --label hostname
+                found.add(log.rank)
+            elif (match := _INITIALIZED.search(text)) or (match := _TESTED.match(text)):
+                found |= {int(match["rank"])} if match["host"] == node else set()
+            elif (match := _NCCL.match(text)) and match["host"] == node and (comm := _IN_COMM.search(match["said"])):
+                found.add(int(comm["rank"]))
+    return found.pop() if len(found) == 1 else None
 
 
 def _of_process(log: Log, line: str) -> int | None:
@@ -110,4 +166,4 @@ def _of_process(log: Log, line: str) -> int | None:
     alone = len(devices) == 1 and len(devices.get(mine["host"], ())) > 1
     ranks_known = [one.rank for one in log.scan.speakers if one is not None and one.rank is not None]
     alone = alone and max(ranks_known, default=0) <= max(map(int, devices[mine["host"]]))
-    return int(mine["device"]) if alone else None
+    return int(mine["device"]) if alone and not log.several_nodes else None

@@ -35,6 +35,12 @@ _TEARDOWN = re.compile(
     r"|Exception in thread (?:QueueFeeder|Thread-\d+ \((?:_pin_memory_loop|_?report|_?monitor))"
 )
 """Lines with which Python begins the traceback of an error that does not end the program."""
+_LOST = re.compile(
+    r"(?:RuntimeError|(?:[\w.]+\.)?Dist\w*Error): .*(?:[Cc]onnection (?:was )?(?:closed|reset)|[Bb]roken pipe"
+    r"|Horovod has been shut down|remote process exited|NCCL communicator was aborted|connectFullMesh"
+    r"|[Tt]imed out waiting|Caught collective operation timeout|[Ff]ailed to recv|but store->get|[Ss]ocket [Tt]imeout)"
+)
+"""Exceptions of a rank that has lost another one, or has waited for it in vain."""
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 _REPORT = re.compile(r"[A-Za-z_.]*(?:raise|reraise|Error\()")
 
@@ -46,7 +52,8 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     mistake made while the first was handled, the first counts.
 
     Args:
-        mixed: several processes write into the log: of the exceptions at its end the first counts, not the last.
+        mixed: several processes write into the log: of the exceptions at its end the first counts, not the last,
+            and one of a rank that has lost its peer only if there is no other.
     """
     chains = _chains(lines)
     real = [found for found in chains if not _REPORTERS.match(found.exception)]
@@ -73,7 +80,8 @@ def _chosen(found: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
         if burst[0].begins - earlier.last > AFTER_MOST:
             break
         burst.insert(0, earlier)
-    return replace(burst[0], followed_by=burst[-1].followed_by)
+    first = next((one for one in burst if not _LOST.match(one.exception)), burst[0])
+    return replace(first, followed_by=burst[-1].followed_by)
 
 
 def _first_of_its_kind(found: Sequence[Traceback]) -> Traceback:

@@ -29,6 +29,8 @@ _CONNECTION = re.compile(
 """Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
 _MESSAGE_LINES = 8
 """Lines after that of an exception which may be more of its message."""
+_KILLED = re.compile(r"Killed$|\[rank: \d+\] Child process with PID ")
+"""Lines after an exception which are no part of its message: what was left of the job is killed."""
 _OF_MACHINES = re.compile(
     r"CUDA|cuda|cuDNN|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
 )
@@ -140,7 +142,7 @@ def is_beside(hit: Hit, log: Log) -> bool:
         return False
     place = log.scan.position(hit.number)
     if place is not None and 0 < place - raised.last <= _MESSAGE_LINES:
-        return False
+        return any(_KILLED.match(line) for line in log.scan.tail[raised.last + 1 : place + 1])
     of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
     return not is_in_chain(hit, log) and not of_it & hit.rule.before
 

@@ -19,19 +19,16 @@ from hpcrun.diagnosis.diagnose import Facts
 from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner
+from hpcrun.diagnosis.speakers import rank_of_file
 from hpcrun.diagnosis.speech import without_survived
 from hpcrun.errors import NotFoundError
-from hpcrun.job.state import FAILED, PENDING, RUNNING, is_terminal
+from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, is_terminal
 from hpcrun.job.units import format_span
 from hpcrun.reading import open_regular
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.any_job import AnyJob
 
 PIPE = "-"
-_RANK_NAME = re.compile(r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!\d)|_(\d{1,6})_log\.\w+$")
-"""Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's ``4711_0_log.err``."""
-_RANK_FOLDER = re.compile(r"(?:^|/)(\d{1,6})/std(?:out|err)\.log$")
-"""torchrun --log-dir: attempt_0/3/stderr.log."""
 _SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
 _MOST_BESIDE = 512
 _MOST_OF_A_PIPE, _PART = 1 << 30, 1 << 20
@@ -56,13 +53,14 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
                 if lack := _lack_of_text(file):
                     unread.append(f"{name}: {lack}")
                     continue
-                logs.append(examine_noting(name, _rank_of(name), scanner.scan(file), unread))
+                logs.append(examine_noting(name, rank_of_file(name), scanner.scan(file), unread))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
         except OSError as error:
             raise NotFoundError(f"cannot read {name}: {error.strerror}", hint=_GIVE) from None
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
-    said = explained(item, Facts(FAILED, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
+    state = TIMEOUT if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits) else FAILED
+    said = explained(item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
     return replace(said, next=_look(name for name in names if name != PIPE))
 
 
@@ -91,7 +89,7 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     for path in _with_siblings(job.outputs):
         try:
             with open_regular(path) as file:
-                logs.append(examine_noting(str(path), _rank_of(str(path)), scanner.scan(file), unread))
+                logs.append(examine_noting(str(path), rank_of_file(str(path)), scanner.scan(file), unread))
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
     said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
@@ -124,11 +122,6 @@ def _apart(logs: Sequence[Log]) -> list[Log]:
     """Return the logs, those that several ranks write into as one for each, without what their programs survived."""
     parts = (part for log in logs for part in (by_speaker(log) if log.rank is None else [log]))
     return [without_survived(part) for part in parts]
-
-
-def _rank_of(name: str) -> int | None:
-    found = _RANK_FOLDER.search(name) or _RANK_NAME.search(Path(name).name)
-    return int(next(filter(None, found.groups()))) if found else None
 
 
 def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:

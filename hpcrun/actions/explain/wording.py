@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts, root_of
+from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, root_of
 from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from hpcrun.diagnosis.launcher import first_task
@@ -62,6 +63,8 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
         return message
     log = _log_of(None, facts)
     raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
+    if not raised and found.consequences and not facts.ends:
+        raised = _lost(found.consequences[0])
     if not item.run.scheduler:
         return raised or "no failure is recognized in this log"
     if raised:
@@ -69,6 +72,13 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
     return f"the job ended as {status.state}{code}{reason}"
+
+
+def _lost(consequence: Cause) -> str:
+    """Return what the first of the ranks says that have all lost another one: its own log is not among these."""
+    raised = consequence.log.traceback if consequence.log is not None else None
+    line = consequence.hit.line.strip() if consequence.hit is not None else ""
+    return f"{consequence.text}: {_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
 
 
 def _how(found: Diagnosis, facts: Facts) -> str:
@@ -162,7 +172,7 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _flights_words(facts.flight, facts, found, attempt)
-    own = _log_of(found.first, facts) or _log_of(None, facts)
+    own = _own_log(found, facts)
     if own is not None and (
         cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
     ):
@@ -170,12 +180,16 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
     yield from _launchers_words(facts)
     if attempt and attempt.exit and attempt.exit.message:
         yield Evidence("batch script", None, (_short(attempt.exit.message),))
+    yield from _consequences(found, facts)
+    if item.run.scheduler:
+        yield _schedulers_words(item)
+
+
+def _consequences(found: Diagnosis, facts: Facts) -> Iterator[Evidence]:
     for other in found.consequences[:_MOST_CONSEQUENCES]:
         if other.log is not None and other.hit is not None:
             line = _short(other.hit.line.strip())
             yield Evidence(_name(other.log, facts), _at(other.log, other.hit.number), (line,), other.text)
-    if item.run.scheduler:
-        yield _schedulers_words(item)
 
 
 def _schedulers_words(item: RunStatus) -> Evidence:
@@ -213,7 +227,7 @@ def _last_words(log: Log, facts: Facts) -> Iterator[Evidence]:
     """Yield the exception of a log, else its first complaint and its last lines."""
     if log.traceback is not None:
         where = _at(log, log.scan.number(log.traceback.ends))
-        yield Evidence(_name(log, facts), where, _exception_lines(log))
+        yield Evidence(_name(log, facts), where, (*_warning_of_another(log, facts), *_exception_lines(log)))
         return
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
     complaint, note = log.complaint, "its last lines"
@@ -221,6 +235,14 @@ def _last_words(log: Log, facts: Facts) -> Iterator[Evidence]:
         lines, note = (line, *lines), "its first complaint and its last lines"
     place = complaint if complaint is not None else len(log.scan.tail) - 1
     yield Evidence(_name(log, facts), _at(log, log.scan.number(place)), lines, note)
+
+
+def _warning_of_another(log: Log, facts: Facts) -> tuple[str, ...]:
+    """Return NCCL's first warning, where one process raises NCCL's error and another one of the same log has warned."""
+    if not log.part or log.traceback is None or "NCCL" not in log.traceback.exception or log.nccl_warnings:
+        return ()
+    lines = (line for other in facts.logs if other.part for line in other.scan.tail)
+    return tuple(_short(line.strip()) for line in islice((line for line in lines if " NCCL WARN " in line), 1))
 
 
 def _launchers_words(facts: Facts) -> Iterator[Evidence]:
@@ -259,6 +281,19 @@ def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
         has_batch = any(log.rank is None and log.scan.tail for log in facts.logs)
         return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
     return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
+
+
+def _own_log(found: Diagnosis, facts: Facts) -> Log | None:
+    """Return the log of the rank that failed first, else one of no rank that says what failed.
+
+    Else the first part of a shared log with a complaint, and else a log that says nothing, if no other line does.
+    """
+    if found.first is not None and (mine := _log_of(found.first, facts)) is not None:
+        return mine
+    shared = [log for log in facts.logs if log.rank is None]
+    said = next((log for log in shared if log.traceback is not None or log.complaint is not None), None)
+    said = said or next((log for log in facts.logs if log.part and log.complaint is not None), None)
+    return said or (None if found.consequences and not facts.ends else _log_of(None, facts))
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:

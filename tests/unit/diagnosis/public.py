@@ -19,6 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from hpcrun.actions.explain.ended import Explanation, explain
+from hpcrun.actions.explain.outside import explain_logs
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.rules import Rule
@@ -26,6 +27,8 @@ from hpcrun.diagnosis.speakers import without_lead
 from hpcrun.runs.record import run_from_json, status_from_json
 
 PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"
+UNKNOWN = "unknown"
+"""The rank of a case whose log does not tell which rank failed: a name would be a guess."""
 _SHOWN = 200
 """Characters of a line that are compared: a line of evidence is cut."""
 
@@ -51,6 +54,7 @@ class Verdict:
         right: it shows the line that states the cause first, or says its words.
         wrong: it claims another cause: a rule that knows another line, or a line known as a decoy.
         rank: whether it names the right rank; None where the case has none.
+        silent: whether it names no rank, where the log does not tell which one failed; None in the other cases.
     """
 
     case: Public
@@ -58,6 +62,7 @@ class Verdict:
     right: bool
     wrong: bool
     rank: bool | None
+    silent: bool | None = None
 
     @property
     def recorded(self) -> bool:
@@ -105,15 +110,27 @@ def judge(case: Public, folder: Path, rules: Sequence[Rule]) -> Verdict:
     """Explain a case, and say whether that is right."""
     write_public(case, folder)
     status = status_from_json((folder / "status.json").read_text())
-    said = explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules)
+    return verdict(case, explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules))
+
+
+def judge_log(case: Public, path: Path, rules: Sequence[Rule]) -> Verdict:
+    """Explain the only log of a case, as ``hpcrun explain --log FILE`` does, and say whether that is right."""
+    path.write_text(case.said["logs"]["batch"], "utf-8")
+    return verdict(case, explain_logs([str(path)], rules))
+
+
+def verdict(case: Public, said: Explanation) -> Verdict:
+    """Say whether what explain says of a case is right."""
     first = next((item for item in said.evidence if item.lines), None)
     shown = [said.summary, *(first.lines if first else ())]
     right = any(_has(shown, key) for key in case.said["key"])
     decoy = not right and any(_has(shown, line) for line in case.said["not"])
     wrong = said.rule is not None if case.healthy else not right and (said.rule is not None or decoy)
     alone = case.said["world"]["nodes"] * case.said["world"]["per_node"] == 1
-    rank = None if case.said["rank"] is None or case.healthy or alone else said.rank == case.said["rank"]
-    return Verdict(case, said, right, wrong, rank)
+    wanted = None if case.healthy or alone else case.said["rank"]
+    if wanted == UNKNOWN:
+        return Verdict(case, said, right, wrong, None, silent=said.rank is None)
+    return Verdict(case, said, right, wrong, None if wanted is None else said.rank == wanted)
 
 
 def _has(shown: Sequence[str], key: str) -> bool:
@@ -140,6 +157,7 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
     failures = [one for one in verdicts if not one.case.healthy]
     healthy = [one for one in verdicts if one.case.healthy]
     ranked = [one for one in failures if one.rank is not None]
+    unknown = [one for one in failures if one.silent is not None]
     counts = {
         "cause named first": (sum(one.right for one in failures), len(failures)),
         "a wrong cause claimed": (sum(one.wrong for one in failures), len(failures)),
@@ -148,6 +166,7 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
             sum(bool(one.rank) for one in ranked if one.recorded),
             sum(one.recorded for one in ranked),
         ),
+        "a rank named that cannot be known": (sum(not one.silent for one in unknown), len(unknown)),
         "healthy logs with a claim": (sum(one.wrong for one in healthy), len(healthy)),
     }
     return {name: f"{100 * count / max(1, of):.1f} % ({count} of {of})" for name, (count, of) in counts.items()}
@@ -162,8 +181,8 @@ def main() -> None:
     if "-v" not in sys.argv:
         return
     for one in verdicts:
-        if one.wrong or not (one.right or one.case.healthy) or one.rank is False:
-            found = (("!", one.wrong), ("?", not one.right), ("r", one.rank is False))
+        if one.wrong or not (one.right or one.case.healthy) or one.rank is False or one.silent is False:
+            found = (("!", one.wrong), ("?", not one.right), ("r", one.rank is False or one.silent is False))
             marks = "".join(mark for mark, here in found if here)
             ranks = f"rank {one.case.said['rank']}, not {one.said.rank}"
             print(f"\n{marks:<3} {one.case.name}  [{one.case.said['kind']}] {ranks}")

@@ -6,10 +6,12 @@ The cases of the set ``test`` are not read while rules are made (docs/explain.md
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
-from tests.unit.diagnosis.public import PUBLIC, Verdict, judge_set, load_public, scores
+from hpcrun.actions.explain.rules import load_rules
+from tests.unit.diagnosis.public import PUBLIC, Verdict, judge_log, judge_set, load_public, scores
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +32,22 @@ def test_the_scores_of_the_cases_from_which_rules_were_made(
     assert share([one for one in failures if one.right], failures) >= 0.99
     assert [one.case.name for one in failures if one.wrong] == []
     ranked = [one for one in failures if one.rank is not None]
-    assert share([one for one in ranked if one.rank], ranked) >= 0.93
+    assert share([one for one in ranked if one.rank], ranked) >= 0.96
+    assert [one.case.name for one in failures if one.silent is False] == []
 
 
 def test_a_rank_with_records_is_named_rightly_and_a_healthy_log_has_no_claim(verdicts: list[Verdict]) -> None:
     assert [one.case.name for one in verdicts if one.recorded and one.rank is False] == []
     assert [one.case.name for one in verdicts if one.case.healthy and one.wrong] == []
+
+
+def test_a_log_alone_without_the_run_has_no_wrong_cause_and_no_wrong_rank_either(tmp_path: Path) -> None:
+    rules = load_rules([])
+    alone = [case for case in load_public(PUBLIC / "build") if list(case.said["logs"]) == ["batch"]]
+    found = [judge_log(case, tmp_path / f"{case.name}.log", rules) for case in alone]
+    assert [one.case.name for one in found if one.wrong or one.silent is False] == []
+    ranked = [one for one in found if one.rank is not None]
+    assert share([one for one in ranked if one.rank], ranked) >= 0.95
 
 
 def test_the_scores_of_the_cases_that_nobody_read() -> None:

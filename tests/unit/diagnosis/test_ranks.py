@@ -43,6 +43,13 @@ LOGS: dict[str, tuple[str, int | None]] = {
         + NCCL_ERROR,
         None,
     ),
+    "a device of the only host in the log, of a job with more GPUs than a node has": (
+        "Initializing distributed: GLOBAL_RANK: 5, MEMBER: 6/48\n"
+        "n1:4111:4111 [0] NCCL INFO Bootstrap : Using eth0\nn1:4112:4112 [7] NCCL INFO Bootstrap : Using eth0\n"
+        + WARNED.format(host="n1", device=7)
+        + NCCL_ERROR,
+        None,
+    ),
     "mp.spawn": (
         "Traceback (most recent call last):\n"
         '  File "/home/me/train.py", line 5, in <module>\n    mp.spawn(main, nprocs=4)\n'
@@ -81,6 +88,143 @@ LOGS: dict[str, tuple[str, int | None]] = {
         "the job to be terminated. The first process to do so was:\n\n  Process name: [[41525,1],6]\n  Exit code:    1\n",
         6,
     ),
+    "an agent of one of several nodes": (
+        f"{TRACE}KeyError: 'lr'\n+ torchrun --nnodes=2 --nproc-per-node=4 train.py\nERROR:torch.distributed.elastic."
+        "multiprocessing.api:failed (exitcode: 1) local_rank: 3 (pid: 51121) of binary: /opt/venv/bin/python3\n",
+        None,
+    ),
+    "a process of mp.spawn on one of several nodes": (
+        "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n2: task 1: Exited with exit code 1\n"
+        "Traceback (most recent call last):\n"
+        '  File "/env/lib/python3.9/site-packages/torch/multiprocessing/spawn.py", line 150, in join\n    raise x\n'
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 2 terminated with the following error:\n"
+        f"{TRACE}KeyError: 'lr'\n",
+        None,
+    ),
+    "a task of srun in which torchrun starts the ranks": (
+        f"{TRACE}KeyError: 'lr'\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "srun: error: n2: task 1: Exited with exit code 1\n",
+        None,
+    ),
+    "srun --label, a task that runs torchrun": (
+        '0: step 3\n0: step 4\n1: Traceback (most recent call last):\n1:   File "train.py", line 3, in main\n'
+        "1:     step()\n1: KeyError: 'lr'\n1: E1122 10:00:00.1 9 torch/distributed/elastic/multiprocessing/api.py:869] "
+        "failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: python\n",
+        None,
+    ),
+    "srun --label, a task that runs torchrun, with its report": (
+        "0: step 3\n0: step 4\n1: KeyError: 'lr'\n1: Root Cause (first observed failure):\n1: [0]:\n"
+        "1:   time      : 2026-11-21_10:00:00\n1:   host      : n2\n1:   rank      : 6 (local_rank: 2)\n"
+        "1:   exitcode  : 1 (pid: 9)\n",
+        6,
+    ),
+    "torchrun's report behind a word": (
+        f"{TRACE}KeyError: 'lr'\nstderr: Root Cause (first observed failure):\nstderr: [0]:\n"
+        "stderr:   time      : 2026-11-21_10:00:00\nstderr:   host      : n1\nstderr:   rank      : 5 (local_rank: 5)\n"
+        "stderr:   exitcode  : 1 (pid: 9)\n",
+        5,
+    ),
+    "torchrun --tee has the local rank": (
+        '[default1]:Traceback (most recent call last):\n[default1]:  File "train.py", line 3, in main\n'
+        "[default1]:    step()\n[default1]:KeyError: 'lr'\n",
+        1,
+    ),
+    "torchrun --tee has the local rank, on several nodes": (
+        "+ torchrun --nnodes 2 --tee 3 train.py\n[default1]:Traceback (most recent call last):\n"
+        "[default1]:  File \"train.py\", line 3, in main\n[default1]:    step()\n[default1]:KeyError: 'lr'\n",
+        None,
+    ),
+    "Lightning's child": (
+        f"{TRACE}KeyError: 'lr'\n[rank: 2] Child process with PID 71 terminated with code 1. Forcefully terminating all "
+        "other processes to avoid zombies\nKilled\n",
+        2,
+    ),
+    "PALS": ("step 3\nx3102c0s25b1n0: rank 3 died from signal 15\nx3102c0s25b1n0: rank 96 died from signal 11\n", 96),
+    "MPICH": ("step 3\napplication called MPI_Abort(MPI_COMM_WORLD, 1) - process 10\n", 10),
+    "MPICH 1": ("rank 7 in job 2  master_49512   caused collective abort of all ranks\n", 7),
+    "aprun": (
+        "_pmiu_daemon(SIGCHLD): [NID 00017] [c0-0c0s4n1] PE RANK 2 exit signal Terminated\n"
+        "_pmiu_daemon(SIGCHLD): [NID 00021] [c0-0c0s5n1] PE RANK 9 exit signal Killed\n",
+        9,
+    ),
+    "jsrun": ("ERROR:  One or more process (first noticed rank 4) terminated with signal 11 (core dumped)\n", 4),
+    "Open MPI 5": (
+        "The first process to do so was:\n\n   Process name: [prterun-n1-71231@1,6]\n   Exit code:    1\n",
+        6,
+    ),
+    "JAX": (
+        "E0405 18:39:10 coordination_service.cc:962] /job:jax_worker/replica:0/task:37 heartbeat timeout. This indicates "
+        "that the remote task has failed\n",
+        37,
+    ),
+    "only a lost peer": (
+        "[rank1]:[W1229 22:06:38.1 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=67): TCPStore: Broken pipe\n"
+        f"[rank1]: {TRACE.strip()}\n[rank1]: RuntimeError: Broken pipe\n",
+        None,
+    ),
+    "NCCL's first warning, without an exception": (
+        "n2:4112:4112 [0] NCCL INFO comm 0x55d9607ee240 rank 5 nranks 8\nn2:4113:4113 [0] NCCL INFO comm 0x55 rank 6 nranks 8\n"
+        + WARNED.format(host="n2", device=0),
+        5,
+    ),
+    "a rank of a group of ranks": (
+        f"{TRACE}RuntimeError: CUDA error: unknown error\n[E ProcessGroupNCCL.cpp:916] [PG ID 3 PG GUID 9(tp) Rank 1] "
+        "[Rank 1] NCCL watchdog thread terminated with exception: CUDA error: unknown error\n",
+        None,
+    ),
+    "sizes that differ": (
+        f"{TRACE}RuntimeError: [1]: params[0] in this process with sizes [4] appears not to match\n",
+        1,
+    ),
+    "the program says so above its exception": (
+        f"step 3\nRank 3 failed with an exception:\n{TRACE}KeyError: 'lr'\n",
+        3,
+    ),
+    "a local rank above the exception": (f"step 3\nerror in local rank 3:\n{TRACE}KeyError: 'lr'\n", None),
+    "launch before torch 1.2": (
+        "Traceback (most recent call last):\n"
+        '  File "/env/lib/python3.7/site-packages/torch/distributed/launch.py", line 231, in main\n    cmd=process.args)\n'
+        "subprocess.CalledProcessError: Command '['/bin/python', '-u', 'train.py', '--local_rank=0']' returned non-zero "
+        "exit status 1.\n",
+        None,
+    ),
+    "tail of several files": (
+        "==> logs/4711_0_log.err <==\nstep 3\nstep 4\n\n==> logs/4711_5_log.err <==\n" + f"{TRACE}KeyError: 'lr'\n",
+        5,
+    ),
+    "a failed node with one rank": (
+        "0: n1\n1: n2\n0: step 3\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
+        1,
+    ),
+    "a failed node, by fairseq": (
+        "| initialized host n1 as rank 0\n| initialized host n2 as rank 1\nstep 3\nsrun: error: Node failure on n2\n",
+        1,
+    ),
+    "a failed node, by NCCL": (
+        "n1:9:9 [0] NCCL INFO comm 0x55 rank 0 nranks 2\nn2:9:9 [0] NCCL INFO comm 0x55 rank 1 nranks 2\nstep 3\n"
+        "srun: error: Node failure on n2\n",
+        1,
+    ),
+    "srun --label, a task in which Lightning starts the ranks": (
+        "0: Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/8\n1: Initializing distributed: GLOBAL_RANK: 5, MEMBER: 6/8\n"
+        "1: Traceback (most recent call last):\n1:   File \"train.py\", line 3, in main\n1:     step()\n1: KeyError: 'lr'\n",
+        None,
+    ),
+    "horovod shuts down a rank because of another one": (
+        "".join(
+            f"[1,{rank}]<stderr>:{line}\n"
+            for rank, said in (
+                (1, "RuntimeError: Horovod has been shut down. This was caused by an exception"),
+                (0, "KeyError: 'lr'"),
+            )
+            for line in f"{TRACE}{said}".splitlines()
+        ),
+        0,
+    ),
+    "a failed node with several ranks": (
+        "0: n1\n1: n2\n2: n2\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
+        None,
+    ),
     "ray": (
         "".join(f"(Worker[rank=4] pid=4100) {line}\n" for line in f"{TRACE}KeyError: 'lr'".splitlines())
         + "(Worker[rank=5] pid=4101) step 3\n",
@@ -93,6 +237,44 @@ LOGS: dict[str, tuple[str, int | None]] = {
 def test_the_rank_is_named_where_the_lines_tell_it(name: str, tmp_path: Path) -> None:
     log, rank = LOGS[name]
     assert said_of(log, tmp_path).rank == rank
+
+
+def test_of_the_exceptions_of_several_ranks_that_of_a_lost_peer_is_not_the_first(tmp_path: Path) -> None:
+    lost = (
+        f"{TRACE}RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [n1]:9\n"
+    )
+    said = said_of(f"{lost}{TRACE}KeyError: 'lr'\n", tmp_path)
+    assert "KeyError: 'lr'" in said.summary
+
+
+def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_what_they_say_is_the_answer(tmp_path: Path) -> None:
+    lost = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [n1]:9"
+    said = said_of("saving\n" + "".join(of_rank(rank, lost) for rank in (3, 5)), tmp_path)
+    assert (said.rule, said.rank) == (None, None)
+    assert said.summary.startswith("another rank had already ended: RuntimeError: Connection closed by peer [n1]:9")
+    assert [item.who for item in said.evidence] == ["rank 3", "rank 5"]
+
+
+def test_nccls_warning_of_one_process_is_shown_with_its_error_in_another(tmp_path: Path) -> None:
+    warned = "(pid=8) n1:8:9 [0] transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 peer access\n"
+    said = said_of(warned + "".join(f"(pid=7) {line}\n" for line in NCCL_ERROR.splitlines()), tmp_path)
+    assert "NCCL WARN failed to open CUDA IPC handle" in said.evidence[0].lines[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(A pid=7) logging.cc:113: Unhandled exception: system_error. what(): thread: Resource temporarily unavailable",
+        "libgomp: Thread creation failed: Resource temporarily unavailable",
+    ],
+)
+def test_a_thread_that_could_not_be_started_by_a_library_is_known(line: str, tmp_path: Path) -> None:
+    assert said_of(f"step 3\n{line}\n", tmp_path).rule == "no-threads"
+
+
+def test_what_is_killed_after_an_exception_is_not_the_cause(tmp_path: Path) -> None:
+    said = said_of(f"{TRACE}KeyError: 'lr'\nKilled\n", tmp_path)
+    assert (said.rule, "KeyError: 'lr'" in said.summary) == (None, True)
 
 
 def test_the_rank_that_is_missing_among_those_that_timed_out_is_named(tmp_path: Path) -> None:
