@@ -80,11 +80,11 @@ class TopApp(App[None]):
         self.call_later(call, *args)
 
     def _show(self) -> None:
-        if self._runs.is_mounted:
+        if self._runs.is_open:
             self._runs.show_reading()
 
     def _look(self) -> None:
-        if self._runs.is_mounted and self.screen is self._runs:
+        if self._runs.is_open and self.screen is self._runs:
             self._runs.look()
 
 

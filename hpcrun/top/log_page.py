@@ -201,14 +201,14 @@ class LogPage(TopScreen):
         def done(answer: Any) -> None:
             self._works_since, self._error = None, ""
             self._next_s = time.monotonic() + self._pause_s
-            if self.is_mounted:
+            if self.is_open:
                 then(answer)
                 self._update()
 
         def failed(error: HpcrunError | OSError) -> None:
             self._works_since = None
             self._error = error.message if isinstance(error, HpcrunError) else str(error)
-            if self.is_mounted:
+            if self.is_open:
                 self._update()
 
         self._reader.in_background(call, done, failed)

@@ -110,6 +110,7 @@ class _QueueScreen(TopScreen):
         self._reader = reader
         self._rows: Sequence[Cells] = ()
         self._said = "asking Slurm ..."
+        self._as_of = ""
         self._asks = False
 
     def body(self) -> ComposeResult:
@@ -121,48 +122,41 @@ class _QueueScreen(TopScreen):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Ask."""
+        """Ask, now and again and again."""
         self.query_one(VirtualTable).focus()
+        # not all users of a cluster at the same second
+        self._timer = self.set_interval(ASK_EVERY_S * random.uniform(0.9, 1.1), self.action_refresh)
         self.action_refresh()
 
     def action_refresh(self) -> None:
         """Ask Slurm now."""
         if self._asks:
             return
-        self._asks = True
         if why := self._reader.ports.schedulers("slurm").unavailable():
             self._said = why
         else:
+            self._asks = True
             self._reader.in_background(SlurmQueue(self._reader.env).jobs, self._show, self._failed)
         self._update()
 
     def _show(self, jobs: list[QueuedJob]) -> None:
         self._rows = self.rows_of(jobs)
-        self._said = f"as of {time.strftime('%H:%M:%S')}"
+        self._said = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
         self._answered()
 
     def _failed(self, error: HpcrunError | OSError) -> None:
-        before = "" if self._said.startswith("asking") else f"; {self._said}"
-        self._said = " ".join(str(error).split()) + before
+        self._said = "; ".join(filter(None, (" ".join(str(error).split()), self._as_of)))
         self._answered()
 
     def _answered(self) -> None:
         self._asks = False
-        if self.is_mounted:
+        if self.is_open:
+            self._timer.reset()
             self._update()
-            self.set_timer(ASK_EVERY_S * random.uniform(0.9, 1.1), self._again)
-
-    def _again(self) -> None:
-        if self.is_current:
-            self.action_refresh()
-
-    def on_screen_resume(self) -> None:
-        """Ask again when it is shown again."""
-        if self.is_mounted:
-            self.action_refresh()
 
     def _update(self) -> None:
-        self.query_one(VirtualTable).show([str(number) for number in range(len(self._rows))])
+        key = next(iter(self.COLUMNS))
+        self.query_one(VirtualTable).show([row[key] for row in self._rows])
         for line in self.query(TextLines):
             line.update()
 

@@ -203,7 +203,7 @@ class RunPage(TopScreen):
         self._reader.in_background(read, done, failed)
 
     def _after_reading(self, section: object) -> None:
-        if self.is_mounted and section is self._section:
+        if self.is_open and section is self._section:
             self._show()
 
     def _show(self) -> None:

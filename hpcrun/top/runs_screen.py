@@ -155,7 +155,7 @@ class RunsScreen(TopScreen):
         def done(causes: Mapping[str, LastStatus]) -> None:
             self._causes_asked_for = False
             self._causes |= causes
-            if self.is_mounted:
+            if self.is_open:
                 self.table.draw()
 
         def failed(_: object) -> None:  # broken rules: explain says so
@@ -168,7 +168,7 @@ class RunsScreen(TopScreen):
     def _show_words(self, words: Mapping[str, str]) -> None:
         self._words_asked_for = False
         self._words = words
-        if self.is_mounted:
+        if self.is_open:
             self.table.draw()
 
     def _show_rows(self) -> None:

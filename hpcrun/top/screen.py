@@ -174,6 +174,11 @@ class TopScreen(Screen[None]):
         self._message: tuple[str, Style] = ("", PLAIN)
         self.typed: TypedLine | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be drawn: textual keeps ``is_mounted`` when a person has left it."""
+        return self.is_mounted and self in self.app.screen_stack
+
     def take_key(self, event: events.Key) -> bool:
         """Take a key before all others; returns whether it was taken. While a line is typed, all keys are for it."""
         if self.typed is None:

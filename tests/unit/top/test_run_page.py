@@ -332,3 +332,18 @@ def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
         await _seen(pilot, "attempt 1")
 
     _watch(desk, RunPage(desk, "r"), look)
+
+
+@pytest.mark.parametrize("page", ["run", "log"])
+def test_what_is_read_for_a_page_that_was_left_is_not_shown(tmp_path: Path, page: str) -> None:
+    desk, _ = _given(tmp_path)
+    desk.opens.clear()
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "reading ...")
+        await pilot.press("escape")
+        desk.opens.set()
+        await pilot.pause(0.3)
+        assert pilot.app._exception is None
+
+    _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)

@@ -22,11 +22,15 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.queue import QueuedJob
+from hpcrun.top import queue
 from hpcrun.top.app import TopApp
 from hpcrun.top.reader import Reader
 from hpcrun.top.rows import run_rows
 from hpcrun.top.runs_screen import RunsScreen, states_text
+from hpcrun.top.table import VirtualTable
 from tests.unit.given import ports, run
+from tests.unit.top.test_queue import JOBS
 
 EVIL = "[red]x[/]\x1b[2J\u202e"
 
@@ -213,6 +217,119 @@ def test_the_other_screens_say_that_there_is_no_slurm(store: RunStore) -> None:
         await screen.press("3")
         assert screen.lines[0] == "queue by partition  there is no Slurm here"
         await screen.press("1", "j")
+        assert screen.lines[0].startswith("hpcrun top")
+
+    play(store, Answers(), scene)
+
+
+class Queue:
+    """squeue: what it lists, and how often it was asked; it waits while ``free`` is not set, and fails if ``away``."""
+
+    def __init__(self) -> None:
+        self.listed, self.asked, self.free, self.away = list(JOBS), 0, threading.Event(), ""
+        self.free.set()
+
+    def jobs(self) -> list[QueuedJob]:
+        self.asked += 1
+        self.free.wait(20)
+        if self.away:
+            raise SchedulerError(self.away)
+        return self.listed
+
+
+@pytest.fixture
+def squeue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    made = Queue()
+    monkeypatch.setattr(queue, "SlurmQueue", lambda env: made)
+    monkeypatch.setattr(Answers, "unavailable", lambda self: None)
+    monkeypatch.setattr(queue, "user_name", lambda: "me")
+    return made
+
+
+def test_the_queue_is_asked_once_each_time_whatever_was_pressed_before(
+    store: RunStore, squeue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ASK_EVERY_S", 0.4)
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        await screen.until(lambda: "as of" in screen.lines[0])
+        for _ in range(4):
+            asked = squeue.asked
+            await screen.press("R")
+            await screen.until(lambda before=asked: squeue.asked > before)  # type: ignore[misc]
+            await screen.press("question_mark", "escape")
+        before, began = squeue.asked, time.monotonic()
+        await asyncio.sleep(2)
+        assert 2 <= squeue.asked - before <= (time.monotonic() - began) / 0.36 + 1
+        await screen.press("1")
+        await asyncio.sleep(0.1)
+        before = squeue.asked
+        await asyncio.sleep(1)
+        assert squeue.asked == before, "Slurm is asked for a screen that is not shown"
+
+    play(store, Answers(), scene)
+
+
+def test_the_queue_is_asked_again_where_slurm_was_unavailable(
+    store: RunStore, squeue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "unavailable", lambda self: "there is no Slurm here")
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("3")
+        assert screen.lines[0] == "queue by partition  there is no Slurm here"
+        monkeypatch.setattr(Answers, "unavailable", lambda self: None)
+        await screen.press("R")
+        await screen.until(lambda: "as of" in screen.lines[0])
+
+    play(store, Answers(), scene)
+
+
+def test_the_cursor_stays_at_its_job_when_the_queue_has_changed(store: RunStore, squeue: Queue) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        await screen.until(lambda: len(screen.lines) > 4 and "held by you" in screen.text)
+        assert [line.split()[0] for line in screen.lines[2:5]] == ["7", "8", "10"]
+        await screen.press("j")
+        table = screen.pilot.app.screen.query_one(VirtualTable)
+        assert table.key == "8"
+        squeue.listed = squeue.listed[1:]
+        await screen.press("R")
+        await screen.until(lambda: screen.lines[2].split()[0] == "8")
+        assert table.key == "8"
+
+    play(store, Answers(), scene)
+
+
+def test_each_failure_of_squeue_is_said_once_before_the_time_of_the_last_answer(store: RunStore, squeue: Queue) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("3")
+        await screen.until(lambda: "as of" in screen.lines[0])
+        answered = screen.lines[0].partition("as of")[2]
+        squeue.away = "Slurm is away"
+        await screen.press("R")
+        await screen.until(lambda: "away" in screen.lines[0])
+        asked = squeue.asked
+        await screen.press("R")
+        await screen.until(lambda: squeue.asked > asked)
+        await asyncio.sleep(0.1)
+        assert screen.lines[0] == f"queue by partition  Slurm is away; as of{answered}"
+        assert screen.lines[3].split()[0] == "gpu"
+
+    play(store, Answers(), scene)
+
+
+def test_an_answer_that_comes_when_its_screen_was_left_is_not_shown(store: RunStore, squeue: Queue) -> None:
+    squeue.free.clear()
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        assert "asking Slurm" in screen.lines[0]
+        await screen.press("1")
+        squeue.free.set()
+        await asyncio.sleep(0.2)
+        await screen.press("j")
         assert screen.lines[0].startswith("hpcrun top")
 
     play(store, Answers(), scene)
