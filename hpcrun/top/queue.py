@@ -20,7 +20,7 @@ from hpcrun.job.reasons import explain_reason
 from hpcrun.schedulers.environment import user_name
 from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.top.reader import Reader
-from hpcrun.top.screen import BOLD, PLAIN, Piece, TextLines, TopScreen, cut
+from hpcrun.top.screen import BOLD, PLAIN, Piece, TopScreen, cut, error_text
 from hpcrun.top.table import VirtualTable
 from hpcrun.views.table import GAP, fitting
 from hpcrun.views.text import clock_text, count
@@ -145,7 +145,7 @@ class _QueueScreen(TopScreen):
         self._answered()
 
     def _failed(self, error: HpcrunError | OSError) -> None:
-        self._said = "; ".join(filter(None, (" ".join(str(error).split()), self._as_of)))
+        self._said = "; ".join(filter(None, (" ".join(error_text(error).split()), self._as_of)))
         self._answered()
 
     def _answered(self) -> None:
@@ -157,8 +157,7 @@ class _QueueScreen(TopScreen):
     def _update(self) -> None:
         key = next(iter(self.COLUMNS))
         self.query_one(VirtualTable).show([row[key] for row in self._rows])
-        for line in self.query(TextLines):
-            line.update()
+        self.draw()
 
     def _cells(self, number: int) -> tuple[Cells, Mapping[str, Style]]:
         return self._rows[number], {}

@@ -17,7 +17,7 @@ from hpcrun.actions.status.first_line import explained_status, lacks_line
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.top.pager import MOVES, Pager, Row, pieces_of, search_pattern, sliced
-from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, TopScreen, cut
+from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, TopScreen, cut, error_text
 from hpcrun.top.sections import SECTIONS, AttemptsSection, MetricsSection, PageReader, RanksSection, Section, Surface
 from hpcrun.views.run_page import attempt_of, title_text, why_line
 from hpcrun.views.text import count, one_line
@@ -196,8 +196,7 @@ class RunPage(TopScreen):
             self._after_reading(section)
 
         def failed(error: HpcrunError | OSError) -> None:
-            words = error.message if isinstance(error, HpcrunError) else f"{error.filename}: {error.strerror}"
-            section.end(self._reader.now_s(), error=words)
+            section.end(self._reader.now_s(), error=error_text(error))
             self._after_reading(section)
 
         self._reader.in_background(read, done, failed)
@@ -235,8 +234,7 @@ class RunPage(TopScreen):
             pager.pages.choose(newest if pager.pages.cursor is None else pager.pages.cursor)
         else:
             pager.pages.cursor = None
-        for line in self.query(TextLines):
-            line.update()
+        self.draw()
 
     def on_resize(self) -> None:
         """Lay the lines out for the new size."""

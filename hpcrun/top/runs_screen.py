@@ -176,8 +176,7 @@ class RunsScreen(TopScreen):
         self._rows = arranged(reading.rows, self._how, reading.studies)
         keys = [row.key for row, _ in self._rows]
         self.table.show(keys, self._marked)
-        for line in self.query(TextLines):
-            line.update()
+        self.draw()
 
     def _cells(self, number: int) -> tuple[Mapping[str, str], Mapping[str, Style]]:
         row, depth = self._rows[number]

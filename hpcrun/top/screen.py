@@ -53,6 +53,13 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…" if width > 0 else ""
 
 
+def error_text(error: Exception) -> str:
+    """Return what went wrong, of an error with a file the file first."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
 class TextLines(Widget):
     """Lines of text; where they change, only the columns that differ are drawn again.
 
@@ -178,6 +185,11 @@ class TopScreen(Screen[None]):
     def is_open(self) -> bool:
         """Whether it can be drawn: textual keeps ``is_mounted`` when a person has left it."""
         return self.is_mounted and self in self.app.screen_stack
+
+    def draw(self) -> None:
+        """Draw the lines that have changed."""
+        for lines in self.query(TextLines):
+            lines.update()
 
     def take_key(self, event: events.Key) -> bool:
         """Take a key before all others; returns whether it was taken. While a line is typed, all keys are for it."""

@@ -20,11 +20,13 @@ from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.runs.attempt import attempts
 from hpcrun.runs.record import LastStatus
 from hpcrun.top import log_page, run_page
 from hpcrun.top.app import TopApp
 from hpcrun.top.log_page import LogPage
 from hpcrun.top.run_page import RunPage
+from hpcrun.top.sections import RanksSection
 from tests.unit.given import run, write
 
 
@@ -310,6 +312,62 @@ def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest
         assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
 
     _watch(desk, LogPage(desk, desk.item, 0), look)
+
+
+def test_a_log_says_that_its_run_has_ended_after_the_last_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, _ = _given(tmp_path, state="RUNNING")
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(log_page, "NEW_ATTEMPT_EVERY_S", 1.0)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "following (")
+        write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")  # it is short: the run ends before it is looked for
+        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
+        assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
+        assert "following" not in await _seen(pilot, "end (")
+        asked = len(reads)
+        await pilot.pause(1.2)
+        assert len(reads) == asked, "attempts are looked for after the end"
+        desk.gone = "there is no run 'r' any more"
+        await pilot.pause(0.2)
+        await _seen(pilot, "again")
+
+    reads: list[Path] = []
+
+    def noted(folder: Path, element: int) -> Any:
+        reads.append(folder)
+        return attempts(folder, element)
+
+    monkeypatch.setattr(log_page, "attempts", noted)
+    _watch(desk, LogPage(desk, desk.item, 0), look)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError("timed out"), "timed out"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (PermissionError(13, "Permission denied", "/runs/x"), "/runs/x: Permission denied"),
+    ],
+)
+@pytest.mark.parametrize("page", ["run", "log"])
+def test_an_error_is_said_with_its_file_if_it_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str, page: str
+) -> None:
+    desk, _ = _given(tmp_path)
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(RanksSection, "read", fails)
+    monkeypatch.setattr(log_page, "open_logs", fails)
+
+    async def look(pilot: Pilot[None]) -> None:
+        assert words in [line.strip() for line in (await _seen(pilot, words)).splitlines()]
+
+    _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)
 
 
 def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
