@@ -59,7 +59,7 @@ VERBS = {
             "have not ended yet",
         ),
         Verb("hold", "They stay pending until they are released.", "is not pending", "are not pending"),
-        Verb("release", "They may start again.", "is not pending", "are not pending"),
+        Verb("release", "Slurm may start them.", "is not pending", "are not pending"),
     )
 }
 

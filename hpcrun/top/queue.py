@@ -85,7 +85,7 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
     if first.start_s is not None:
         form = "%H:%M" if first.start_s - now_s < 86400 else "%d %b %H:%M"
         start = f", expected {time.strftime(form, time.localtime(first.start_s))}"
-    return f"{before + 1} of {total} in line: job {first.job_id}{start}"
+    return f"{before + 1} of {total} in the queue: job {first.job_id}{start}"
 
 
 class _QueueScreen(TopScreen):

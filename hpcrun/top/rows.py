@@ -21,8 +21,6 @@ DAMAGED = "DAMAGED"
 """The state of a run whose record cannot be read."""
 GROUPINGS = ("study", "name", "state", "none")
 _STATE_ORDER = (state.RUNNING, "COMPLETING", state.PENDING, state.SUBMITTING, state.UNKNOWN, DAMAGED, state.FAILED)
-COLUMNS = ("name", "job", "profile", "state", "size", "elapsed", "limit", "info")
-HEADINGS = {"info": "INFO"}
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
 _NAME_MOST, _INFO_LEAST = 28, 40
