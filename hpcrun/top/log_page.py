@@ -29,7 +29,7 @@ from hpcrun.views.text import one_line, visible
 STREAMS = ("out and err", "out", "err")
 """What is shown of a rank, in the order in which ``o`` chooses."""
 SLOWEST_S = 5.0
-"""A log that is silent is looked at this seldom; one that is written, as ``logs -f`` does."""
+"""The longest time between two readings of a silent log; a log that grows is read as often as ``logs -f`` does."""
 NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
 _ERR, _OUT = "err│", "   │"
@@ -210,7 +210,7 @@ class LogPage(TopScreen):
         return True
 
     def _tick(self) -> None:
-        """Read what is new, at a pace that a shared file system can bear."""
+        """Read what is new, at most as often as ``_pause_s`` says: the file system is shared."""
         now = time.monotonic()
         view = self._view
         if self._works_since is not None or now < self._next_s or view is None:
@@ -242,7 +242,7 @@ class LogPage(TopScreen):
                 self.say(f"attempt {number + 1} began")
 
     def _took(self, view: LogView) -> None:
-        """Show what was read; look less often where nothing comes."""
+        """Show what was read; read less often while the log does not grow."""
         is_new = view.lines is not self._pager.pages.lines
         self._pause_s = READ_EVERY_S if is_new else min(SLOWEST_S, self._pause_s * 1.2)
         self._error = view.error
@@ -326,7 +326,7 @@ class LogPage(TopScreen):
         self._show()
 
     def _indent(self) -> None:
-        """Put the other rows of a wrapped line below its text, not below what stands before it."""
+        """Put the other rows of a wrapped line below its text, not below its time and stream."""
         merged = self._rank is not None and self._stream == 0
         self._pager.pages.indent = _TIME_WIDTH * self._times + len(_ERR) * merged
 

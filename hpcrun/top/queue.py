@@ -51,7 +51,7 @@ def job_cells(job: QueuedJob) -> Cells:
 
 
 def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Cells]:
-    """Return the cells of each partition: how much runs and waits there, and where the first job of a user stands."""
+    """Return the cells of each partition: its running and pending jobs, and the place of the user's first job."""
     names = sorted({name for job in jobs for name in job.partitions})
     rows: list[Cells] = []
     for name in names:
@@ -171,7 +171,7 @@ class _QueueScreen(TopScreen):
         return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
 
     def title_line(self, width: int) -> Iterable[Piece]:
-        """Return what is shown, and when it was asked."""
+        """Return what is shown, and when Slurm answered."""
         return ((f"{self.TITLE_TEXT}  ", BOLD), (cut(self._said, width - len(self.TITLE_TEXT) - 2), PLAIN))
 
 
@@ -191,7 +191,7 @@ class JobsScreen(_QueueScreen):
 
 
 class PartitionsScreen(_QueueScreen):
-    """The partitions, how much runs and waits there, and where the user's jobs stand."""
+    """The partitions: their running and pending jobs, and the place of the user's first job."""
 
     TITLE_TEXT = "queue by partition"
     COLUMNS: ClassVar[dict[str, int]] = {

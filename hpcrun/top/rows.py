@@ -1,4 +1,4 @@
-"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped. Pure: what is known of the runs in, rows out."""
+"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped. Pure functions of what is known of the runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATE_ORDER = (state.RUNNING, "COMPLETING", state.PENDING, state.SUBMITTING, st
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
 _NAME_MOST, _INFO_LEAST = 28, 40
 _NAME_SHORT, _INFO_SHORT = 14, 30
-"""To so much the two are shortened before the job ids are left out."""
+"""The two are shortened to these widths before the job ids are left out."""
 _INFO = "info:"
 
 

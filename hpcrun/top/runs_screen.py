@@ -33,7 +33,7 @@ WORDS_EVERY_S = 10.0
 """How often the last lines of the runs on the screen are read."""
 _ASKING = "asking ..."
 _CAUSES_AT_ONCE = 8
-"""Of so many elements the cause of a failure is worked out in one go: it reads their logs."""
+"""How many elements one thread explains, for which it reads their logs."""
 _RED = Style(color="red")
 
 
@@ -131,7 +131,7 @@ class RunsScreen(TopScreen):
         self._show_rows()
 
     def look(self) -> None:
-        """Say that an answer is late, or no longer; read what the runs on the screen wrote last."""
+        """Show whether an answer is late; read what the runs on the screen wrote last."""
         self.query_one("#title", TextLines).update()
         now = time.monotonic()
         rows = [self._rows[number][0] for number in self.table.visible_rows]
@@ -208,9 +208,13 @@ class RunsScreen(TopScreen):
         if not (reading.away or late):
             return ""
         since = time.strftime("%H:%M", time.localtime(reading.answered_s)) if reading.answered_s else ""
-        words = f"no answer from {late or 'Slurm'}{' since ' + since if since else ' yet'}"
-        why = reading.away.removeprefix("Slurm does not answer: ")
-        return " ".join(f"{words}; {why}".split()) if why and not late else words
+        waited = f"has not responded {f'since {since}' if since else 'yet'}"
+        if late:
+            return f"{late} {waited}"
+        away = " ".join(reading.away.split())
+        if away.startswith("Slurm does not "):  # then its time belongs before the reason
+            return "; ".join(filter(None, (f"Slurm {waited}", away.partition(": ")[2])))
+        return f"{away}; {f'last answer at {since}' if since else 'no answer so far'}"
 
     def action_open(self) -> None:
         """Open the page of a run; a group shows its runs."""

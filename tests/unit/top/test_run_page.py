@@ -214,7 +214,7 @@ def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeyp
     monkeypatch.setattr(run_page, "TICK_S", 0.05)
 
     async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "no answer from the file system for 0 s")
+        await _seen(pilot, "the file system has not responded for 0 s: ")
         await pilot.press("6")
         await _seen(pilot, "reading ...")
         desk.opens.set()

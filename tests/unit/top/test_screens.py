@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import threading
 import time
@@ -41,6 +42,7 @@ class Answers:
     Attributes:
         free: not set while it hangs.
         away: it refuses.
+        error: it raises this.
     """
 
     name = "slurm"
@@ -48,6 +50,7 @@ class Answers:
     def __init__(self) -> None:
         self.free, self.away, self.asked = threading.Event(), False, 0
         self.free.set()
+        self.error: Exception | None = None
 
     def unavailable(self) -> str:
         return "there is no Slurm here"
@@ -58,6 +61,8 @@ class Answers:
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         self.asked += 1
         self.free.wait(20)
+        if self.error:
+            raise self.error
         if self.away:
             raise SchedulerError("Slurm does not answer: `squeue`: exit status 1")
         return {job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1") for job in jobs}
@@ -158,7 +163,7 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         await screen.until(lambda: "2 running" in screen.text)
         scheduler.free.clear()
         await screen.press("R")
-        await screen.until(lambda: "no answer from Slurm since" in screen.lines[0])
+        await screen.until(lambda: "Slurm has not responded since" in screen.lines[0])
         began = time.process_time()
         await screen.press("j", "k", "question_mark")
         assert "esc closes" in screen.text
@@ -167,9 +172,23 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         scheduler.away = True
         scheduler.free.set()
         await screen.until(lambda: screen.lines[0].endswith("`squeue`: exit status 1"))
+        assert re.fullmatch(r"hpcrun top  Slurm has not responded since \d\d:\d\d; `.*", screen.lines[0])
         scheduler.away = False
         await screen.press("R")
         await screen.until(lambda: "2 running" in screen.lines[0])
+
+    play(store, scheduler, scene)
+
+
+def test_what_is_wrong_but_is_not_slurms_is_said_without_slurm(store: RunStore) -> None:
+    scheduler = Answers()
+
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        scheduler.error = ValueError("x\ny")
+        await screen.press("R")
+        said = r"hpcrun top  this is a bug in hpcrun: ValueError: x y; last answer at \d\d:\d\d"
+        await screen.until(lambda: re.fullmatch(said, screen.lines[0]) is not None)
 
     play(store, scheduler, scene)
 
@@ -185,7 +204,7 @@ def test_a_run_that_is_damaged_or_deleted_while_it_is_shown(store: RunStore) -> 
         assert "DAMAGED" in screen.text  # there is no page of it
         shutil.rmtree(store.root)
         await screen.press("R")
-        await screen.until(lambda: "0 runs" in screen.text or "no answer" in screen.text)
+        await screen.until(lambda: "0 runs" in screen.text)
 
     play(store, Answers(), scene, (140, 40))
 
