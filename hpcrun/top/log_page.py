@@ -29,7 +29,7 @@ from hpcrun.views.text import one_line, visible
 STREAMS = ("out and err", "out", "err")
 """What is shown of a rank, in the order in which ``o`` chooses."""
 SLOWEST_S = 5.0
-"""The longest time between two readings of a silent log; a log that grows is read as often as ``logs -f`` does."""
+"""The longest time between two readings; a log that grows is read as often as ``logs -f`` does."""
 NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
 _ERR, _OUT = "err│", "   │"
@@ -49,9 +49,7 @@ class LogPage(TopScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "slash", "search", "search", tooltip="search for a regular expression; upwards where a log is followed"
-        ),
+        Binding("slash", "search", "search", tooltip="search for a regular expression; upwards while it is followed"),
         Binding("n", "again(False)", "next", tooltip="next match"),
         Binding("N", "again(True)", "before", show=False, tooltip="match before"),
         Binding("G", "end", "follow", tooltip="go to the end, and follow it"),
@@ -203,6 +201,7 @@ class LogPage(TopScreen):
 
         def failed(error: HpcrunError | OSError) -> None:
             self._works_since, self._error = None, error_text(error)
+            self._next_s = time.monotonic() + SLOWEST_S
             if self.is_open:
                 self.draw()
 
@@ -211,13 +210,14 @@ class LogPage(TopScreen):
 
     def _tick(self) -> None:
         """Read what is new, at most as often as ``_pause_s`` says: the file system is shared."""
-        now = time.monotonic()
-        view = self._view
-        if self._works_since is not None or now < self._next_s or view is None:
+        now, view = time.monotonic(), self._view
+        if self._works_since is not None or now < self._next_s:
             self.query_one("#message", TextLines).update()
             return
         self._learn_state()
-        if self._follows and self._is_newest and now >= self._next_attempt_s:
+        if view is None:
+            self._open()  # it could not be opened so far
+        elif self._follows and self._is_newest and now >= self._next_attempt_s:
             # once more when the run has ended: its last attempt may be younger than the last look
             self._next_attempt_s = inf if self._item.status.final else now + NEW_ATTEMPT_EVERY_S
             self._work(self._logs, self._take_attempt)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -44,13 +44,7 @@ def cut(text: str, width: int) -> str:
     """Return text in so many cells at most, the last one an ellipsis if it is cut."""
     if cell_len(text) <= width:
         return text
-    kept, left = [], width - 1
-    for char in text:
-        left -= get_character_cell_size(char)
-        if left < 0:
-            break
-        kept.append(char)
-    return "".join(kept) + "…" if width > 0 else ""
+    return set_cell_size(text, width - 1) + "…" if width > 0 else ""
 
 
 def error_text(error: Exception) -> str:

@@ -21,6 +21,8 @@ from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import attempts
+from hpcrun.runs.log_window import LogView, open_logs
+from hpcrun.runs.logs import LogFile
 from hpcrun.runs.record import LastStatus
 from hpcrun.top import log_page, run_page
 from hpcrun.top.app import TopApp
@@ -368,6 +370,32 @@ def test_an_error_is_said_with_its_file_if_it_has_one(
         assert words in [line.strip() for line in (await _seen(pilot, words)).splitlines()]
 
     _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)
+
+
+def test_a_log_that_could_not_be_opened_is_opened_when_the_file_system_responds_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, _ = _given(tmp_path, state="RUNNING")
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(log_page, "SLOWEST_S", 0.3)
+    fails, tried = [True], []
+
+    def opened(logs: Sequence[LogFile]) -> LogView:
+        tried.append(time.monotonic())
+        if fails:
+            raise OSError(116, "Stale file handle")
+        return open_logs(logs)
+
+    monkeypatch.setattr(log_page, "open_logs", opened)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "Stale file handle")
+        await pilot.pause(1)
+        assert len(tried) <= (time.monotonic() - tried[0]) / 0.3 + 1
+        fails.clear()
+        assert "Stale" not in await _seen(pilot, "rank 0 [bold]step 9[/bold]")
+
+    _watch(desk, LogPage(desk, desk.item, 0), look)
 
 
 def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
