@@ -1,7 +1,7 @@
 """The sections of a run's page: what each reads, how often, and what it shows.
 
 ``read`` is called in a thread of its own, one call of a section at a time; all else in the thread of the screens. A
-section is read only while it is on the screen, and again only while its run can change.
+section is read only while it is on the screen, and again only while its run can change, or after an error.
 """
 
 from __future__ import annotations
@@ -102,12 +102,13 @@ class Section(ABC):
         self._read_of: tuple[object, ...] | None = None
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
-        """Whether it is time to read: first, when the run's state has changed, and again until it has ended."""
+        """Whether to read now: first, when the run's state has changed, and again while it runs or a reading failed."""
         if self.reads_since is not None:
             return False
         if self._read_of != _mark(item):
             return True
-        return not item.status.final and self.every_s > 0 and now_s >= self._next_s
+        can_change = not item.status.final or bool(self.error)
+        return can_change and self.every_s > 0 and now_s >= self._next_s
 
     def begin(self, item: RunStatus, now_s: float) -> None:
         """Note that it is being read."""

@@ -312,6 +312,9 @@ def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest
         await _seen(pilot, "rank 0 [bold]step 9[/bold]")
         write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
         assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
+        await _seen(pilot, "attempt 2 began")
+        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
+        assert "began" not in await _seen(pilot, "end (")
 
     _watch(desk, LogPage(desk, desk.item, 0), look)
 

@@ -22,6 +22,9 @@ def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed() -> None
     section.begin(ended, 120.0)
     section.end(120.5, data=())
     assert not section.is_due(ended, 10_000.0)
+    section.begin(ended, 200.0)
+    section.end(200.5, error="the file system does not respond")
+    assert [section.is_due(ended, now_s) for now_s in (210.4, 210.6)] == [False, True]
 
 
 def test_a_section_that_takes_long_is_read_after_many_times_as_long() -> None:
