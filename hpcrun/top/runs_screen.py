@@ -214,7 +214,7 @@ class RunsScreen(TopScreen):
         away = " ".join(reading.away.split())
         if away.startswith("Slurm does not "):  # then its time belongs before the reason
             return "; ".join(filter(None, (f"Slurm {waited}", away.partition(": ")[2])))
-        return f"{away}; {f'last answer at {since}' if since else 'no answer so far'}"
+        return f"{away}; last answer at {since}" if since else away
 
     def action_open(self) -> None:
         """Open the page of a run; a group shows its runs."""
