@@ -159,10 +159,13 @@ def what_next(why: str, rules: Rules, *, requeues: int, restarts: int, enough: b
 
 def used_up(why: str, rules: Rules, *, enough: bool) -> str:
     """Return why an interrupted job does not continue; empty if it was not requested to."""
-    said = [f"--requeue {rules.times} is used up"] if rules.times else []
+    said = {}
     if rules.restarts and why in (FAILURE, NODE_FAILURE):
-        said.insert(0, f"--restarts {rules.restarts} is used up" if enough else "too few nodes are left to restart on")
-    return f"not started again: {', '.join(said)}" if said and is_passing(why, rules) else ""
+        few = "too few nodes are left to restart on"
+        said["restarted"] = f"--restarts {rules.restarts} is used up" if enough else few
+    if rules.times:
+        said["requeued"] = f"--requeue {rules.times} is used up"
+    return f"not {' or '.join(said)}: {', '.join(said.values())}" if said and is_passing(why, rules) else ""
 
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:

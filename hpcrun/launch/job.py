@@ -294,8 +294,9 @@ class Job:
         how = self._how(why, enough) if self._managed else OVER
         message = self._idle.message if why == IDLE and self._idle else used_up(why, self._rules, enough=enough)
         if how != OVER:
-            where = "in this allocation" if how == RESTART else "by Slurm" if not self._local else "by its supervisor"
-            records.say(f"attempt {self._attempt + 1} ended by {why}; it is started again {where}")
+            by = "requeued by its supervisor" if self._local else "requeued by Slurm"
+            what = "restarted in this allocation" if how == RESTART else by
+            records.say(f"attempt {self._attempt + 1} ended by {why}; the job is {what}")
             # record it first: Slurm forgets the reason, and is about to end this process
             self._write_exit(status, why=why, how=how, nodes=bad)
             if how == REQUEUE and self._messages and self._has_time():

@@ -1,1 +1,1 @@
-"""The screens of ``hpcrun top``; the only room that imports textual."""
+"""The screens of ``hpcrun top``; the only folder that imports textual."""

@@ -1,4 +1,4 @@
-"""Doing something to runs from a screen: asked once, done in the background, and its words shown."""
+"""Doing something to runs from a screen: it asks once, runs the command in the background, and shows its output."""
 
 from __future__ import annotations
 

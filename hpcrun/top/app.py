@@ -16,11 +16,11 @@ from hpcrun.top.runs_screen import RunsScreen
 from hpcrun.top.screen import TopScreen
 
 _LOOKS_EVERY_S = 1.0
-"""How often it is seen whether an answer is late."""
+"""How often to check for a late answer."""
 
 
 class TopApp(App[None]):
-    """The screens over what a reader learns."""
+    """The program: it shows what a reader learns."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "Screen { background: ansi_default; color: ansi_default; }"
@@ -47,9 +47,9 @@ class TopApp(App[None]):
         self.set_interval(_LOOKS_EVERY_S, self._look)
 
     async def on_event(self, event: events.Event) -> None:
-        """Let each key do its work before the next one is looked at.
+        """Finish the work of each key before the next key is read.
 
-        Textual lets it travel through the widgets first: of keys that come in one packet, the second would be read
+        Textual sends a key through the widgets first: of keys that come in one packet, the second would be read
         before the first has opened a screen or a line to type.
         """
         if not isinstance(event, events.Key) or event.is_forwarded:
@@ -80,11 +80,11 @@ class TopApp(App[None]):
         self.call_later(call, *args)
 
     def _show(self) -> None:
-        if self._runs.is_mounted:
+        if self._runs.is_open:
             self._runs.show_reading()
 
     def _look(self) -> None:
-        if self._runs.is_mounted and self.screen is self._runs:
+        if self._runs.is_open and self.screen is self._runs:
             self._runs.look()
 
 

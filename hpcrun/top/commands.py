@@ -1,7 +1,7 @@
 """What ``hpcrun top`` does to runs: it runs the same commands as a person would, and shows what they print.
 
-They run in a process of their own. So a question, a message or a mistake of theirs cannot disturb the screen, and no
-key waits while one imports what it needs.
+Each runs in a process of its own, so that its questions, messages and errors cannot disturb the screen, and keys work
+while it imports modules.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hpcrun.top.rows import TopRow
 from hpcrun.views.text import count, harmless, without_colours
 
 WITHIN_S = 300.0
-"""After so many seconds a command is given up: resubmit copies the code first."""
-# The folder in which top was called is no place to import from: a project's typer.py would run in its place.
+"""After this time a command is killed. It is long, since resubmit copies the code first."""
+# Nothing is imported from the folder in which top was called: a project may have a typer.py.
 _PROGRAM = (
     "import sys; root = sys.argv.pop(1); sys.path[:] = [*filter(None, sys.path), root]; "
     "from hpcrun.__main__ import main; main()"
@@ -59,7 +59,7 @@ VERBS = {
             "have not ended yet",
         ),
         Verb("hold", "They stay pending until they are released.", "is not pending", "are not pending"),
-        Verb("release", "They may start again.", "is not pending", "are not pending"),
+        Verb("release", "Slurm may start them.", "is not pending", "are not pending"),
     )
 }
 
@@ -75,7 +75,7 @@ def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
         going = [child.state for child in row.children] or [row.state]
         return state.PENDING in going
 
-    # an element beside its whole sweep would be dealt with twice
+    # an element and its whole sweep: the element would be cancelled twice
     whole = {row.key for row in rows if not row.element}
     return [row for row in rows if can(row) and not (row.element and row.run and row.run.run.run_id in whole)]
 

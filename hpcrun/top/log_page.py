@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import inf
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -18,7 +20,7 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.runs.log_window import LogView, WindowLine, open_logs, read_stamps
 from hpcrun.runs.logs import LogFile, rank_log
 from hpcrun.top.pager import MOVES, Pager, Row, pieces_of, search_pattern
-from hpcrun.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, TopScreen, cut
+from hpcrun.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, TopScreen, cut, error_text
 from hpcrun.top.sections import PageReader
 from hpcrun.views.clean import bytes_text
 from hpcrun.views.log_text import terminal_text
@@ -27,7 +29,7 @@ from hpcrun.views.text import one_line, visible
 STREAMS = ("out and err", "out", "err")
 """What is shown of a rank, in the order in which ``o`` chooses."""
 SLOWEST_S = 5.0
-"""A log that is silent is looked at this seldom; one that is written, as ``logs -f`` does."""
+"""The longest time between two readings; a log that grows is read as often as ``logs -f`` does."""
 NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
 _ERR, _OUT = "err│", "   │"
@@ -47,9 +49,7 @@ class LogPage(TopScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "slash", "search", "search", tooltip="search for a regular expression; upwards where a log is followed"
-        ),
+        Binding("slash", "search", "search", tooltip="search for a regular expression; upwards while it is followed"),
         Binding("n", "again(False)", "next", tooltip="next match"),
         Binding("N", "again(True)", "before", show=False, tooltip="match before"),
         Binding("G", "end", "follow", tooltip="go to the end, and follow it"),
@@ -68,21 +68,16 @@ class LogPage(TopScreen):
 
     def __init__(self, reader: PageReader, item: RunStatus, rank: int | None, attempt: int | None = None) -> None:
         super().__init__()
-        self._reader = reader
-        self._item = item
-        self._rank = rank
-        self._stream = 0
+        self._reader, self._item = reader, item
+        self._rank, self._stream = rank, 0
+        self._attempt, self._is_newest = attempt, attempt is None
         self._view: LogView | None = None
-        self._attempt = attempt
-        self._is_newest = attempt is None
-        self._follows = True
-        self._times = False
-        self._search = ""
-        self._stopped = False
+        self._follows, self._times = True, False
+        self._search, self._stopped = "", False
         self._works_since: float | None = None
         self._next_s = 0.0
         self._pause_s = READ_EVERY_S
-        self._attempt_s = time.monotonic()
+        self._next_attempt_s = time.monotonic() + NEW_ATTEMPT_EVERY_S
         self._error = ""
 
     # --- what is on the screen
@@ -176,8 +171,7 @@ class LogPage(TopScreen):
         """Open the logs at their ends, of the same attempt or of the one after or before it."""
         self._view, self._follows, self._message = None, True, ("", PLAIN)
         self._indent()
-        self._pager.pages.lines = ()
-        self._pager.pages.mark = None
+        self._pager.pages.lines, self._pager.pages.mark = (), None
 
         def read() -> tuple[int | None, bool, LogView]:
             number, is_newest, logs = self._logs(step)
@@ -201,44 +195,54 @@ class LogPage(TopScreen):
         def done(answer: Any) -> None:
             self._works_since, self._error = None, ""
             self._next_s = time.monotonic() + self._pause_s
-            if self.is_mounted:
+            if self.is_open:
                 then(answer)
-                self._update()
+                self.draw()
 
         def failed(error: HpcrunError | OSError) -> None:
-            self._works_since = None
-            self._error = error.message if isinstance(error, HpcrunError) else str(error)
-            if self.is_mounted:
-                self._update()
+            self._works_since, self._error = None, error_text(error)
+            self._next_s = time.monotonic() + SLOWEST_S
+            if self.is_open:
+                self.draw()
 
         self._reader.in_background(call, done, failed)
         return True
 
     def _tick(self) -> None:
-        """Read what is new, at a pace that a shared file system can bear."""
-        now = time.monotonic()
-        view = self._view
-        if self._works_since is not None or now < self._next_s or view is None:
+        """Read what is new, at most as often as ``_pause_s`` says: the file system is shared."""
+        now, view = time.monotonic(), self._view
+        if self._works_since is not None or now < self._next_s:
             self.query_one("#message", TextLines).update()
             return
-        goes_on = self._follows and self._is_newest and not self._item.status.final
-        if goes_on and now - self._attempt_s >= NEW_ATTEMPT_EVERY_S:
-            self._attempt_s = now
+        self._learn_state()
+        if view is None:
+            self._open()  # it could not be opened so far
+        elif self._follows and self._is_newest and now >= self._next_attempt_s:
+            # once more when the run has ended: its last attempt may be younger than the last look
+            self._next_attempt_s = inf if self._item.status.final else now + NEW_ATTEMPT_EVERY_S
             self._work(self._logs, self._take_attempt)
         elif self._follows:
             self._work(view.newer, lambda _: self._took(view))
         else:
-            self._update()
+            self.draw()
+
+    def _learn_state(self) -> None:
+        """Take what is known of the run now; if its folder is gone, it stays as it was known last."""
+        element, was_final = self._item.element, self._item.status.final
+        with suppress(HpcrunError):
+            self._item = self._reader.run_status(self._item.run.run_id + (f"/{element}" if element is not None else ""))
+        if self._item.status.final and not was_final:
+            self._message = ("", PLAIN)  # else "attempt 2 began" hides that this is the end
 
     def _take_attempt(self, found: tuple[int | None, bool, list[LogFile]]) -> None:
         number, _, logs = found
         if number != self._attempt or (self._view and not self._view.windows and logs):
             self._open()
-            if number is not None:
+            if number is not None and not self._item.status.final:
                 self.say(f"attempt {number + 1} began")
 
     def _took(self, view: LogView) -> None:
-        """Show what was read; look less often where nothing comes."""
+        """Show what was read; read less often while the log does not grow."""
         is_new = view.lines is not self._pager.pages.lines
         self._pause_s = READ_EVERY_S if is_new else min(SLOWEST_S, self._pause_s * 1.2)
         self._error = view.error
@@ -250,11 +254,7 @@ class LogPage(TopScreen):
         if view is not None:
             self._error = view.error
             self._pager.pages.show(view.lines, follow=self._follows)
-        self._update()
-
-    def _update(self) -> None:
-        for line in self.query(TextLines):
-            line.update()
+        self.draw()
 
     # --- keys
 
@@ -277,7 +277,7 @@ class LogPage(TopScreen):
                 self._work(view.older, lambda _: self._show())
             elif not up and pages.is_at_end and not view.at_end:
                 self._work(view.newer, lambda _: self._show())
-        self._update()
+        self.draw()
 
     def action_start(self) -> None:
         """Go to the beginning of the log."""
@@ -305,7 +305,7 @@ class LogPage(TopScreen):
         """Move to the right or to the left, where lines are not wrapped."""
         self._pager.pages.wraps = False
         self._pager.pages.sideways(columns)
-        self._update()
+        self.draw()
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
@@ -326,7 +326,7 @@ class LogPage(TopScreen):
         self._show()
 
     def _indent(self) -> None:
-        """Put the other rows of a wrapped line below its text, not below what stands before it."""
+        """Put the other rows of a wrapped line below its text, not below its time and stream."""
         merged = self._rank is not None and self._stream == 0
         self._pager.pages.indent = _TIME_WIDTH * self._times + len(_ERR) * merged
 

@@ -20,7 +20,7 @@ from hpcrun.job.reasons import explain_reason
 from hpcrun.schedulers.environment import user_name
 from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.top.reader import Reader
-from hpcrun.top.screen import BOLD, PLAIN, Piece, TextLines, TopScreen, cut
+from hpcrun.top.screen import BOLD, PLAIN, Piece, TopScreen, cut, error_text
 from hpcrun.top.table import VirtualTable
 from hpcrun.views.table import GAP, fitting
 from hpcrun.views.text import clock_text, count
@@ -51,7 +51,7 @@ def job_cells(job: QueuedJob) -> Cells:
 
 
 def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Cells]:
-    """Return the cells of each partition: how much runs and waits there, and where the first job of a user stands."""
+    """Return the cells of each partition: its running and pending jobs, and the place of the user's first job."""
     names = sorted({name for job in jobs for name in job.partitions})
     rows: list[Cells] = []
     for name in names:
@@ -85,7 +85,7 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
     if first.start_s is not None:
         form = "%H:%M" if first.start_s - now_s < 86400 else "%d %b %H:%M"
         start = f", expected {time.strftime(form, time.localtime(first.start_s))}"
-    return f"{before + 1} of {total} in line: job {first.job_id}{start}"
+    return f"{before + 1} of {total} in the queue: job {first.job_id}{start}"
 
 
 class _QueueScreen(TopScreen):
@@ -110,6 +110,7 @@ class _QueueScreen(TopScreen):
         self._reader = reader
         self._rows: Sequence[Cells] = ()
         self._said = "asking Slurm ..."
+        self._as_of = ""
         self._asks = False
 
     def body(self) -> ComposeResult:
@@ -121,50 +122,42 @@ class _QueueScreen(TopScreen):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Ask."""
+        """Ask, now and again and again."""
         self.query_one(VirtualTable).focus()
+        # not all users of a cluster at the same second
+        self._timer = self.set_interval(ASK_EVERY_S * random.uniform(0.9, 1.1), self.action_refresh)
         self.action_refresh()
 
     def action_refresh(self) -> None:
         """Ask Slurm now."""
         if self._asks:
             return
-        self._asks = True
         if why := self._reader.ports.schedulers("slurm").unavailable():
             self._said = why
         else:
+            self._asks = True
             self._reader.in_background(SlurmQueue(self._reader.env).jobs, self._show, self._failed)
         self._update()
 
     def _show(self, jobs: list[QueuedJob]) -> None:
         self._rows = self.rows_of(jobs)
-        self._said = f"as of {time.strftime('%H:%M:%S')}"
+        self._said = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
         self._answered()
 
     def _failed(self, error: HpcrunError | OSError) -> None:
-        before = "" if self._said.startswith("asking") else f"; {self._said}"
-        self._said = " ".join(str(error).split()) + before
+        self._said = "; ".join(filter(None, (" ".join(error_text(error).split()), self._as_of)))
         self._answered()
 
     def _answered(self) -> None:
         self._asks = False
-        if self.is_mounted:
+        if self.is_open:
+            self._timer.reset()
             self._update()
-            self.set_timer(ASK_EVERY_S * random.uniform(0.9, 1.1), self._again)
-
-    def _again(self) -> None:
-        if self.is_current:
-            self.action_refresh()
-
-    def on_screen_resume(self) -> None:
-        """Ask again when it is shown again."""
-        if self.is_mounted:
-            self.action_refresh()
 
     def _update(self) -> None:
-        self.query_one(VirtualTable).show([str(number) for number in range(len(self._rows))])
-        for line in self.query(TextLines):
-            line.update()
+        key = next(iter(self.COLUMNS))
+        self.query_one(VirtualTable).show([row[key] for row in self._rows])
+        self.draw()
 
     def _cells(self, number: int) -> tuple[Cells, Mapping[str, Style]]:
         return self._rows[number], {}
@@ -178,7 +171,7 @@ class _QueueScreen(TopScreen):
         return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
 
     def title_line(self, width: int) -> Iterable[Piece]:
-        """Return what is shown, and when it was asked."""
+        """Return what is shown, and when Slurm answered."""
         return ((f"{self.TITLE_TEXT}  ", BOLD), (cut(self._said, width - len(self.TITLE_TEXT) - 2), PLAIN))
 
 
@@ -198,7 +191,7 @@ class JobsScreen(_QueueScreen):
 
 
 class PartitionsScreen(_QueueScreen):
-    """The partitions, how much runs and waits there, and where the user's jobs stand."""
+    """The partitions: their running and pending jobs, and the place of the user's first job."""
 
     TITLE_TEXT = "queue by partition"
     COLUMNS: ClassVar[dict[str, int]] = {

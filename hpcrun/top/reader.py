@@ -1,7 +1,7 @@
 """What ``hpcrun top`` knows of the runs, and the threads that learn it: no screen waits for a file or for Slurm.
 
-Nothing in here knows textual. The threads are daemons: one that waits for a file system that hangs does not hold up
-the end of the program, as a pool of threads would.
+It does not import textual. The threads are daemons: a thread that waits for a file system that hangs does not delay the
+end of the program, as a pool of threads would.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hpcrun.top.rows import TopRow, run_rows
 INTERVAL_S = 15
 """Seconds between two questions, as with ``status --watch``; after a minute, half a minute."""
 LATE_S = 3.0
-"""Who waits longer for an answer is told what for."""
+"""After this time the title names what does not respond."""
 _FIRST = 40
 """How many runs are on the first frame: as many as a terminal is high."""
 Post = Callable[..., object]
@@ -91,7 +91,7 @@ class Reader:
         threading.Thread(target=self._read_again_and_again, daemon=True).start()
 
     def go_on(self) -> None:
-        """Read the rest: the first frame is on the screen, and takes no time from it any more."""
+        """Read the rest: the first frame is on the screen, and reading cannot delay it any more."""
         self._first_shown.set()
 
     def tell(self, post: Post, publish: Callable[[], object]) -> None:
@@ -104,7 +104,7 @@ class Reader:
         self._post, self._publish = post, publish
 
     def refresh(self) -> None:
-        """Ask the scheduler now, and take no answer from before."""
+        """Ask the scheduler now, use no cached answer."""
         self._woken.set()
 
     def item(self, run_id: str) -> RunStatus | None:
@@ -175,7 +175,7 @@ class Reader:
 
     def _read_again_and_again(self) -> None:
         changes = Changes(self.ports.store, INTERVAL_S, pause=self._pause)
-        # at first what the folders of the newest say, then those of all: they answer before Slurm does
+        # first the folders of the newest runs, then those of all: they respond sooner than Slurm
         self._learn(self._glimpse)
         self._first_shown.wait()
         self._learn(self._last_known)
@@ -188,7 +188,7 @@ class Reader:
             self.reading = read()
         except HpcrunError as error:
             self.reading = replace(self.reading, away=error.message)
-        except Exception as error:  # a person who watches for days gets the next reading all the same
+        except Exception as error:  # the next reading may succeed, for a person who watches for days
             words = str(error) if isinstance(error, OSError) else _bug(error).message
             self.reading = replace(self.reading, away=words)
         self._tell(self._publish)
@@ -211,7 +211,7 @@ class Reader:
             return self._with(ids, ids, last_known(ids, store=store, now_s=self.ports.now_s()))
 
     def _ask(self, *, afresh: bool) -> Reading:
-        """Ask the scheduler about the runs that are not over, and read the folders of new ones."""
+        """Ask the scheduler about the runs that have not ended, and read the folders of new ones."""
         store, now_s = self.ports.store, self.ports.now_s()
         with self._waiting(str(store.root)):
             ids = store.run_ids()

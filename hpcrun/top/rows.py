@@ -1,4 +1,4 @@
-"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped. Pure: what is known of the runs in, rows out."""
+"""The rows of the table of ``hpcrun top``: filtered, sorted, grouped. Pure functions of what is known of the runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ DAMAGED = "DAMAGED"
 """The state of a run whose record cannot be read."""
 GROUPINGS = ("study", "name", "state", "none")
 _STATE_ORDER = (state.RUNNING, "COMPLETING", state.PENDING, state.SUBMITTING, state.UNKNOWN, DAMAGED, state.FAILED)
-COLUMNS = ("name", "job", "profile", "state", "size", "elapsed", "limit", "info")
-HEADINGS = {"info": "INFO"}
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
 _NAME_MOST, _INFO_LEAST = 28, 40
 _NAME_SHORT, _INFO_SHORT = 14, 30
-"""To so much the two are shortened before the job ids are left out."""
+"""The two are shortened to these widths before the job ids are left out."""
 _INFO = "info:"
 
 

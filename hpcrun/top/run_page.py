@@ -17,14 +17,14 @@ from hpcrun.actions.status.first_line import explained_status, lacks_line
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.top.pager import MOVES, Pager, Row, pieces_of, search_pattern, sliced
-from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, TopScreen, cut
+from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, TopScreen, cut, error_text
 from hpcrun.top.sections import SECTIONS, AttemptsSection, MetricsSection, PageReader, RanksSection, Section, Surface
 from hpcrun.views.run_page import attempt_of, title_text, why_line
 from hpcrun.views.text import count, one_line
 
 TICK_S = 1.0
 LATE_S = 3.0
-"""Who waits longer for a file system is told so."""
+"""After this time the page says that the file system does not respond."""
 _AROUND = 5
 """Lines above and below those of a section."""
 _NUMBERS = range(1, len(SECTIONS) + 1)
@@ -105,7 +105,7 @@ class RunPage(TopScreen):
         if self._gone:
             said = f"{self._gone}; shown is what was last read"
         elif late > LATE_S and self._item:
-            said = f"no answer from the file system for {int(late)} s: {self._item.folder}"
+            said = f"the file system has not responded for {int(late)} s: {self._item.folder}"
         elif section.error:
             said = section.error
         else:
@@ -163,7 +163,7 @@ class RunPage(TopScreen):
         self._show()
 
     def _learn_cause(self) -> None:
-        """Work out the first line of explain where nobody has: status does so of whole runs, not of elements."""
+        """Work out the first line of explain for an element: status does so only for whole runs."""
         item = self._item
         if item is None or item.element is None or not lacks_line(item) or self._cause is not None:
             return
@@ -196,14 +196,13 @@ class RunPage(TopScreen):
             self._after_reading(section)
 
         def failed(error: HpcrunError | OSError) -> None:
-            words = error.message if isinstance(error, HpcrunError) else f"{error.filename}: {error.strerror}"
-            section.end(self._reader.now_s(), error=words)
+            section.end(self._reader.now_s(), error=error_text(error))
             self._after_reading(section)
 
         self._reader.in_background(read, done, failed)
 
     def _after_reading(self, section: object) -> None:
-        if self.is_mounted and section is self._section:
+        if self.is_open and section is self._section:
             self._show()
 
     def _show(self) -> None:
@@ -235,8 +234,7 @@ class RunPage(TopScreen):
             pager.pages.choose(newest if pager.pages.cursor is None else pager.pages.cursor)
         else:
             pager.pages.cursor = None
-        for line in self.query(TextLines):
-            line.update()
+        self.draw()
 
     def on_resize(self) -> None:
         """Lay the lines out for the new size."""
@@ -245,7 +243,7 @@ class RunPage(TopScreen):
     # --- keys
 
     def action_section(self, number: int) -> None:
-        """Show another section; where a person was in this one is kept."""
+        """Show another section; the place in this one is kept for a return."""
         pages = self._pager.pages
         self._places[self._number] = (pages.top, pages.part, pages.left, pages.cursor)
         self._number = number
@@ -379,7 +377,7 @@ class RunPage(TopScreen):
 
 
 def _one(item: RunStatus) -> RunStatus:
-    """Return an element of a sweep that is named as a whole: the one that a person most likely wants."""
+    """Return the run, or of a sweep the element that a person most likely wants to see."""
     if not item.elements:
         return item
     index = interesting_element(item.elements)

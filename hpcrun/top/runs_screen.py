@@ -33,7 +33,7 @@ WORDS_EVERY_S = 10.0
 """How often the last lines of the runs on the screen are read."""
 _ASKING = "asking ..."
 _CAUSES_AT_ONCE = 8
-"""Of so many elements the cause of a failure is worked out in one go: it reads their logs."""
+"""How many elements one thread explains, for which it reads their logs."""
 _RED = Style(color="red")
 
 
@@ -131,7 +131,7 @@ class RunsScreen(TopScreen):
         self._show_rows()
 
     def look(self) -> None:
-        """Say that an answer is late, or no longer; read what the runs on the screen wrote last."""
+        """Show whether an answer is late; read what the runs on the screen wrote last."""
         self.query_one("#title", TextLines).update()
         now = time.monotonic()
         rows = [self._rows[number][0] for number in self.table.visible_rows]
@@ -155,7 +155,7 @@ class RunsScreen(TopScreen):
         def done(causes: Mapping[str, LastStatus]) -> None:
             self._causes_asked_for = False
             self._causes |= causes
-            if self.is_mounted:
+            if self.is_open:
                 self.table.draw()
 
         def failed(_: object) -> None:  # broken rules: explain says so
@@ -168,7 +168,7 @@ class RunsScreen(TopScreen):
     def _show_words(self, words: Mapping[str, str]) -> None:
         self._words_asked_for = False
         self._words = words
-        if self.is_mounted:
+        if self.is_open:
             self.table.draw()
 
     def _show_rows(self) -> None:
@@ -176,8 +176,7 @@ class RunsScreen(TopScreen):
         self._rows = arranged(reading.rows, self._how, reading.studies)
         keys = [row.key for row, _ in self._rows]
         self.table.show(keys, self._marked)
-        for line in self.query(TextLines):
-            line.update()
+        self.draw()
 
     def _cells(self, number: int) -> tuple[Mapping[str, str], Mapping[str, Style]]:
         row, depth = self._rows[number]
@@ -209,9 +208,13 @@ class RunsScreen(TopScreen):
         if not (reading.away or late):
             return ""
         since = time.strftime("%H:%M", time.localtime(reading.answered_s)) if reading.answered_s else ""
-        words = f"no answer from {late or 'Slurm'}{' since ' + since if since else ' yet'}"
-        why = reading.away.removeprefix("Slurm does not answer: ")
-        return " ".join(f"{words}; {why}".split()) if why and not late else words
+        waited = f"has not responded {f'since {since}' if since else 'yet'}"
+        if late:
+            return f"{late} {waited}"
+        away = " ".join(reading.away.split())
+        if away.startswith("Slurm does not "):  # then its time belongs before the reason
+            return "; ".join(filter(None, (f"Slurm {waited}", away.partition(": ")[2])))
+        return f"{away}; last answer at {since}" if since else away
 
     def action_open(self) -> None:
         """Open the page of a run; a group shows its runs."""

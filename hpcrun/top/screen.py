@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -44,13 +44,14 @@ def cut(text: str, width: int) -> str:
     """Return text in so many cells at most, the last one an ellipsis if it is cut."""
     if cell_len(text) <= width:
         return text
-    kept, left = [], width - 1
-    for char in text:
-        left -= get_character_cell_size(char)
-        if left < 0:
-            break
-        kept.append(char)
-    return "".join(kept) + "…" if width > 0 else ""
+    return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+
+
+def error_text(error: Exception) -> str:
+    """Return what went wrong, of an error with a file the file first."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
 
 
 class TextLines(Widget):
@@ -173,6 +174,16 @@ class TopScreen(Screen[None]):
         super().__init__()
         self._message: tuple[str, Style] = ("", PLAIN)
         self.typed: TypedLine | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be drawn: textual keeps ``is_mounted`` when a person has left it."""
+        return self.is_mounted and self in self.app.screen_stack
+
+    def draw(self) -> None:
+        """Draw the lines that have changed."""
+        for lines in self.query(TextLines):
+            lines.update()
 
     def take_key(self, event: events.Key) -> bool:
         """Take a key before all others; returns whether it was taken. While a line is typed, all keys are for it."""

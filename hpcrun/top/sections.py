@@ -1,7 +1,7 @@
 """The sections of a run's page: what each reads, how often, and what it shows.
 
 ``read`` is called in a thread of its own, one call of a section at a time; all else in the thread of the screens. A
-section is read only while it is on the screen, and again only while its run can change.
+section is read only while it is on the screen, and again only while its run can change, or after an error.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from hpcrun.runs.use import NodeUse
 
 FEW_RANKS = 32
-"""Up to so many ranks are looked at every few seconds; more are more questions to the file server."""
+"""Up to so many ranks are read every 3 s; more are read every 10 s, since each is a request to the file server."""
 SHARE_OF_TIME = 20
-"""A section that takes long to read is read again after so many times as long."""
+"""After a reading that took 2 s, the next one begins 40 s later at the earliest."""
 _MOST_SCRIPT = 4 << 20
 
 
 class PageReader(Protocol):
-    """What the page of a run needs of the world."""
+    """The ports of a run's page: what is known of runs, rules and metrics, the clock and the threads."""
 
     def run_status(self, run_id: str) -> RunStatus:
         """Return what was last learned of a run, or of an element, ``run id/3``; never waits.
@@ -91,7 +91,7 @@ class Section(ABC):
     title = ""
     frame: Surface
     every_s = 10.0
-    """Seconds between two readings of a run that is not over."""
+    """Seconds between two readings of a run that has not ended."""
 
     def __init__(self, reader: PageReader) -> None:
         self.reader = reader
@@ -102,19 +102,20 @@ class Section(ABC):
         self._read_of: tuple[object, ...] | None = None
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
-        """Whether it is time to read: first, when the run's state has changed, and again while it is not over."""
+        """Whether to read now: first, when the run's state has changed, and again while it runs or a reading failed."""
         if self.reads_since is not None:
             return False
         if self._read_of != _mark(item):
             return True
-        return not item.status.final and self.every_s > 0 and now_s >= self._next_s
+        can_change = not item.status.final or bool(self.error)
+        return can_change and self.every_s > 0 and now_s >= self._next_s
 
     def begin(self, item: RunStatus, now_s: float) -> None:
         """Note that it is being read."""
         self.reads_since, self._read_of = now_s, _mark(item)
 
     def end(self, now_s: float, data: Any = None, error: str = "") -> None:
-        """Take what was read, or why it was not; None is what there was before."""
+        """Take what was read, or why it was not; for None, the data of before stays."""
         took_s = now_s - (self.reads_since or now_s)
         self.reads_since, self.error = None, error
         self._next_s = now_s + max(self.every_s, SHARE_OF_TIME * took_s)
@@ -153,7 +154,7 @@ def _element(item: RunStatus) -> int:
 
 
 class RanksSection(Section):
-    """The ranks of the newest attempt, those that are odd first."""
+    """The ranks of the newest attempt, first those that failed or are silent."""
 
     title = "ranks"
     every_s = 3.0

@@ -141,7 +141,7 @@ def test_one_that_hears_nothing_is_given_up_and_the_last_attempt_is_the_end(hpcr
         warn(folder, number)
     found = ended(hpcrun)
     assert (found["state"], found["attempt"]) == ("TIMEOUT", 1)
-    assert "time limit, not started again: --requeue 1 is used up" in " ".join(hpcrun("status").stdout.split())
+    assert "time limit, not requeued: --requeue 1 is used up" in " ".join(hpcrun("status").stdout.split())
     warned = float((attempt(folder, 0) / "stop/time_limit").read_text().split()[1])
     last_word = float((attempt(folder, 0) / "rank-0.out").read_text().split()[-1])
     assert 3.5 < last_word - warned < 15  # a grace time of 4 s

@@ -65,7 +65,7 @@ def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
     assert first["nodes"] == ["local-1"]
     assert (second["status"], second["again"], second["how"]) == (0, False, "")
     # one script, and so one supervisor's attempt
-    assert (folder / "batch.log").read_text().count("it is started again in this allocation") == 1
+    assert (folder / "batch.log").read_text().count("the job is restarted in this allocation") == 1
 
 
 def test_every_attempt_has_a_folder_a_port_and_a_flight_recorder_of_its_own(hpcrun: Hpcrun) -> None:
@@ -102,7 +102,7 @@ def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcru
 def test_restarts_are_used_up(hpcrun: Hpcrun) -> None:
     folder, status = run(hpcrun, SECOND_TIME, "9", options=("--restarts", "1"))
     assert (status["state"], status["exit_status"], starts(folder)) == ("FAILED", 3, 2)
-    assert "not started again: --restarts 1 is used up" in status["reason"]
+    assert "not restarted: --restarts 1 is used up" in status["reason"]
 
 
 @pytest.mark.parametrize(

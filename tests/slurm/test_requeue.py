@@ -281,7 +281,7 @@ def test_at_the_last_attempt_the_time_limit_is_the_end(scenarios: Scenarios) -> 
     run: Ended = scenarios["plain"].result()
     assert (run.state, run.starts) == ("TIMEOUT", 2), run.account
     assert "attempt 2/2" in run.table
-    assert "time limit, not started again: --requeue 1 is used up" in run.table
+    assert "time limit, not requeued: --requeue 1 is used up" in run.table
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "srun"])

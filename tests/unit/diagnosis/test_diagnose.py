@@ -58,7 +58,7 @@ def test_requeues_that_are_used_up_are_not_advised_again(tmp_path: Path) -> None
     write_run(CASES["time-limit-new"], folder)
     assert explained(folder).fix == "use a longer --time, or --requeue with checkpoints"
     status = json.loads((folder / "status.json").read_text())
-    reason = "time limit, not started again: --requeue 2 is used up"
+    reason = "time limit, not requeued: --requeue 2 is used up"
     (folder / "status.json").write_text(json.dumps({**status, "reason": reason}))
     assert explained(folder).fix == "use a longer --time, or more than --requeue 2 with checkpoints"
 

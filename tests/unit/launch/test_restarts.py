@@ -70,11 +70,11 @@ def test_without_restarts_all_is_as_before() -> None:
 @pytest.mark.parametrize(
     ("why", "rules", "enough", "expected"),
     [
-        (NODE_FAILURE, Rules(times=2), True, "not started again: --requeue 2 is used up"),
-        (NODE_FAILURE, Rules(restarts=2), True, "not started again: --restarts 2 is used up"),
-        (NODE_FAILURE, Rules(restarts=2), False, "not started again: too few nodes are left to restart on"),
-        (NODE_FAILURE, BOTH, True, "not started again: --restarts 1 is used up, --requeue 1 is used up"),
-        (TIME_LIMIT, BOTH, True, "not started again: --requeue 1 is used up"),
+        (NODE_FAILURE, Rules(times=2), True, "not requeued: --requeue 2 is used up"),
+        (NODE_FAILURE, Rules(restarts=2), True, "not restarted: --restarts 2 is used up"),
+        (NODE_FAILURE, Rules(restarts=2), False, "not restarted: too few nodes are left to restart on"),
+        (NODE_FAILURE, BOTH, True, "not restarted or requeued: --restarts 1 is used up, --requeue 1 is used up"),
+        (TIME_LIMIT, BOTH, True, "not requeued: --requeue 1 is used up"),
         (TIME_LIMIT, Rules(restarts=1), True, ""),
         (OWN_END, BOTH, True, ""),
         (NODE_FAILURE, Rules(), True, ""),

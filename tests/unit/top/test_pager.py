@@ -6,6 +6,7 @@ from rich.style import Style
 from rich.text import Text
 
 from hpcrun.top.pager import Pages, Row, pieces_of, search_pattern, sliced, wrapped
+from hpcrun.top.screen import cut
 
 _PLAIN = Style()
 
@@ -92,6 +93,12 @@ def test_a_line_is_cut_at_the_side_and_says_so() -> None:
     assert sliced(row, 0, 12) == [("0123456789", _PLAIN), ("a", Style(bold=True)), ("…", _PLAIN)]
     assert _text([sliced(row, 8, 20)]) == ["89abc"]
     assert _text([sliced([("漢字漢字", _PLAIN)], 2, 4)]) == ["字…"]
+
+
+def test_a_text_that_is_cut_has_at_most_so_many_cells() -> None:
+    assert [cut("abcdef", width) for width in (0, 1, 3, 6)] == ["", "…", "ab…", "abcdef"]
+    assert [cut("漢字漢字", width) for width in (0, 1, 3, 5, 8)] == ["", "…", "漢…", "漢字…", "漢字漢字"]
+    assert cut("漢字漢字", 4) == "漢 …"  # half of a character has no room: a blank stands there
 
 
 def test_wide_characters_are_not_split_between_rows() -> None:

@@ -39,6 +39,6 @@ def test_other_jobs_are_the_user_s_that_no_run_knows() -> None:
 def test_a_partition_says_how_much_waits_and_where_the_user_stands() -> None:
     cpu, gpu = partition_cells(JOBS, "me", 0.0)
     assert (gpu["running"], gpu["pending"], gpu["yours"]) == ("2", "11", "1 running, 1 pending")
-    assert gpu["your first"] == "11 of 11 in line: job 8"
+    assert gpu["your first"] == "11 of 11 in the queue: job 8"
     assert (cpu["partition"], cpu["pending"], cpu["your first"]) == ("cpu", "11", "1 job held or waiting for others")
     assert [row["your first"] for row in partition_cells(JOBS, "they", 0.0)] == ["-", "-"]

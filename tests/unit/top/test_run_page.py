@@ -20,11 +20,15 @@ from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.job.layout import AttemptFolder, RunFolder
+from hpcrun.runs.attempt import attempts
+from hpcrun.runs.log_window import LogView, open_logs
+from hpcrun.runs.logs import LogFile
 from hpcrun.runs.record import LastStatus
 from hpcrun.top import log_page, run_page
 from hpcrun.top.app import TopApp
 from hpcrun.top.log_page import LogPage
 from hpcrun.top.run_page import RunPage
+from hpcrun.top.sections import RanksSection
 from tests.unit.given import run, write
 
 
@@ -212,7 +216,7 @@ def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeyp
     monkeypatch.setattr(run_page, "TICK_S", 0.05)
 
     async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "no answer from the file system for 0 s")
+        await _seen(pilot, "the file system has not responded for 0 s: ")
         await pilot.press("6")
         await _seen(pilot, "reading ...")
         desk.opens.set()
@@ -308,6 +312,91 @@ def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest
         await _seen(pilot, "rank 0 [bold]step 9[/bold]")
         write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
         assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
+        await _seen(pilot, "attempt 2 began")
+        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
+        assert "began" not in await _seen(pilot, "end (")
+
+    _watch(desk, LogPage(desk, desk.item, 0), look)
+
+
+def test_a_log_says_that_its_run_has_ended_after_the_last_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, _ = _given(tmp_path, state="RUNNING")
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(log_page, "NEW_ATTEMPT_EVERY_S", 1.0)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "following (")
+        write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")  # it is short: the run ends before it is looked for
+        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
+        assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
+        assert "following" not in await _seen(pilot, "end (")
+        asked = len(reads)
+        await pilot.pause(1.2)
+        assert len(reads) == asked, "attempts are looked for after the end"
+        desk.gone = "there is no run 'r' any more"
+        await pilot.pause(0.2)
+        await _seen(pilot, "again")
+
+    reads: list[Path] = []
+
+    def noted(folder: Path, element: int) -> Any:
+        reads.append(folder)
+        return attempts(folder, element)
+
+    monkeypatch.setattr(log_page, "attempts", noted)
+    _watch(desk, LogPage(desk, desk.item, 0), look)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError("timed out"), "timed out"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (PermissionError(13, "Permission denied", "/runs/x"), "/runs/x: Permission denied"),
+    ],
+)
+@pytest.mark.parametrize("page", ["run", "log"])
+def test_an_error_is_said_with_its_file_if_it_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str, page: str
+) -> None:
+    desk, _ = _given(tmp_path)
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(RanksSection, "read", fails)
+    monkeypatch.setattr(log_page, "open_logs", fails)
+
+    async def look(pilot: Pilot[None]) -> None:
+        assert words in [line.strip() for line in (await _seen(pilot, words)).splitlines()]
+
+    _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)
+
+
+def test_a_log_that_could_not_be_opened_is_opened_when_the_file_system_responds_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, _ = _given(tmp_path, state="RUNNING")
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(log_page, "SLOWEST_S", 0.3)
+    fails, tried = [True], []
+
+    def opened(logs: Sequence[LogFile]) -> LogView:
+        tried.append(time.monotonic())
+        if fails:
+            raise OSError(116, "Stale file handle")
+        return open_logs(logs)
+
+    monkeypatch.setattr(log_page, "open_logs", opened)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "Stale file handle")
+        await pilot.pause(1)
+        assert len(tried) <= (time.monotonic() - tried[0]) / 0.3 + 1
+        fails.clear()
+        assert "Stale" not in await _seen(pilot, "rank 0 [bold]step 9[/bold]")
 
     _watch(desk, LogPage(desk, desk.item, 0), look)
 
@@ -332,3 +421,18 @@ def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
         await _seen(pilot, "attempt 1")
 
     _watch(desk, RunPage(desk, "r"), look)
+
+
+@pytest.mark.parametrize("page", ["run", "log"])
+def test_what_is_read_for_a_page_that_was_left_is_not_shown(tmp_path: Path, page: str) -> None:
+    desk, _ = _given(tmp_path)
+    desk.opens.clear()
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "reading ...")
+        await pilot.press("escape")
+        desk.opens.set()
+        await pilot.pause(0.3)
+        assert pilot.app._exception is None
+
+    _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import threading
 import time
@@ -22,11 +23,15 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.queue import QueuedJob
+from hpcrun.top import queue
 from hpcrun.top.app import TopApp
 from hpcrun.top.reader import Reader
 from hpcrun.top.rows import run_rows
 from hpcrun.top.runs_screen import RunsScreen, states_text
+from hpcrun.top.table import VirtualTable
 from tests.unit.given import ports, run
+from tests.unit.top.test_queue import JOBS
 
 EVIL = "[red]x[/]\x1b[2J\u202e"
 
@@ -37,6 +42,7 @@ class Answers:
     Attributes:
         free: not set while it hangs.
         away: it refuses.
+        error: it raises this.
     """
 
     name = "slurm"
@@ -44,6 +50,7 @@ class Answers:
     def __init__(self) -> None:
         self.free, self.away, self.asked = threading.Event(), False, 0
         self.free.set()
+        self.error: Exception | None = None
 
     def unavailable(self) -> str:
         return "there is no Slurm here"
@@ -54,6 +61,8 @@ class Answers:
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         self.asked += 1
         self.free.wait(20)
+        if self.error:
+            raise self.error
         if self.away:
             raise SchedulerError("Slurm does not answer: `squeue`: exit status 1")
         return {job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1") for job in jobs}
@@ -154,7 +163,7 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         await screen.until(lambda: "2 running" in screen.text)
         scheduler.free.clear()
         await screen.press("R")
-        await screen.until(lambda: "no answer from Slurm since" in screen.lines[0])
+        await screen.until(lambda: "Slurm has not responded since" in screen.lines[0])
         began = time.process_time()
         await screen.press("j", "k", "question_mark")
         assert "esc closes" in screen.text
@@ -163,9 +172,23 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         scheduler.away = True
         scheduler.free.set()
         await screen.until(lambda: screen.lines[0].endswith("`squeue`: exit status 1"))
+        assert re.fullmatch(r"hpcrun top  Slurm has not responded since \d\d:\d\d; `.*", screen.lines[0])
         scheduler.away = False
         await screen.press("R")
         await screen.until(lambda: "2 running" in screen.lines[0])
+
+    play(store, scheduler, scene)
+
+
+def test_what_is_wrong_but_is_not_slurms_is_said_without_slurm(store: RunStore) -> None:
+    scheduler = Answers()
+
+    async def scene(screen: Screen) -> None:
+        await screen.until(lambda: "2 running" in screen.text)
+        scheduler.error = ValueError("x\ny")
+        await screen.press("R")
+        said = r"hpcrun top  this is a bug in hpcrun: ValueError: x y; last answer at \d\d:\d\d"
+        await screen.until(lambda: re.fullmatch(said, screen.lines[0]) is not None)
 
     play(store, scheduler, scene)
 
@@ -181,7 +204,7 @@ def test_a_run_that_is_damaged_or_deleted_while_it_is_shown(store: RunStore) -> 
         assert "DAMAGED" in screen.text  # there is no page of it
         shutil.rmtree(store.root)
         await screen.press("R")
-        await screen.until(lambda: "0 runs" in screen.text or "no answer" in screen.text)
+        await screen.until(lambda: "0 runs" in screen.text)
 
     play(store, Answers(), scene, (140, 40))
 
@@ -213,6 +236,119 @@ def test_the_other_screens_say_that_there_is_no_slurm(store: RunStore) -> None:
         await screen.press("3")
         assert screen.lines[0] == "queue by partition  there is no Slurm here"
         await screen.press("1", "j")
+        assert screen.lines[0].startswith("hpcrun top")
+
+    play(store, Answers(), scene)
+
+
+class Queue:
+    """squeue: what it lists, and how often it was asked; it waits while ``free`` is not set, and fails if ``away``."""
+
+    def __init__(self) -> None:
+        self.listed, self.asked, self.free, self.away = list(JOBS), 0, threading.Event(), ""
+        self.free.set()
+
+    def jobs(self) -> list[QueuedJob]:
+        self.asked += 1
+        self.free.wait(20)
+        if self.away:
+            raise SchedulerError(self.away)
+        return self.listed
+
+
+@pytest.fixture
+def squeue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    made = Queue()
+    monkeypatch.setattr(queue, "SlurmQueue", lambda env: made)
+    monkeypatch.setattr(Answers, "unavailable", lambda self: None)
+    monkeypatch.setattr(queue, "user_name", lambda: "me")
+    return made
+
+
+def test_the_queue_is_asked_once_each_time_whatever_was_pressed_before(
+    store: RunStore, squeue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ASK_EVERY_S", 0.4)
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        await screen.until(lambda: "as of" in screen.lines[0])
+        for _ in range(4):
+            asked = squeue.asked
+            await screen.press("R")
+            await screen.until(lambda before=asked: squeue.asked > before)  # type: ignore[misc]
+            await screen.press("question_mark", "escape")
+        before, began = squeue.asked, time.monotonic()
+        await asyncio.sleep(2)
+        assert 2 <= squeue.asked - before <= (time.monotonic() - began) / 0.36 + 1
+        await screen.press("1")
+        await asyncio.sleep(0.1)
+        before = squeue.asked
+        await asyncio.sleep(1)
+        assert squeue.asked == before, "Slurm is asked for a screen that is not shown"
+
+    play(store, Answers(), scene)
+
+
+def test_the_queue_is_asked_again_where_slurm_was_unavailable(
+    store: RunStore, squeue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "unavailable", lambda self: "there is no Slurm here")
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("3")
+        assert screen.lines[0] == "queue by partition  there is no Slurm here"
+        monkeypatch.setattr(Answers, "unavailable", lambda self: None)
+        await screen.press("R")
+        await screen.until(lambda: "as of" in screen.lines[0])
+
+    play(store, Answers(), scene)
+
+
+def test_the_cursor_stays_at_its_job_when_the_queue_has_changed(store: RunStore, squeue: Queue) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        await screen.until(lambda: len(screen.lines) > 4 and "held by you" in screen.text)
+        assert [line.split()[0] for line in screen.lines[2:5]] == ["7", "8", "10"]
+        await screen.press("j")
+        table = screen.pilot.app.screen.query_one(VirtualTable)
+        assert table.key == "8"
+        squeue.listed = squeue.listed[1:]
+        await screen.press("R")
+        await screen.until(lambda: screen.lines[2].split()[0] == "8")
+        assert table.key == "8"
+
+    play(store, Answers(), scene)
+
+
+def test_each_failure_of_squeue_is_said_once_before_the_time_of_the_last_answer(store: RunStore, squeue: Queue) -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("3")
+        await screen.until(lambda: "as of" in screen.lines[0])
+        answered = screen.lines[0].partition("as of")[2]
+        squeue.away = "Slurm is away"
+        await screen.press("R")
+        await screen.until(lambda: "away" in screen.lines[0])
+        asked = squeue.asked
+        await screen.press("R")
+        await screen.until(lambda: squeue.asked > asked)
+        await asyncio.sleep(0.1)
+        assert screen.lines[0] == f"queue by partition  Slurm is away; as of{answered}"
+        assert screen.lines[3].split()[0] == "gpu"
+
+    play(store, Answers(), scene)
+
+
+def test_an_answer_that_comes_when_its_screen_was_left_is_not_shown(store: RunStore, squeue: Queue) -> None:
+    squeue.free.clear()
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        assert "asking Slurm" in screen.lines[0]
+        await screen.press("1")
+        squeue.free.set()
+        await asyncio.sleep(0.2)
+        await screen.press("j")
         assert screen.lines[0].startswith("hpcrun top")
 
     play(store, Answers(), scene)

@@ -270,16 +270,16 @@ def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -
 @pytest.mark.parametrize(
     ("reason", "state", "says"),
     [
-        ("time_limit", "TIMEOUT", "time limit, not started again"),
-        ("preemption", "PREEMPTED", "preempted, not started again"),
-        ("node_failure", "NODE_FAIL", "a node failed, not started again"),
-        ("failure", "FAILED", "failed, not started again"),
+        ("time_limit", "TIMEOUT", "time limit, not requeued"),
+        ("preemption", "PREEMPTED", "preempted, not requeued"),
+        ("node_failure", "NODE_FAIL", "a node failed, not requeued"),
+        ("failure", "FAILED", "failed, not requeued"),
     ],
 )
 def test_at_the_last_attempt_the_scripts_reason_is_the_state(
     reason: str, state: str, says: str, tmp_path: Path
 ) -> None:
-    ended = attempt(tmp_path, stopped(reason, again=False, message="not started again"))
+    ended = attempt(tmp_path, stopped(reason, again=False, message="not requeued"))
     status = decide(JobInfo("4711", "FAILED", "NonZeroExitCode", exit_status=124), ended)
     assert (status.state, status.final, status.reason) == (state, True, says)
 
@@ -291,10 +291,10 @@ def test_a_state_that_says_more_than_failed_is_slurms_to_say(word: str, tmp_path
 
 
 def test_a_forgotten_job_that_was_stopped_at_its_last_attempt_is_known_by_the_record(tmp_path: Path) -> None:
-    ended = attempt(tmp_path, stopped("time_limit", again=False, message="not started again"))
+    ended = attempt(tmp_path, stopped("time_limit", again=False, message="not requeued"))
     status = decide(None, ended)
     assert (status.state, status.final) == ("TIMEOUT", True)
-    assert status.reason == "time limit, not started again"
+    assert status.reason == "time limit, not requeued"
 
 
 @pytest.mark.parametrize("answered", [True, False])
