@@ -186,35 +186,59 @@ def first_reading(gpus: Gpus) -> list[sample_gpus.Reading]:
     return found
 
 
+def has_ended(pid: int) -> bool:
+    """Wait for the end of a child process, which was perhaps reaped already."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return True
+        except ChildProcessError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def test_one_nvidia_smi_reports_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, "while :; do echo '0, 50, 1, 2, 3'; sleep 0.05; done", monkeypatch)
-    gpus = Gpus(0.1)
+    gpus = Gpus(60)
     assert first_reading(gpus) == [(0, 0.5, 1 << 20, 2 << 20, 3.0)]
-    assert gpus.read()  # the last values stand for a moment
+    assert gpus.read()  # the last values stand for some periods
     pid = gpus._pid
     gpus.end()
-    os.waitpid(pid, 0)  # it ends
+    assert has_ended(pid)
 
 
-def test_an_nvidia_smi_that_dies_is_started_again_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_gpus, "MOST_STARTS", 3)
+def test_an_nvidia_smi_that_ends_is_started_again_a_few_times_each_after_a_longer_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"now": 0}
+    monkeypatch.setattr(sample_gpus, "time", SimpleNamespace(monotonic=lambda: float(clock["now"])))
     stand_in(tmp_path, f"echo start >>{tmp_path}/starts; exit 9", monkeypatch)
-    gpus = Gpus(0.01)
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
+    gpus = Gpus(10)
+    started = [0]
+    for now in range(0, 3600, 10):
+        clock["now"] = now
+        if gpus._pid:
+            assert has_ended(gpus._pid)
+        assert gpus.read() == []
+        if gpus._pid:
+            started.append(now)
+    gpus.end()
+    assert started == [0, 60, 180, 360, 600]
+    assert (tmp_path / "starts").read_text().count("start") == len(started) == sample_gpus.MOST_STARTS
+
+
+def test_an_nvidia_smi_that_hangs_delays_nothing_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, f"trap '' TERM INT; echo >{tmp_path}/hangs; exec sleep 600", monkeypatch)
+    gpus = Gpus(60)
+    while not (tmp_path / "hangs").exists():
         assert gpus.read() == []
         time.sleep(0.01)
+    assert gpus.read() == []  # it returns, although nothing was reported
+    pid = gpus._pid
     gpus.end()
-    assert (tmp_path / "starts").read_text().count("start") == 3
-
-
-def test_an_nvidia_smi_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(tmp_path, "trap '' TERM INT; while :; do sleep 100; done", monkeypatch)
-    began = time.monotonic()
-    gpus = Gpus(0.1)
-    assert gpus.read() == []
-    gpus.end()
-    assert time.monotonic() - began < 2
+    assert has_ended(pid)
 
 
 def test_where_there_is_no_nvidia_smi_there_are_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
