@@ -76,6 +76,23 @@ def test_sizes(directives: str, sizes: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("directives", "launch", "options", "problem"),
+    [
+        # five tasks at four of each node need a second node
+        ("-n 5 --ntasks-per-node=4 -c 2", "srun", "--nodes 2", "5 tasks do not divide by 2 nodes"),
+        ("-n 5 --ntasks-per-node=4 -c 2", "srun", "--nproc-per-node 2", "5 tasks do not divide by 2 nodes"),
+        ("-n 2 -c 4 --gpus=4", "srun -n 4", "--gpus 4 --launcher srun --cpus 8", None),
+        ("-n 2 -c 3 --gpus=4", "srun -n 4", "--gpus 4 --launcher srun", "6 CPUs of each node do not divide by 4 ranks"),
+    ],
+)
+def test_tasks_and_cpus_that_do_not_divide(directives: str, launch: str, options: str, problem: str | None) -> None:
+    head, text = f"#SBATCH {directives}\n", f"{launch} python train.py\n"
+    assert options in line(text, head=head)
+    problems = why(text, head=head)
+    assert any(problem in words for words in problems) if problem else problems == []
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("python -u train.py --lr 1", "--launcher python --cpus-per-task 8 train.py --lr 1"),

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -271,12 +272,14 @@ def test_a_file_of_weeks_stays_small_and_keeps_the_means_and_the_peak(tmp_path: 
     assert max(each.memory for each in use.samples) == max(each.gpus[0].memory for each in use.samples) == 9
 
 
-def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> sampler.Sampler:
+def sampled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, roots: Callable[[], list[int]] = lambda: [os.getpid()]
+) -> sampler.Sampler:
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(folder))
     monkeypatch.setenv("HPCRUN_NODE", "a")
     monkeypatch.setenv(SAMPLE, "0.01")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    return sampler.Sampler(lambda: [os.getpid()])
+    return sampler.Sampler(roots)
 
 
 def tick(this: sampler.Sampler, times: int) -> None:
@@ -316,6 +319,37 @@ def test_a_full_disk_is_reported_once_and_loses_no_sample(
     assert path.read_text().count("time") == 19
 
 
+def test_a_disk_that_stays_full_loses_the_oldest_samples_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "node-a.use"
+    path.symlink_to("/dev/full")
+    this = sampled(tmp_path, monkeypatch)
+    clock = {"now": 0.0}
+    times = {"monotonic": lambda: clock["now"], "time": lambda: clock["now"]}
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **times}))
+    for number in range(401):
+        clock["now"] = float(number)
+        tick(this, 1)
+    path.unlink()
+    this.end()
+    head, *rest = (json.loads(text) for text in path.read_text().splitlines() if text)
+    assert "started" in head
+    assert [sample["time"] for sample in rest] == [*range(400 - sampler.MOST_UNWRITTEN + 1, 401)]
+
+
+def test_the_past_of_a_process_that_is_found_late_is_no_use_of_more_cpus_than_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots: list[int] = []
+    this = sampled(tmp_path, monkeypatch, lambda: roots)
+    clock = count(1, 1e-6)  # in this time, no process can have used the CPU seconds of this one
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), "monotonic": lambda: next(clock)}))
+    tick(this, 1)
+    roots.append(os.getpid())
+    tick(this, 1)
+    this.end()
+    assert json.loads((tmp_path / "node-a.use").read_text().splitlines()[1])["cpus"] == os.cpu_count()
+
+
 def test_another_process_of_the_node_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         this = sampled(tmp_path, monkeypatch)
@@ -342,3 +376,14 @@ def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(time, "process_time", lambda: float(next(clock)))
     tick(this, 4)
     assert this._at - time.monotonic() > 1000
+
+
+def test_expensive_samples_beside_a_cheap_one_delay_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of all processes has its own limit, and is a part of such a sample."""
+    this = sampled(tmp_path, monkeypatch)
+    cpu_s = iter([0.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 15.0, 15.0, 20.0])  # before and after each of five samples
+    clock = count(1.0)
+    times = {"monotonic": lambda: next(clock), "process_time": lambda: next(cpu_s)}
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **times}))
+    tick(this, 5)
+    assert this._at == pytest.approx(5 + 0.01)  # the period of this sampler
