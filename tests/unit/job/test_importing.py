@@ -32,7 +32,7 @@ def command(script: ImportedScript) -> str:
 def why(text: str, *arguments: str, head: str = HEAD) -> list[str]:
     """What is not understood of a script."""
     script = convert_script(head + text, arguments, "job.sbatch")
-    return [account.words for account in script.accounts if account.verdict == "unknown"]
+    return [each.words for each in script.lines if each.verdict == "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ SHELL = st.lists(
 @given(SHELL)
 def test_any_text_is_read_and_every_line_is_accounted_for(text: str) -> None:
     script = convert_script(text, ("one",))
-    covered = {number for account in script.accounts for number in range(account.first, account.last + 1)}
+    covered = {number for each in script.lines for number in range(each.first, each.last + 1)}
     lines = re.split("\n", text)
     assert {
         number for number, one in enumerate(lines, start=1) if one.strip() and not one.lstrip().startswith("#")
