@@ -100,7 +100,7 @@ def _text(result: ImportResult, *, lines: bool, diff: bool) -> Iterator[TextPart
     yield stdout(view.command_lines(result))
     if result.refusal:
         yield stdout(["", f"hpcrun refuses it: {result.refusal.message}"])
-    yield stdout(view.account_lines(result, whole=lines))
+    yield stdout(view.judged_lines(result, whole=lines))
     yield stdout(view.note_lines(result))
     yield stdout(view.profile_lines(result))
     if not diff:

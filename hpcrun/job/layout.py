@@ -249,8 +249,8 @@ class RunFolder(JobFolder):
         """The archive of the pickled calls, one per element."""
         return self.submitit / "calls.zip"
 
-    def permit(self, now: str = "ready") -> Path:
-        """Return the permit to submit: ``ready``, ``called`` or ``revoked``; see ``schedulers/submit_permit.py``."""
+    def submit_claim(self, now: str = "ready") -> Path:
+        """Return the claim to submit it: ``ready``, ``called`` or ``revoked``; see ``schedulers/submit_claim.py``."""
         return self.path / f"submit.{now}"
 
     def messages(self, name: str = "") -> Path:

@@ -2,7 +2,7 @@
 
 It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), and receives Slurm's warnings. When
 the ranks have ended, it records how and why, and decides whether the job is restarted in this allocation, requeued, or
-ended. Each start of the step is an attempt with its own folder. Its options: ``job_arguments.py``.
+ended. Each start of the step is an attempt with its own folder. Its options: ``job_options.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .decide import (
     what_next,
     why_it_ended,
 )
-from .job_arguments import parse_options, split_command
+from .job_options import parse_options, split_command
 from .rendezvous import free_port
 from .step import JobStep
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 CGROUPS, PROC, SYS = "/sys/fs/cgroup", "/proc", "/sys"
 COST = 2000
-"""The seconds between two searches of all processes, for each second of CPU time that one takes: 0.05 % of a CPU."""
+"""The next search of all processes waits 2000 times the CPU time that the last one took: 0.05 % of a CPU."""
 SEARCHES = 6
-"""So many readings search in any case if the kernel does not list children: a job starts its processes early."""
+"""Without the kernel's list of children, the first 6 readings search: a job starts its processes early."""
 _JOB = re.compile(r"(?:/[^/]+)*?/job_\d+(?=/|$)")
 _HELD_V2 = ("anon", "shmem", "kernel_stack", "pagetables", "percpu", "sock", "slab_unreclaimable")
 _HELD_V1 = ("total_rss", "total_shmem")

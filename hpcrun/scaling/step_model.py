@@ -50,9 +50,10 @@ NOISE = 0.03
 CONTRADICTION = 0.25
 """The relative misfit from which measurements contradict each other or the model."""
 DISCREPANCY = 0.1
-"""What the model itself is off, relative, at one doubling from the nearest measurement; it grows with the root of them.
+"""The relative error of the model one doubling away from the nearest measurement.
 
-Chosen so that four of five values of the back-test lie in their range of 80 %.
+It grows with the square root of the doublings. Chosen so that four of five values of the back-test lie in their range
+of 80 %.
 """
 _INSIDE_RANGE = (10.0, 90.0)
 _DRAWS = 400

@@ -26,8 +26,9 @@ from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submissi
 _KEEP_STDERR = 'exec 2>"$0"; '
 # for SLURM_SUBMIT_DIR, the folder where sbatch was called: the caller of resubmit may be in another folder
 _GO_THERE = 'cd -P -- "$1" && shift || exit 1; '
-# Takes the permit to submit, or submits nothing: see submitter.py. This shell becomes sbatch and keeps its process id.
-_TAKE_PERMIT = 'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
+# Takes over the claim to submit, or submits nothing: see submit_claim.py. This shell becomes sbatch with the same
+# process id.
+_TAKE_CLAIM = 'mv "$1" "$2" || { echo "this run was abandoned before submission"; exit 1; } >&2; shift 2; '
 
 
 class ScriptExecutor(submitit.SlurmExecutor):
@@ -44,14 +45,14 @@ class ScriptExecutor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = RunFolder(self._submission.folder)
         self.sbatch_called = True
-        take_permit = folder.permit().exists() or folder.permit("revoked").exists()
+        takes_claim = folder.submit_claim().exists() or folder.submit_claim("revoked").exists()
         return [
             "sh",
             "-c",
-            f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_PERMIT if take_permit else ""}exec "$@"',
+            f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_CLAIM if takes_claim else ""}exec "$@"',
             str(folder.sbatch_stderr),
             str(self._submission.workdir),
-            *([str(folder.permit()), str(folder.permit("called"))] if take_permit else []),
+            *([str(folder.submit_claim()), str(folder.submit_claim("called"))] if takes_claim else []),
             *_sbatch(self._submission),
             # the path that squeue shows as the job's command, which identifies a lost job
             str(submission_file_path),

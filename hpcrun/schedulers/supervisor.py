@@ -133,7 +133,7 @@ def _again(folder: Path, element: int, attempt: int) -> bool:
 
 
 def _may_start(folder: Path) -> bool:
-    """Take the permit to submit; a run without a permit needs none, and a run with a revoked permit is not started."""
+    """Take over the claim to submit; a run without a claim needs none, and one with a revoked claim is not started."""
     try:
         (folder / READY).rename(folder / CALLED)
     except FileNotFoundError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpcrun.actions.jobs.import_script import ImportResult
-from hpcrun.job.importing.judge import Account
+from hpcrun.job.importing.judge import JudgedLines
 from hpcrun.job.importing.source import without_secrets
 from hpcrun.job.secrets import hide_secrets
 from hpcrun.views.text import count, one_line
@@ -22,11 +22,11 @@ def summary_line(result: ImportResult, *, whole: bool) -> str:
     Args:
         whole: whether the lines that hpcrun does not need are shown too.
     """
-    accounts = result.script.accounts
-    unknown = sum(account.verdict == "unknown" for account in accounts)
-    statements = count(len(accounts), "statement")
+    lines = result.script.lines
+    unknown = sum(each.verdict == "unknown" for each in lines)
+    statements = count(len(lines), "statement")
     if result.verdict == "whole":
-        own = sum(account.verdict == "hpcrun" for account in accounts)
+        own = sum(each.verdict == "hpcrun" for each in lines)
         left_out = f" ({own} left out, since hpcrun does the same itself: --lines)" if own and not whole else ""
         return f"{one_line(result.name)}: converted whole, {statements}{left_out}"
     if result.verdict == "none":
@@ -50,26 +50,26 @@ def command_lines(result: ImportResult) -> Iterator[str]:
     yield line
 
 
-def account_lines(result: ImportResult, *, whole: bool) -> Iterator[str]:
+def judged_lines(result: ImportResult, *, whole: bool) -> Iterator[str]:
     """Yield the lines of the script with what becomes of each.
 
     Args:
         whole: also those that are converted, and those that hpcrun does not need.
     """
     for verdict, heading in _HEADINGS:
-        accounts = [account for account in result.script.accounts if account.verdict == verdict]
-        if accounts and (whole or verdict == "unknown"):
+        found = [each for each in result.script.lines if each.verdict == verdict]
+        if found and (whole or verdict == "unknown"):
             yield ""
             yield f"{heading}:"
-            for account in accounts:
-                yield from _account_lines(account)
+            for each in found:
+                yield from _lines_of(each)
 
 
-def _account_lines(account: Account) -> Iterator[str]:
+def _lines_of(judged: JudgedLines) -> Iterator[str]:
     """Yield the place and the text of a statement, and what becomes of it; the reason why not on a line of its own."""
-    place = str(account.first) if account.first == account.last else f"{account.first}-{account.last}"
-    text, words = one_line(_shown_text(account)), one_line(hide_secrets(account.words))
-    if account.verdict == "unknown":
+    place = str(judged.first) if judged.first == judged.last else f"{judged.first}-{judged.last}"
+    text, words = one_line(_shown_text(judged)), one_line(hide_secrets(judged.words))
+    if judged.verdict == "unknown":
         yield f"  {place:>7}  {text}"
         yield f"  {'':>7}  -> {words}"
     else:
@@ -116,7 +116,6 @@ def diff_lines(result: ImportResult) -> Sequence[str]:
 
 def import_json(result: ImportResult) -> dict[str, Any]:
     """Return the document of ``hpcrun import --json``."""
-    accounts = result.script.accounts
     return {
         "script": result.name,
         "verdict": result.verdict,
@@ -129,7 +128,7 @@ def import_json(result: ImportResult) -> dict[str, Any]:
                 "verdict": one.verdict,
                 "words": one.words,
             }
-            for one in accounts
+            for one in result.script.lines
         ],
         "notes": list(result.script.notes),
         "refusal": result.refusal.message if result.refusal else None,
@@ -141,7 +140,7 @@ def import_json(result: ImportResult) -> dict[str, Any]:
     }
 
 
-def _shown_text(account: Account) -> str:
-    """Return the first line of an account's text, without secrets."""
-    first, *others = without_secrets(account.text).splitlines() or [""]
+def _shown_text(judged: JudgedLines) -> str:
+    """Return the first of some judged lines, without secrets."""
+    first, *others = without_secrets(judged.text).splitlines() or [""]
     return first.strip() + (" ..." if others else "")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.profiles.variables import ProfileVariables
-from hpcrun.job.variables import KINDS, Kind, Variable
+from hpcrun.job.known_variables import KINDS, Kind, Variable
 from hpcrun.views.profile_values import place_text
 from hpcrun.views.text import labelled, one_line
 

@@ -24,7 +24,7 @@ from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError
-from hpcrun.schedulers.submit_permit import permit_text
+from hpcrun.schedulers.submit_claim import claim_text
 
 if TYPE_CHECKING:  # few jobs have a snapshot
     from hpcrun.actions.jobs.snapshot import Code
@@ -79,7 +79,7 @@ def new_run(
         if code:
             code.copy_to(folder)
 
-    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.permit()): permit_text(), **files}
+    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.submit_claim()): claim_text(), **files}
     if plan.preflight:
         needed |= preflight_programs()
     if plan.notify:

@@ -28,7 +28,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.protocol import Scheduler, Submission
-from hpcrun.schedulers.submit_permit import close_submission
+from hpcrun.schedulers.submit_claim import close_submission
 
 _ALONE = Lineage()
 

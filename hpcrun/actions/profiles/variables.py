@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.errors import HpcrunError, NotFoundError, ProfileError, UsageError, nearest
+from hpcrun.job.known_variables import PREFIXES, Finding, Variable, check_variables
 from hpcrun.job.plan import planned_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import MASK, is_secret
-from hpcrun.job.variables import PREFIXES, Finding, Variable, check_variables
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.mistakes import Key, Origin
-from hpcrun.profiles.variables import load_catalogue
+from hpcrun.profiles.variable_catalogue import load_catalogue
 
 
 @dataclass(frozen=True, slots=True)

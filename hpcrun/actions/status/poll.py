@@ -17,7 +17,7 @@ from hpcrun.runs.elements import ElementRecords, Elements, all_elements, all_rec
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
-from hpcrun.schedulers.submit_permit import Sending, look
+from hpcrun.schedulers.submit_claim import Sending, look
 
 Answers = Mapping[Path, JobInfo]
 """Folder of a job → what the scheduler says of it."""

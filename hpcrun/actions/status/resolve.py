@@ -11,7 +11,7 @@ from hpcrun.job.state import JobInfo, is_terminal
 from hpcrun.runs.attempt import IDLE, NODE_FAILURE, RESTART, Attempt, ExitRecord, hosts, last_attempts
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.schedulers.submit_permit import Sending
+from hpcrun.schedulers.submit_claim import Sending
 
 MISSED_FOR_S = 30.0
 """An answer that does not name a live job may be a hiccup, or a busy slurmctld has not yet taken a job that was sent to

@@ -1,4 +1,4 @@
-"""A batch script → the command line of hpcrun, and an account of each of its lines. Pure: text in, records out."""
+"""A batch script → the command line of hpcrun, and what becomes of each of its lines. Pure: text in, records out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.job.importing.directives import Meaning, ScriptOption, is_size, meaning_of, parse_array, read_directives
-from hpcrun.job.importing.judge import Account, Judgement, judge_steps
+from hpcrun.job.importing.judge import JudgedLines, Judgement, judge_steps
 from hpcrun.job.importing.launch import LaunchLine
 from hpcrun.job.importing.program import Program, array_program, plain_program
 from hpcrun.job.importing.sizes import RankLayout, Sizes, decide_ranks, read_sizes
@@ -31,7 +31,7 @@ class ImportedScript:
     Attributes:
         options: hpcrun's options in their order, each with its value; None for a flag.
         program: the program of a rank and its arguments; empty if the script starts none that was understood.
-        accounts: every line of the script that is not a comment, and what becomes of it.
+        lines: every line of the script that is not a comment, and what becomes of it.
         notes: what hpcrun does in another way than the script.
         sweep_file: the parameters of the array's tasks, if no option can hold them.
         sizes: what the directives ask for.
@@ -40,7 +40,7 @@ class ImportedScript:
 
     options: tuple[LineOption, ...]
     program: tuple[Word, ...]
-    accounts: tuple[Account, ...]
+    lines: tuple[JudgedLines, ...]
     notes: tuple[str, ...]
     sizes: Sizes
     asked: tuple[ScriptOption, ...]
@@ -51,7 +51,7 @@ class ImportedScript:
         """``whole``, ``part``, or ``none`` if it starts no program that was understood."""
         if not self.program:
             return "none"
-        return "part" if any(account.verdict == "unknown" for account in self.accounts) else "whole"
+        return "part" if any(each.verdict == "unknown" for each in self.lines) else "whole"
 
 
 def convert_script(text: str, arguments: Sequence[str] = (), name: str = "") -> ImportedScript:
@@ -81,13 +81,13 @@ def convert_script(text: str, arguments: Sequence[str] = (), name: str = "") -> 
     ranks = decide_ranks(sizes, launch)
     program = Program() if main is None else _program(steps, main, array, lambda task: steps_of(task)[0])
     judgement = judge_steps(steps, main, scope, program, array[0] if array else None, sizes, ranks)
-    accounts = [*_directive_accounts(lines, asked, late, sizes, ranks, array), *judgement.accounts]
-    accounts += _others(lines, accounts)
+    judged = [*_judged_directives(lines, asked, late, sizes, ranks, array), *judgement.lines]
+    judged += _others(lines, judged)
     options = _options(asked, ranks, program, judgement, launch, name)
     return ImportedScript(
         options,
         program.words,
-        tuple(sorted(accounts, key=lambda one: one.first)),
+        tuple(sorted(judged, key=lambda one: one.first)),
         tuple(dict.fromkeys((*launch.notes, *ranks.notes, *judgement.notes, *_secret_notes(options)))),
         sizes,
         tuple(asked),
@@ -100,11 +100,11 @@ def _secret_notes(options: Sequence[LineOption]) -> list[str]:
     return [f"export {name} in the shell in which you submit: hpcrun writes no secret to a file" for name in names]
 
 
-def _others(lines: Sequence[str], accounts: Sequence[Account]) -> list[Account]:
-    """Return an account of each line that belongs to no statement: nothing is left out silently."""
-    seen = {number for account in accounts for number in range(account.first, account.last + 1)}
+def _others(lines: Sequence[str], judged: Sequence[JudgedLines]) -> list[JudgedLines]:
+    """Return each line that belongs to no statement, as not understood: nothing is left out silently."""
+    seen = {number for each in judged for number in range(each.first, each.last + 1)}
     return [
-        Account(number, number, text, "unknown", "it cannot be read as bash")
+        JudgedLines(number, number, text, "unknown", "it cannot be read as bash")
         for number, text in enumerate(lines, start=1)
         if number not in seen and text.strip() and not text.lstrip().startswith("#")
     ]
@@ -205,19 +205,16 @@ def _word(text: str | None) -> Word | None:
     return None if text is None else (Known(text),)
 
 
-def _directive_accounts(lines: Sequence[str], asked: Sequence[ScriptOption], late: Sequence[int], sizes: Sizes,
-                        ranks: RankLayout, array: Array | None) -> list[Account]:  # fmt: skip
-    """Return an account of each #SBATCH line."""
+def _judged_directives(lines: Sequence[str], asked: Sequence[ScriptOption], late: Sequence[int], sizes: Sizes,
+                       ranks: RankLayout, array: Array | None) -> list[JudgedLines]:  # fmt: skip
+    """Return what becomes of each #SBATCH line."""
     why = "sbatch does not read it: it follows the first command"
-    found = [Account(number, number, lines[number - 1], "hpcrun", why) for number in late]
+    found = [JudgedLines(number, number, lines[number - 1], "hpcrun", why) for number in late]
     problems = dict(sizes.problems)
     by_line: dict[int, list[Meaning]] = {}
     for option in asked:
         if is_size(option.name) and option.is_known:
-            words = " ".join(f"{name} {value}" for name, value in ranks.options) if ranks else "nothing"
-            meaning = (
-                Meaning("converted", words) if ranks else Meaning("unknown", "no command that starts ranks was found")
-            )
+            meaning = Meaning("converted", " ".join(f"{name} {value}" for name, value in ranks.options))
         elif option.name == "array":
             meaning = (
                 Meaning("converted", "--sweep")
@@ -232,9 +229,12 @@ def _directive_accounts(lines: Sequence[str], asked: Sequence[ScriptOption], lat
             meanings = [Meaning("unknown", problems[number])]
         verdict = next(one for one in ("unknown", "converted", "hpcrun") if any(m.verdict == one for m in meanings))
         words = "; ".join(dict.fromkeys(meaning.words for meaning in meanings if meaning.verdict == verdict))
-        found.append(Account(number, number, lines[number - 1], verdict, words))
-    seen = {account.first for account in found}
+        found.append(JudgedLines(number, number, lines[number - 1], verdict, words))
+    seen = {each.first for each in found}
     empty = [
         number for number, line in enumerate(lines, start=1) if re.match(r"#SBATCH\s", line) and number not in seen
     ]
-    return [*found, *(Account(number, number, lines[number - 1], "hpcrun", "it gives no option") for number in empty)]
+    return [
+        *found,
+        *(JudgedLines(number, number, lines[number - 1], "hpcrun", "it gives no option") for number in empty),
+    ]

@@ -44,8 +44,6 @@ _BY_HPCRUN = {
     "gpu-bind": "each rank sees all GPUs of its node, and uses the one with the number LOCAL_RANK",
     "ignore-pbs": "the script has no #PBS lines",
 }
-_SITE = frozenset("partition account qos constraint reservation".split())
-"""Directives that are the same for every job at a site, which a profile can hold."""
 _REQUEUES = 3
 _LIKE = 0.85
 """A name as similar as this to one of sbatch's is misspelt; others may be those of a site's own plugin."""
@@ -147,11 +145,6 @@ def _long_name(key: str) -> tuple[str, bool]:
 def is_size(name: str) -> bool:
     """Return whether an option decides nodes, tasks, CPUs or GPUs: these are converted together."""
     return name in _SIZES
-
-
-def is_of_site(name: str) -> bool:
-    """Return whether a profile can hold an option for all jobs."""
-    return name in _SITE
 
 
 def meaning_of(option: ScriptOption) -> Meaning:

@@ -53,7 +53,7 @@ _PURE_LOAD = re.compile(r"(module|ml)\s+(load|add)\s+[\w./+:@-]+(\s+[\w./+:@-]+)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class JudgedLines:
     """What becomes of some lines of a script.
 
     Attributes:
@@ -70,9 +70,9 @@ class Account:
 
 @dataclass(slots=True)
 class Judgement:
-    """The accounts of all statements, and the options of hpcrun that they become."""
+    """The verdicts on all statements, and the options of hpcrun that they become."""
 
-    accounts: list[Account] = field(default_factory=list)
+    lines: list[JudgedLines] = field(default_factory=list)
     options: list[tuple[str, Word | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class _Judge:
     program: Program
     ids: Sequence[int] | None
     sizes: Sizes
-    ranks: RankLayout | None
+    ranks: RankLayout
     result: Judgement = field(default_factory=Judgement)
     needed: set[str] = field(default_factory=set)
     in_setup: set[str] = field(default_factory=set)
@@ -96,7 +96,7 @@ class _Judge:
     def add(self, step: ScriptStep, verdict: str, words: str) -> None:
         """Note what becomes of a step."""
         one = step.statement
-        self.result.accounts.append(Account(one.first, one.last, one.text, verdict, words))
+        self.result.lines.append(JudgedLines(one.first, one.last, one.text, verdict, words))
 
     def renumbered(self, text: str) -> str | None:
         """Return a text with the task ids of the script, where hpcrun counts from 0; None if that cannot be."""
@@ -136,7 +136,7 @@ class _Judge:
 
 
 def judge_steps(steps: Sequence[ScriptStep], main: int | None, scope: Scope, program: Program,
-                ids: Sequence[int] | None, sizes: Sizes, ranks: RankLayout | None) -> Judgement:  # fmt: skip
+                ids: Sequence[int] | None, sizes: Sizes, ranks: RankLayout) -> Judgement:  # fmt: skip
     """Return what becomes of each step of a script."""
     judge = _Judge(steps, main, scope, program, ids, sizes, ranks)
     before = steps if main is None else steps[:main]
@@ -263,9 +263,8 @@ def _is_default(judge: _Judge, name: str, text: str | None) -> bool:
     """Return whether hpcrun's jobs have this value anyway."""
     if name == "CUDA_VISIBLE_DEVICES":
         return text == ",".join(str(number) for number in range(judge.sizes.gpus)) != ""
-    ranks = judge.ranks
-    if name == "OMP_NUM_THREADS" and ranks and judge.sizes.cpus:
-        return text == str(judge.sizes.cpus * judge.sizes.tasks // max(1, ranks.ranks))
+    if name == "OMP_NUM_THREADS" and judge.sizes.cpus:
+        return text == str(judge.sizes.cpus * judge.sizes.tasks // max(1, judge.ranks.ranks))
     return False
 
 
@@ -325,7 +324,7 @@ def _judge_other_launch(judge: _Judge, step: ScriptStep) -> None:
         judge.add(step, "unknown", "a second program: submit it as a job of its own, with --after; "
                                    "or run it once before the ranks, with --setup")  # fmt: skip
     elif (line is not None and line.launcher == "program" and line.steps is None and not step.statement.background) or (
-        line is not None and line.launcher == "program" and judge.ranks and judge.ranks.tasks == judge.sizes.tasks
+        line is not None and line.launcher == "program" and judge.ranks.tasks == judge.sizes.tasks
     ):
         judge.setup(step)
     else:
@@ -343,7 +342,7 @@ def _judge_launch(judge: _Judge, step: ScriptStep) -> None:
     one, line = step.statement, step.launch
     problems = [
         *(line.problems if line else ()),
-        *(judge.ranks.problems if judge.ranks else ()),
+        *judge.ranks.problems,
         *judge.program.problems,
     ]
     if judge.scope.missing:

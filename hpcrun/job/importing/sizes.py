@@ -124,8 +124,10 @@ class RankLayout:
     Attributes:
         options: hpcrun's options for nodes, GPUs, CPUs and the launcher.
         launcher: hpcrun's name of it.
-        per_node: the Slurm tasks of each node that hpcrun asks for.
-        problems: what cannot be the same.
+        tasks: the Slurm tasks of each node that hpcrun requests.
+        ranks: the ranks of each node.
+        problems: what cannot be the same, and is not converted.
+        notes: what is different, and is converted.
     """
 
     options: tuple[Option, ...]
@@ -168,7 +170,7 @@ def _launcher(sizes: Sizes, line: LaunchLine, problems: list[str]) -> tuple[str,
         problems.append(f"{line.nodes} nodes take part, and the directives ask for {sizes.nodes}")
     if line.launcher == "torchrun":
         return "torchrun", (line.per_node or max(1, sizes.gpus)) if line.per_node is not None else 1
-    if line.launcher in ("command",):
+    if line.launcher == "command":
         if sizes.nodes > 1 and line.steps is None:
             problems.append(f"it starts on the first of {sizes.nodes} nodes, hpcrun starts it on each")
         return "command", line.per_node or max(1, sizes.gpus)

@@ -32,7 +32,7 @@ def command(script: ImportedScript) -> str:
 def why(text: str, *arguments: str, head: str = HEAD) -> list[str]:
     """What is not understood of a script."""
     script = convert_script(head + text, arguments, "job.sbatch")
-    return [account.words for account in script.accounts if account.verdict == "unknown"]
+    return [each.words for each in script.lines if each.verdict == "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,23 @@ def test_a_directive_becomes_an_option(directives: str, options: str) -> None:
 )
 def test_sizes(directives: str, sizes: str) -> None:
     assert line("srun python train.py\n", head=f"#SBATCH {directives}\n") == f"{sizes} train.py"
+
+
+@pytest.mark.parametrize(
+    ("directives", "launch", "options", "problem"),
+    [
+        # five tasks at four of each node need a second node
+        ("-n 5 --ntasks-per-node=4 -c 2", "srun", "--nodes 2", "5 tasks do not divide by 2 nodes"),
+        ("-n 5 --ntasks-per-node=4 -c 2", "srun", "--nproc-per-node 2", "5 tasks do not divide by 2 nodes"),
+        ("-n 2 -c 4 --gpus=4", "srun -n 4", "--gpus 4 --launcher srun --cpus 8", None),
+        ("-n 2 -c 3 --gpus=4", "srun -n 4", "--gpus 4 --launcher srun", "6 CPUs of each node do not divide by 4 ranks"),
+    ],
+)
+def test_tasks_and_cpus_that_do_not_divide(directives: str, launch: str, options: str, problem: str | None) -> None:
+    head, text = f"#SBATCH {directives}\n", f"{launch} python train.py\n"
+    assert options in line(text, head=head)
+    problems = why(text, head=head)
+    assert any(problem in words for words in problems) if problem else problems == []
 
 
 @pytest.mark.parametrize(
@@ -334,7 +351,7 @@ SHELL = st.lists(
 @given(SHELL)
 def test_any_text_is_read_and_every_line_is_accounted_for(text: str) -> None:
     script = convert_script(text, ("one",))
-    covered = {number for account in script.accounts for number in range(account.first, account.last + 1)}
+    covered = {number for each in script.lines for number in range(each.first, each.last + 1)}
     lines = re.split("\n", text)
     assert {
         number for number, one in enumerate(lines, start=1) if one.strip() and not one.lstrip().startswith("#")

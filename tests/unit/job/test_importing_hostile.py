@@ -36,7 +36,7 @@ def pasted(script: ImportedScript) -> list[str]:
 
 def unknown(script: ImportedScript) -> list[str]:
     """Why statements are not understood."""
-    return [account.words for account in script.accounts if account.verdict == "unknown"]
+    return [each.words for each in script.lines if each.verdict == "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_an_array_of_too_many_tasks_is_not_read(text: str) -> None:
 def test_no_secret_is_shown(text: str) -> None:
     script = convert_script(HEAD + text)
     shown = [*pasted(script), *unknown(script), *(without_secrets(line) for line in text.splitlines())]
-    shown += [one.words for one in script.accounts] + [without_secrets(one.text) for one in script.accounts]
-    assert "hunter2" not in " ".join([*shown[: -len(script.accounts)], *script.notes])
+    shown += [one.words for one in script.lines] + [without_secrets(one.text) for one in script.lines]
+    assert "hunter2" not in " ".join([*shown[: -len(script.lines)], *script.notes])
     assert "--secret" in " ".join(shown)
 
 

@@ -131,7 +131,8 @@ def test_what_is_no_path_is_not_found() -> None:
 def test_the_supervisor_of_a_local_job_has_the_same_paths() -> None:
     element = WITHIN.element(3)
     assert str(WITHIN.supervisor_record) == supervisor.RECORD
-    assert [str(path) for path in (WITHIN.permit(), WITHIN.permit("called"), WITHIN.permit("revoked"))] == [
+    claims = (WITHIN.submit_claim(), WITHIN.submit_claim("called"), WITHIN.submit_claim("revoked"))
+    assert [str(path) for path in claims] == [
         supervisor.READY,
         supervisor.CALLED,
         supervisor.REVOKED,

@@ -156,6 +156,32 @@ def test_a_warning_comes_first_even_if_the_limit_has_passed(site: Site) -> None:
     assert watch.look()
 
 
+def test_the_next_look_is_when_the_limit_could_be_near(tmp_path: Path, site: Site) -> None:
+    """The GPU was busy for the first hundred seconds only: so the warning comes a hundred seconds later."""
+    watch = IdleWatch(1800, 10, ["a"])
+    site.busy_at = {"a": site.now + 100}
+    while not (tmp_path / "idle").exists():
+        site.now += 10
+        assert not watch.look()
+        assert site.now <= site.began + 1600
+    assert site.now == site.began + 1600
+    assert len(site.reads) == 2
+
+
+def test_samples_that_are_late_do_not_end_the_job_before_they_show_the_limit(site: Site) -> None:
+    watch = IdleWatch(1800, 10, ["a"])
+    site.busy_at = {"a": site.now}
+    site.now += 1500
+    assert not watch.look()  # the warning
+    site.frozen_at = {"a": site.now + 150}
+    site.now += 300
+    assert not watch.look()  # the newest sample is from 1650 s
+    site.frozen_at = {}
+    site.now += 10
+    assert watch.look()
+    assert watch.message == "cancelled: its GPUs were idle for 30 min"
+
+
 @pytest.mark.parametrize("missing", ["no file", "old", "no gpus"])
 def test_a_node_of_which_nothing_is_known_keeps_the_job(
     tmp_path: Path, site: Site, missing: str, capsys: pytest.CaptureFixture[str]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,35 +187,59 @@ def first_reading(gpus: Gpus) -> list[sample_gpus.Reading]:
     return found
 
 
+def has_ended(pid: int) -> bool:
+    """Wait for the end of a child process, which was perhaps reaped already."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return True
+        except ChildProcessError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def test_one_nvidia_smi_reports_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, "while :; do echo '0, 50, 1, 2, 3'; sleep 0.05; done", monkeypatch)
-    gpus = Gpus(0.1)
+    gpus = Gpus(60)
     assert first_reading(gpus) == [(0, 0.5, 1 << 20, 2 << 20, 3.0)]
-    assert gpus.read()  # the last values stand for a moment
+    assert gpus.read()  # the last values stand for some periods
     pid = gpus._pid
     gpus.end()
-    os.waitpid(pid, 0)  # it ends
+    assert has_ended(pid)
 
 
-def test_an_nvidia_smi_that_dies_is_started_again_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_gpus, "MOST_STARTS", 3)
+def test_an_nvidia_smi_that_ends_is_started_again_a_few_times_each_after_a_longer_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"now": 0}
+    monkeypatch.setattr(sample_gpus, "time", SimpleNamespace(monotonic=lambda: float(clock["now"])))
     stand_in(tmp_path, f"echo start >>{tmp_path}/starts; exit 9", monkeypatch)
-    gpus = Gpus(0.01)
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
+    gpus = Gpus(10)
+    started = [0]
+    for now in range(0, 3600, 10):
+        clock["now"] = now
+        if gpus._pid:
+            assert has_ended(gpus._pid)
+        assert gpus.read() == []
+        if gpus._pid:
+            started.append(now)
+    gpus.end()
+    assert started == [0, 60, 180, 360, 600]
+    assert (tmp_path / "starts").read_text().count("start") == len(started) == sample_gpus.MOST_STARTS
+
+
+def test_an_nvidia_smi_that_hangs_delays_nothing_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, f"trap '' TERM INT; echo >{tmp_path}/hangs; exec sleep 600", monkeypatch)
+    gpus = Gpus(60)
+    while not (tmp_path / "hangs").exists():
         assert gpus.read() == []
         time.sleep(0.01)
+    assert gpus.read() == []  # it returns, although nothing was reported
+    pid = gpus._pid
     gpus.end()
-    assert (tmp_path / "starts").read_text().count("start") == 3
-
-
-def test_an_nvidia_smi_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(tmp_path, "trap '' TERM INT; while :; do sleep 100; done", monkeypatch)
-    began = time.monotonic()
-    gpus = Gpus(0.1)
-    assert gpus.read() == []
-    gpus.end()
-    assert time.monotonic() - began < 2
+    assert has_ended(pid)
 
 
 def test_where_there_is_no_nvidia_smi_there_are_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,12 +272,14 @@ def test_a_file_of_weeks_stays_small_and_keeps_the_means_and_the_peak(tmp_path: 
     assert max(each.memory for each in use.samples) == max(each.gpus[0].memory for each in use.samples) == 9
 
 
-def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> sampler.Sampler:
+def sampled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, roots: Callable[[], list[int]] = lambda: [os.getpid()]
+) -> sampler.Sampler:
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(folder))
     monkeypatch.setenv("HPCRUN_NODE", "a")
     monkeypatch.setenv(SAMPLE, "0.01")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    return sampler.Sampler(lambda: [os.getpid()])
+    return sampler.Sampler(roots)
 
 
 def tick(this: sampler.Sampler, times: int) -> None:
@@ -292,6 +319,37 @@ def test_a_full_disk_is_reported_once_and_loses_no_sample(
     assert path.read_text().count("time") == 19
 
 
+def test_a_disk_that_stays_full_loses_the_oldest_samples_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "node-a.use"
+    path.symlink_to("/dev/full")
+    this = sampled(tmp_path, monkeypatch)
+    clock = {"now": 0.0}
+    times = {"monotonic": lambda: clock["now"], "time": lambda: clock["now"]}
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **times}))
+    for number in range(401):
+        clock["now"] = float(number)
+        tick(this, 1)
+    path.unlink()
+    this.end()
+    head, *rest = (json.loads(text) for text in path.read_text().splitlines() if text)
+    assert "started" in head
+    assert [sample["time"] for sample in rest] == [*range(400 - sampler.MOST_UNWRITTEN + 1, 401)]
+
+
+def test_the_past_of_a_process_that_is_found_late_is_no_use_of_more_cpus_than_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots: list[int] = []
+    this = sampled(tmp_path, monkeypatch, lambda: roots)
+    clock = count(1, 1e-6)  # in this time, no process can have used the CPU seconds of this one
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), "monotonic": lambda: next(clock)}))
+    tick(this, 1)
+    roots.append(os.getpid())
+    tick(this, 1)
+    this.end()
+    assert json.loads((tmp_path / "node-a.use").read_text().splitlines()[1])["cpus"] == os.cpu_count()
+
+
 def test_another_process_of_the_node_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         this = sampled(tmp_path, monkeypatch)
@@ -318,3 +376,14 @@ def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(time, "process_time", lambda: float(next(clock)))
     tick(this, 4)
     assert this._at - time.monotonic() > 1000
+
+
+def test_expensive_samples_beside_a_cheap_one_delay_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of all processes has its own limit, and is a part of such a sample."""
+    this = sampled(tmp_path, monkeypatch)
+    cpu_s = iter([0.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 15.0, 15.0, 20.0])  # before and after each of five samples
+    clock = count(1.0)
+    times = {"monotonic": lambda: next(clock), "process_time": lambda: next(cpu_s)}
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **times}))
+    tick(this, 5)
+    assert this._at == pytest.approx(5 + 0.01)  # the period of this sampler

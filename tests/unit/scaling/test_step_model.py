@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcrun.scaling.communication import Link, Network
-from hpcrun.scaling.step_model import StepModel, StepSize, TimedStep
+from hpcrun.scaling.step_model import DISCREPANCY, NOISE, StepModel, StepSize, TimedStep
 from tests.harness import REPO
 
 NETWORK = Network(Link("NVLink", 360e9, 3.4e-6), Link("infiniband", 25e9, 14e-6))
@@ -76,6 +76,13 @@ def test_a_measurement_leaves_less_to_the_typical_costs() -> None:
     assert two.parts(eight).step_s > 1.2 * one.parts(eight).step_s
     assert two.spread_after(eight) < one.spread_after(eight)
     assert one.spread_after(eight, second.size) < one.spread_after(eight)
+
+
+def test_the_nearest_measurement_decides_how_far_off_the_model_may_be() -> None:
+    first, second = TimedStep(StepSize(1, 1, 64), 0.1), TimedStep(StepSize(8, 1, 64), 0.14)
+    steps = model(first).fit([first, second])
+    assert steps.spread_after(first.size) < 2 * NOISE < DISCREPANCY  # it was measured, and the other is far away
+    assert steps.spread_after(StepSize(2, 1, 64)) > DISCREPANCY
 
 
 def test_the_same_numbers_give_the_same_forecast() -> None:

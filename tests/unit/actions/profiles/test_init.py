@@ -1,4 +1,4 @@
-"""What init asks, suggests and says next. Pure choices."""
+"""What init asks, suggests and says next; and how it writes the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from hpcrun.actions.jobs.trial_job import TrialJob, trial_size
 from hpcrun.actions.profiles import init
 from hpcrun.actions.profiles.detect import Detected
 from hpcrun.actions.profiles.detect_types import gpu_offers
+from hpcrun.actions.profiles.edit import Place
 from hpcrun.actions.profiles.init import FileChange, Setup
+from hpcrun.errors import ProfileError
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts
 from tests.unit.given import cluster
@@ -96,3 +98,43 @@ def test_the_next_command_fits_the_cluster(kinds: list[NodeKind], gpu_type: str 
     none = FileChange(Path("x"), None, "")
     setup = Setup("dev", none, none, detected=detected(kinds))
     assert init.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"
+
+
+def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | None:
+    """Write a profile, and the configuration that makes it the default."""
+    config = FileChange(folder / "config.yaml", None, "profile: dev\n")
+    return init.write_setup(Setup("dev", profile, config, anew=anew), Place(folder, (), "here"))
+
+
+@pytest.mark.parametrize(
+    ("planned_for", "now"),
+    [
+        ("description: old\n", "description: edited\n"),
+        ("description: old\n", None),
+        (None, "description: edited\n"),
+    ],
+    ids=["edited", "deleted", "made"],
+)
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_file_that_was_changed_meanwhile_is_not_overwritten(
+    tmp_path: Path, planned_for: str | None, now: str | None, anew: bool
+) -> None:
+    path = tmp_path / "dev.yaml"
+    if now is not None:
+        path.write_text(now)
+    with pytest.raises(ProfileError, match=r"dev\.yaml was changed by another program") as caught:
+        write(tmp_path, FileChange(path, planned_for, "description: new\n"), anew=anew)
+    assert caught.value.hint == "run hpcrun init again"
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == ({} if now is None else {"dev.yaml": now})
+
+
+def test_a_replaced_profile_is_kept_beside_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "dev.yaml"
+    path.write_text("description: old\n")
+    change = FileChange(path, "description: old\n", "description: new\n")
+    assert write(tmp_path, change, anew=True) == tmp_path / "dev.old-1"
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
+        "dev.yaml": "description: new\n",
+        "dev.old-1": "description: old\n",
+        "config.yaml": "profile: dev\n",
+    }

@@ -14,7 +14,7 @@ from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.slurm_text import SEPARATOR, parse_sacct
-from hpcrun.schedulers.submit_permit import Sending
+from hpcrun.schedulers.submit_claim import Sending
 from tests.harness import REPO
 from tests.unit.given import run, write
 

@@ -13,7 +13,7 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
-from hpcrun.schedulers.submit_permit import permit_text
+from hpcrun.schedulers.submit_claim import claim_text
 from tests.unit.given import ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
@@ -119,7 +119,7 @@ def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word
     for name, says in (("squeue", "true"), ("sacct", f"echo asked >>{tmp_path}/asked; echo '{answer}'")):
         write(tmp_path / "bin" / name, f"#!/bin/sh\n{says}\n").chmod(0o755)
     store = RunStore(tmp_path / "runs")
-    store.create(run(RUN_ID, job_id=None), "", files={} if ended else {str(WITHIN.permit()): permit_text()})
+    store.create(run(RUN_ID, job_id=None), "", files={} if ended else {str(WITHIN.submit_claim()): claim_text()})
     scheduler = SlurmScheduler({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
     (found,) = get_status([RUN_ID], ports(store, scheduler, 5000.0)).runs
     assert (found.run.job_id, found.status.state) == (("4711", "COMPLETED") if ended else (None, "SUBMITTING"))

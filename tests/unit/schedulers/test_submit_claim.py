@@ -1,4 +1,4 @@
-"""How far a submission is: who lives, who holds the permit, and who may take it back."""
+"""How far a submission is: which process lives, which holds the claim, and which may revoke it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.submit_permit import (
+from hpcrun.schedulers.submit_claim import (
     ELSEWHERE_WITHIN_S,
     Sending,
+    claim_text,
     close_submission,
     look,
-    permit_text,
     this_submitter,
 )
 from tests.unit.given import write
@@ -26,8 +26,8 @@ from tests.unit.given import write
 RUN_ID = "20260102-030405-train-0a1b"
 
 
-def run_folder(where: Path, permit: str = "submit.ready", text: str | None = None) -> Path:
-    return write(where / RUN_ID / permit, permit_text() if text is None else text).parent
+def run_folder(where: Path, claim: str = "submit.ready", text: str | None = None) -> Path:
+    return write(where / RUN_ID / claim, claim_text() if text is None else text).parent
 
 
 def names(folder: Path) -> list[str]:
@@ -35,7 +35,7 @@ def names(folder: Path) -> list[str]:
 
 
 def of_the_dead() -> str:
-    """The permit of a process that has ended."""
+    """The claim of a process that has ended."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     return json.dumps(asdict(replace(this_submitter(), pid=child.pid)))
@@ -65,7 +65,7 @@ def test_while_the_submitter_lives_it_may_submit(tmp_path: Path) -> None:
     assert names(folder) == ["submit.ready"]
 
 
-def test_a_submitter_that_died_before_sbatch_loses_its_permit_for_good(tmp_path: Path) -> None:
+def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, text=of_the_dead())
     assert look(folder, time.time(), time.time()) is Sending.NEVER
     assert names(folder) == ["submit.revoked"]
@@ -115,14 +115,14 @@ def test_an_sbatch_of_another_host_has_its_time(tmp_path: Path) -> None:
     assert look(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
 
 
-def test_a_run_without_a_permit_has_its_time_too(tmp_path: Path) -> None:
+def test_a_run_without_a_claim_has_its_time_too(tmp_path: Path) -> None:
     folder = write(tmp_path / RUN_ID / "run.json", "").parent
     assert look(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
     assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
     assert names(folder) == ["run.json"]
 
 
-def test_when_the_answer_was_noted_the_permit_goes(tmp_path: Path) -> None:
+def test_when_the_answer_was_noted_the_claim_goes(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "submit.called")
     close_submission(folder)
     close_submission(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from hpcrun.errors import ProfileError
-from hpcrun.job.variables import Harmful, Kind, Values, Variable
+from hpcrun.job.known_variables import Harmful, Kind, Values, Variable
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.yaml_file import parse_yaml
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.job.variables import Finding, Values, check_variables
-from hpcrun.profiles.variables import load_catalogue
+from hpcrun.job.known_variables import Finding, Values, check_variables
+from hpcrun.profiles.variable_catalogue import load_catalogue
 
 CATALOGUE = load_catalogue()
 

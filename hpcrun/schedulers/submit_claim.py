@@ -1,10 +1,10 @@
-"""The process that submits a run, and whether it may still start a job.
+"""The claim to submit a run: which process submits it, and whether it may still start a job.
 
-A run is recorded before its job is submitted, together with a permit: the file ``submit.ready``, which names the
-submitting process. The process that starts the job first takes the permit by a rename: the shell that becomes sbatch,
-or the supervisor of a local job. If ``status`` finds that the submitter has ended, it revokes the permit, also by a
-rename. Only one of the two can succeed: so a run with a revoked permit has no job and never gets one, whichever process
-was killed or suspended at any moment.
+A run is recorded before its job is submitted, together with a claim: the file ``submit.ready``, which names the
+submitting process. The process that starts the job first takes over the claim by a rename: the shell that becomes
+sbatch, or the supervisor of a local job. If ``status`` finds that the submitter has ended, it revokes the claim, also
+by a rename. Only one of the two can succeed: so a run with a revoked claim has no job and never gets one, whichever
+process was killed or suspended at any moment.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ def this_submitter() -> Submitter:
     return Submitter(os.uname().nodename, boot_id(), os.readlink("/proc/self/ns/pid"), pid, start_ticks(pid))
 
 
-def permit_text() -> str:
-    """Return the text of the permit to submit, by this process."""
+def claim_text() -> str:
+    """Return the text of this process's claim to submit."""
     return json.dumps(asdict(this_submitter())) + "\n"
 
 
 def close_submission(folder: Path) -> None:
-    """Remove the permit after sbatch's answer was recorded.
+    """Remove the claim after sbatch's answer was recorded.
 
     Raises:
         OSError: it cannot be removed, which does no harm.
     """
-    RunFolder(folder).permit("called").unlink(missing_ok=True)
+    RunFolder(folder).submit_claim("called").unlink(missing_ok=True)
 
 
 def look(folder: Path, created_s: float, now_s: float) -> Sending:
@@ -86,12 +86,12 @@ def look(folder: Path, created_s: float, now_s: float) -> Sending:
         created_s, now_s: seconds since the epoch.
     """
     run = RunFolder(folder)
-    if run.permit("revoked").exists():
+    if run.submit_claim("revoked").exists():
         return Sending.NEVER
-    called_s = _changed_s(run.permit("called"))
+    called_s = _changed_s(run.submit_claim("called"))
     if called_s is None:
         return _look_before_call(run, created_s, now_s)
-    submitter = _read(run.permit("called"))
+    submitter = _read(run.submit_claim("called"))
     if submitter is None or not submitter.is_near():
         return Sending.UNDER_WAY if now_s - called_s < ELSEWHERE_WITHIN_S else Sending.ENDED
     if any(_submits(arguments, folder.name) for arguments in _own_command_lines()):
@@ -100,7 +100,7 @@ def look(folder: Path, created_s: float, now_s: float) -> Sending:
 
 
 def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending:
-    submitter = _read(run.permit())
+    submitter = _read(run.submit_claim())
     if submitter is not None and submitter.is_near():
         waits = submitter.lives()
     else:
@@ -108,9 +108,9 @@ def _look_before_call(run: RunFolder, created_s: float, now_s: float) -> Sending
     if waits:
         return Sending.UNDER_WAY
     try:
-        run.permit().rename(run.permit("revoked"))
+        run.submit_claim().rename(run.submit_claim("revoked"))
     except FileNotFoundError:  # taken at this moment; or another version of hpcrun made none
-        return Sending.UNDER_WAY if run.permit("called").exists() else Sending.ENDED
+        return Sending.UNDER_WAY if run.submit_claim("called").exists() else Sending.ENDED
     except OSError:
         return Sending.UNDER_WAY
     return Sending.NEVER
