@@ -11,7 +11,7 @@ from hpcrun.runs.use import NodeUse, UseSample
 from hpcrun.views.share.drawings import COLOURS, Curve, line_chart
 
 _MOST_ROWS = 32
-_GB, _MB = 1024**3, 1024**2
+_GB, _MB = 1024**3, 1e6
 Short = Callable[[str], str]
 
 

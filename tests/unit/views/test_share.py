@@ -188,7 +188,7 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
                 "time": 1020 + 10 * number,
                 "cpus": 2.5,
                 "memory": 16 << 30,
-                "network": 1 << 20,
+                "network": 2_000_000,
                 "rdma": None,
                 "gpus": gpus,
             }
@@ -204,7 +204,8 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
         "300 W",
         "2.5 of 8",
         "16.0 GB of 64.0 GB",
-        "1.05 MB/s",
+        "2.00 MB/s",
+        "n1: 2 MB/s at min 0.5",
         "n1: 75 % at min 0.5",
     ):
         assert words in shown.text, words
