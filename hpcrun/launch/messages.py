@@ -76,8 +76,8 @@ class Messages:
             return
         self._look_at = now + LOOK_S
         self._reap(now)
-        for event in sorted(self._awaited) if not self._children else ():  # one after another: in their order
-            if self._has_come(event, now):
+        for event in sorted(self._awaited):
+            if not self._children and self._has_come(event, now):  # one after another: in their order
                 self._awaited -= {event}
                 if self._is_first(event):
                     self._start("--event", event)
