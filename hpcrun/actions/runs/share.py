@@ -52,14 +52,14 @@ class LogEnd:
         source: ``rank 3 on node-1``, ``batch script``.
         stream: ``stdout``, ``stderr``, or empty.
         why: why this rank is shown; empty if there is no special reason.
-        more: bytes before the text that are not shown.
+        bytes_left_out: bytes before the text that are not shown.
     """
 
     source: str
     stream: str
     text: str
     why: str = ""
-    more: int = 0
+    bytes_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class AttemptSpan:
 
 @dataclass(frozen=True, slots=True)
 class SharedText:
-    """A file of the run as text; ``more``: bytes after it that are left out."""
+    """A file of the run as text; ``bytes_left_out``: bytes after it."""
 
     text: str
-    more: int = 0
+    bytes_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     if not found or (item.status.final and item.status.state != state.COMPLETED):
         batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
         if text := _end(batch):
-            yield LogEnd("batch script", "", text.text, more=text.more)
+            yield LogEnd("batch script", "", text.text, bytes_left_out=text.bytes_left_out)
 
 
 def _failed_first(elements: Sequence[ElementStatus]) -> list[ElementStatus]:
@@ -269,7 +269,7 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
         source = f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}"
         for name, stream in (("err", "stderr"), ("out", "stdout")):
             if end := _end(rank_log(attempt.folder, rank, name).path):
-                yield LogEnd(source, stream, end.text, why, end.more)
+                yield LogEnd(source, stream, end.text, why, end.bytes_left_out)
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:

@@ -73,7 +73,7 @@ def _idle_gpus(use: UseSummary) -> list[str]:
     if use.idle_cpus >= _ONE_BUSY * each:
         workers = max(2, asked // each - 1)
         return [f"{fact} {did}, most likely in the data loader: use more of its workers (num_workers={workers})"]
-    return [f"{fact} {did}: not the CPUs were the reason, but what they waited for, such as the storage or the network"]
+    return [f"{fact} {did}: the CPUs were not the limit: they waited, for example for the storage or the network"]
 
 
 def _memory(use: UseSummary, *, completed: bool) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.runs.use import rate_text, size_text
-from hpcrun.runs.use import NodeUse, UseSample
+from hpcrun.runs.use import NodeUse, UseSample, mean_over_time
 from hpcrun.views.share.drawings import COLOURS, Curve, line_chart
 
 _MOST_ROWS = 32
@@ -73,8 +73,7 @@ def _over_time(use: NodeUse, value: Callable[[UseSample], float | None]) -> floa
     """Return the mean over time of a value of the samples; None if no sample has it."""
     pairs = [(span, found) for span, sample in zip(use.spans(), use.samples, strict=True)
              if (found := value(sample)) is not None]  # fmt: skip
-    total = sum(span for span, _ in pairs)
-    return sum(span * found for span, found in pairs) / total if total else _mean(found for _, found in pairs)
+    return mean_over_time(pairs)
 
 
 def _mean(values: Iterable[float]) -> float | None:
