@@ -210,7 +210,7 @@ class RunsScreen(TopScreen):
             return ""
         since = time.strftime("%H:%M", time.localtime(reading.answered_s)) if reading.answered_s else ""
         words = f"no answer from {late or 'Slurm'}{' since ' + since if since else ' yet'}"
-        why = reading.away.removeprefix("Slurm does not answer: ")
+        why = reading.away.removeprefix("Slurm does not respond: ")
         return " ".join(f"{words}; {why}".split()) if why and not late else words
 
     def action_open(self) -> None:

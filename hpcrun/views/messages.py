@@ -130,7 +130,7 @@ def _why(reason: str) -> str:
 
 
 def _state_text(word: str) -> str:
-    return {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no answer", FAILED: "refused"}.get(word, "not sent")
+    return {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no response", FAILED: "refused"}.get(word, "not sent")
 
 
 _OUTCOMES = {

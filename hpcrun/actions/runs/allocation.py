@@ -73,7 +73,7 @@ def unlisted_words(item: RunStatus) -> str:
         return f"job {run.job_id} belongs to {where}"
     who = "this machine" if run.scheduler == "local" else "Slurm"
     if item.stale and item.status.missed_s is None:
-        return f"{who} did not answer about job {run.job_id}"
+        return f"{who} did not respond about job {run.job_id}"
     return f"{who} does not know job {run.job_id}"
 
 
