@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.status.elements import combine, failed_elements
 from hpcrun.actions.status.poll import KnownRun, judge_element
 from hpcrun.actions.status.resolve import ended_text
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.status import RunStatus, element_of, element_row
 from hpcrun.job import state
 from hpcrun.job.notify import (
     ATTEMPT,
@@ -153,7 +153,7 @@ def facts_of(
 
     if event == FIRST_FAILURE:
         index = failed_elements(item.elements)[0]
-        row = element_row(item, next(each for each in item.elements if each.index == index))
+        row = element_of(item, index)
         return MessageFacts(event, row, cause=explained_status(row, rules()).cause or "")
     if item.elements:
         return MessageFacts(event, item, cause=_first_of_sweep(item, rules) if item.status.final else "")

@@ -16,7 +16,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
 from hpcrun.actions.runs.sweep import SweepTable, sweep_table
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus, element_row, one_status
+from hpcrun.actions.status.status import RunStatus, element_of, element_row, one_status
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job import state
@@ -145,7 +145,7 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
     result = one_status(run.run_id, ports)
     item, now_s = result.runs[0], ports.now_s()
     if choice.element is not None:
-        item = next(element_row(item, one) for one in item.elements if one.index == choice.element)
+        item = element_of(item, choice.element)
     explanation = _explained(item, choice, now_s)
     code, diff = _code(item.run, ports.store, choice)
     table = _table(item, choice) if item.elements else None
@@ -174,7 +174,7 @@ def _explained(item: RunStatus, choice: ShareChoice, now_s: float) -> Explanatio
     if item.status.state != state.RUNNING:
         return None
     if item.elements and (index := most_silent(item, now_s)) is not None:
-        item = next(element_row(item, one) for one in item.elements if one.index == index)
+        item = element_of(item, index)
     running = look(item, now_s, choice.patterns)
     return explain_running(running) if running else None
 

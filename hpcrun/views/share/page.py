@@ -22,6 +22,7 @@ from hpcrun.job.secrets import SecretHider
 from hpcrun.runs.metrics import Value
 from hpcrun.views.clean import bytes_text
 from hpcrun.views.metrics import curves_of, value_text
+from hpcrun.views.recorded_plan import recorded_plan
 from hpcrun.views.share import facts
 from hpcrun.views.share.drawings import COLOURS, WIDE, Curve, Lane, Span, line_chart, number_text, time_line
 from hpcrun.views.share.hardware import use_section
@@ -144,7 +145,7 @@ def _parts(shared: SharedRun, write: _Writer, room: float) -> dict[str, Any]:
         "metrics_more": more,
         "use": use_section(shared.use, write.short),
         "logs": [_log(log, number, write, room) for number, log in enumerate(shared.logs)],
-        "plan": _rows(facts.plan_rows(run), write),
+        "plan": _rows(recorded_plan(run), write),
         "script": _script(shared.script, write, room) if shared.script else None,
         "code": _rows(facts.code_rows(shared), write),
         "diff": _diff(shared.diff, write, room) if shared.diff else None,
