@@ -213,8 +213,7 @@ def _lines(results: list[tuple[str, Sent]]) -> list[str]:
 
 
 def _json(results: list[tuple[str, Sent]], run_id: str | None) -> dict[str, Any]:
-    from hpcrun.job.notify import event_kind
+    from hpcrun.views.messages import outcome_json
 
-    messages = [{"event": event_kind(event), "to": each.to, "state": each.state, "reason": each.reason}
-                for event, each in results]  # fmt: skip
+    messages = [outcome_json(event, each) for event, each in results]
     return {"kind": "messages", "run_id": run_id, "messages": messages}

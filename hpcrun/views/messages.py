@@ -165,7 +165,9 @@ def _counted(kinds: Sequence[str]) -> str:
 
 def deliveries_json(deliveries: Sequence[Delivery]) -> list[dict[str, Any]]:
     """Return what became of the messages about a run, as ``hpcrun notify --json`` does."""
-    return [
-        {"event": event_kind(each.event), "to": each.to, "state": each.state, "reason": each.reason}
-        for each in deliveries
-    ]
+    return [outcome_json(each.event, each) for each in deliveries]
+
+
+def outcome_json(event: str, outcome: Sent | Delivery) -> dict[str, Any]:
+    """Return what became of the message about an event to one destination."""
+    return {"event": event_kind(event), "to": outcome.to, "state": outcome.state, "reason": outcome.reason}

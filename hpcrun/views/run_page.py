@@ -11,11 +11,10 @@ from rich.text import Text
 
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics
 from hpcrun.actions.runs.ranks import RankRow, RankState, counts_text
-from hpcrun.actions.runs.use import rate_text, size_text
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job import state
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt
 from hpcrun.views.details import detail_lines
 from hpcrun.views.log_text import terminal_text
@@ -274,21 +273,21 @@ def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, s
     for index in sorted({gpu.index for sample in samples for gpu in sample.gpus}):
         gpus = [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
         busy, last = [gpu.busy for gpu in gpus], gpus[-1]
-        memory = size_text(last.memory) + (f" of {size_text(last.memory_total)}" if last.memory_total else "")
+        memory = format_size(last.memory) + (f" of {format_size(last.memory_total)}" if last.memory_total else "")
         power = f", {last.power:.0f} W" if last.power is not None else ""
         yield f"GPU {index}", busy, 1.0, f"{last.busy:.0%} busy (mean {sum(busy) / len(busy):.0%}), {memory}{power}"
     cpus = [sample.cpus for sample in samples]
     of = f" of {node.cpus}" if node.cpus else ""
     yield "CPUs", cpus, node.cpus, f"{cpus[-1]:.1f}{of} busy (mean {sum(cpus) / len(cpus):.1f})"
     memories = [float(sample.memory) for sample in samples]
-    limit = f" of {size_text(node.memory_limit)}" if node.memory_limit else ""
-    most = size_text(int(max(memories)))
-    yield "memory", memories, node.memory_limit, f"{size_text(int(memories[-1]))}{limit} (most {most})"
+    limit = f" of {format_size(node.memory_limit)}" if node.memory_limit else ""
+    most = format_size(int(max(memories)))
+    yield "memory", memories, node.memory_limit, f"{format_size(int(memories[-1]))}{limit} (most {most})"
     rates = {"network": [sample.network for sample in samples],
              "RDMA": [sample.rdma for sample in samples if sample.rdma is not None]}  # fmt: skip
     for label, values in rates.items():
         if values:
-            yield label, values, None, f"{rate_text(values[-1])} (most {rate_text(max(values))})"
+            yield label, values, None, f"{format_rate(values[-1])} (most {format_rate(max(values))})"
 
 
 def sparkline(values: Sequence[float], width: int, low: float | None = None, high: float | None = None) -> str:
