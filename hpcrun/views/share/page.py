@@ -19,8 +19,8 @@ from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.runs.share import AttemptSpan, LogEnd, SharedRun, SharedText
 from hpcrun.actions.runs.sweep import SweepTable
 from hpcrun.job.secrets import SecretHider
+from hpcrun.job.units import format_size
 from hpcrun.runs.metrics import Value
-from hpcrun.views.clean import bytes_text
 from hpcrun.views.metrics import curves_of, value_text
 from hpcrun.views.recorded_plan import recorded_plan
 from hpcrun.views.share import facts
@@ -312,7 +312,7 @@ def _log(log: LogEnd, number: int, write: _Writer, room: float) -> dict[str, Any
     return {
         "summary": write.short(", ".join(part for part in parts if part)),
         "text": shown,
-        "more": f"{bytes_text(more)} before these lines are not shown." if more > 0 else "",
+        "more": f"{format_size(more)} before these lines are not shown." if more > 0 else "",
         "open": number < _OPEN_LOGS,
     }
 
@@ -331,7 +331,7 @@ def _script(script: SharedText, write: _Writer, room: float) -> dict[str, Any]:
     text = write.lines(script.text)
     shown = _first(text, int(_SCRIPT_BYTES * room))
     more = script.bytes_left_out + len(text) - len(shown)
-    return {"text": shown, "more": f"{bytes_text(more)} more are not shown." if more > 0 else ""}
+    return {"text": shown, "more": f"{format_size(more)} more are not shown." if more > 0 else ""}
 
 
 def _diff(diff: SharedText, write: _Writer, room: float) -> dict[str, Any]:
@@ -346,7 +346,7 @@ def _diff(diff: SharedText, write: _Writer, room: float) -> dict[str, Any]:
     return {
         "summary": f"Changes since the commit: {count(files, 'file')}, {added} lines added, {removed} removed",
         "parts": parts,
-        "more": f"{bytes_text(more)} more are not shown." if more > 2 else "",
+        "more": f"{format_size(more)} more are not shown." if more > 2 else "",
         "open": len(lines) <= _OPEN_DIFF_LINES,
     }
 

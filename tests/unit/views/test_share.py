@@ -249,7 +249,7 @@ def test_the_end_of_a_long_log_says_how_much_is_left_out(tmp_path: Path) -> None
     lines = [f"line {number:094}\n" for number in range(250)]
     write(attempt(made(tmp_path)) / "rank-0.err", "".join(lines))
     shown = page(tmp_path).text
-    assert "9.8K before these lines are not shown." in shown  # 100 lines of 100 bytes
+    assert "10 kB before these lines are not shown." in shown  # 100 lines of 100 bytes
     assert lines[99] not in shown and lines[100] in shown
 
 
