@@ -159,6 +159,15 @@ def test_the_plan_shows_the_command_and_the_resources_without_secrets() -> None:
     assert plan_lines(_item(LastStatus("PENDING", 1.0), plan={}), "", 80)
 
 
+def test_the_plan_says_where_nothing_was_requested() -> None:
+    item = _item(LastStatus("PENDING", 1.0), plan={"scheduler": "slurm", "memory_mb": None}, walltime_s=None)
+    lines = [line.plain for line in plan_lines(item, "", 80)]
+    assert "  memory       the site's default" in lines
+    assert "  time limit   no time limit requested" in lines
+    here = _item(LastStatus("PENDING", 1.0), plan={"scheduler": "local", "memory_mb": None})
+    assert not [line for line in plan_lines(here, "", 80) if "memory" in line.plain]
+
+
 def test_a_script_is_shown_as_it_is() -> None:
     assert [line.plain for line in script_lines("#!/bin/bash\n\techo [red]\x1b[2J\n")] == [
         "#!/bin/bash",
