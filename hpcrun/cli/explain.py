@@ -138,7 +138,7 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     from hpcrun.actions.explain.running import most_silent
     from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.actions.status.status import element_row, get_status
+    from hpcrun.actions.status.status import element_of, get_status
     from hpcrun.job.state import RUNNING
 
     found = find_element(word, context.store)
@@ -152,9 +152,9 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
         )
     item = result.runs[0]
     if found.element is not None:
-        item = next(element_row(item, one) for one in item.elements if one.index == found.element)
+        item = element_of(item, found.element)
     if item.elements and (index := most_silent(item, context.now_s())) is not None:
-        item = next(element_row(item, one) for one in item.elements if one.index == index)
+        item = element_of(item, index)
         yield note([f"{word} is a sweep; showing element {index}, which has been silent for the longest time"])
     if stacks:
         check_running(item, "hpcrun explain --stacks")

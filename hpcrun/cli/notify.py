@@ -106,7 +106,7 @@ def _send_due(item: RunStatus, context: Context, asked: str | None) -> list[tupl
         from hpcrun.actions.notify.send import send_message
         from hpcrun.views.messages import message_of
 
-        facts = facts_of(event, item, lambda: _rules(context), lambda: _patterns(item.run, context))
+        facts = facts_of(event, item, context.now_s(), lambda: _rules(context), lambda: _patterns(item.run, context))
         open_ = unclaimed(item.folder, event, wanted.to)
         sent = send_message(message_of(facts), open_, context.env, run_folder=item.folder, event=event)
         results += [(event, each) for each in sent]
@@ -213,8 +213,7 @@ def _lines(results: list[tuple[str, Sent]]) -> list[str]:
 
 
 def _json(results: list[tuple[str, Sent]], run_id: str | None) -> dict[str, Any]:
-    from hpcrun.job.notify import event_kind
+    from hpcrun.views.messages import outcome_json
 
-    messages = [{"event": event_kind(event), "to": each.to, "state": each.state, "reason": each.reason}
-                for event, each in results]  # fmt: skip
+    messages = [outcome_json(event, each) for event, each in results]
     return {"kind": "messages", "run_id": run_id, "messages": messages}

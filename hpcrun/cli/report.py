@@ -130,7 +130,7 @@ def report(
 def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements, list[str]]:
     """Return what the runs of studies measured, and remarks.
 
-    Where the scheduler does not answer, runs are as they were last known.
+    Where the scheduler does not respond, runs are as they were last known.
     """
     from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.studies.points import StudyMeasurements, read_points

@@ -210,7 +210,7 @@ def _plan(
     """Decide everything about a study, before anything is recorded.
 
     Raises:
-        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
     from hpcrun.actions.jobs.new_run import new_run_id, profile_file
     from hpcrun.actions.jobs.program import with_launcher

@@ -10,6 +10,7 @@ from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, printed, stderr, stdout, table, verbatim
 from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.job.state import COMPLETED
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.status import StatusResult
@@ -230,7 +231,7 @@ def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     )
     if status.away:
         raise status.away
-    bad = [item for item in status.runs if item.over and item.state != "COMPLETED"]
+    bad = [item for item in status.runs if item.over and item.state != COMPLETED]
     if check and bad:
         failed = next((item.run_id for item in bad if item.status), None)
         hint = (

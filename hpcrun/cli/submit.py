@@ -20,6 +20,7 @@ from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import AfterOption, ChainOption, check_start, submit_job
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
+from hpcrun.job.state import COMPLETED
 from hpcrun.views.text import harmless, one_line, time_text
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
     """Decide everything about a job that was asked for on the command line.
 
     Raises:
-        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
     request, profile = read_job(asked, context)
     return prepare_request(request, profile, context)
@@ -178,7 +179,7 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     """Decide everything about a job.
 
     Raises:
-        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
     from hpcrun.actions.jobs.prepare import prepare
 
@@ -206,7 +207,7 @@ def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outc
         item = waiter.wait()
     ended = {"state": item.status.state, "exit_status": item.status.exit_status}
     failure = None
-    if item.status.state != "COMPLETED":
+    if item.status.state != COMPLETED:
         failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
     return Outcome(
         lambda: [_how_it_ended(item), *_what_to_ask_for(item)],
@@ -229,7 +230,7 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     """Say of a run that failed what explain says first, and the last words of the rank it names."""
     from hpcrun.actions.status.first_line import ending
 
-    if item.status.state == "COMPLETED":
+    if item.status.state == COMPLETED:
         return
     end = ending(item, rules)
     yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
@@ -243,9 +244,7 @@ def _what_to_ask_for(item: RunStatus) -> Iterator[TextPart]:
     from hpcrun.actions.runs.use import run_use, use_advice
 
     use = None if item.elements else run_use(item.folder, item.element or 0)
-    yield stderr(
-        f"hint: {text}" for text in (use_advice(use, completed=item.status.state == "COMPLETED") if use else ())
-    )
+    yield stderr(f"hint: {text}" for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ()))
 
 
 def _how_it_ended(item: RunStatus) -> TextPart:

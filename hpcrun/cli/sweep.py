@@ -18,6 +18,7 @@ from hpcrun.cli.metrics import how_to_record
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError, UsageError
+from hpcrun.job.state import COMPLETED
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
@@ -223,7 +224,7 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
 
     ended = [_wait(result, context) for result in done]
     bad = [
-        (item, element) for item in ended for element in item.elements if element.status.state != "COMPLETED"
+        (item, element) for item in ended for element in item.elements if element.status.state != COMPLETED
     ]  # fmt: skip
     states = [{"state": item.status.state, "exit_status": item.status.exit_status} for item in ended]
     failure = None

@@ -172,8 +172,8 @@ def _unreachable(report: RasReport, rank_of: Mapping[int, int]) -> list[str]:
     """Return which processes do not answer NCCL."""
     found = []
     for members, number, words in (
-        (report.dead, report.dead_number, "has not answered NCCL for a minute"),
-        (report.silent, report.silent_number, "does not answer NCCL"),
+        (report.dead, report.dead_number, "has not responded to NCCL for a minute"),
+        (report.silent, report.silent_number, "does not respond to NCCL"),
     ):
         if number or members:
             number = max(number, len(members))

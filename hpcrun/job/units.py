@@ -1,4 +1,4 @@
-"""Numbers with units that users type: times and memory sizes in Slurm's forms, counts and durations of a training.
+"""Numbers with units, read and written: times and memory sizes in Slurm's forms, sizes, rates, counts, durations.
 
 Slurm's time forms are those of sbatch(1) ``--time``: ``minutes``, ``minutes:seconds``,
 ``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
@@ -110,6 +110,21 @@ def format_memory(megabytes: int) -> str:
     if megabytes and megabytes % 1024 == 0:
         return f"{megabytes // 1024}G"
     return f"{megabytes}M" if megabytes else "0"
+
+
+def format_size(size: float) -> str:
+    """Return a number of bytes in GB of 1024³ bytes, in MB or in kB: ``16.0 GB``, ``340 MB``, ``2 kB``."""
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.1f} GB"
+    return f"{size / (1 << 20):.0f} MB" if size >= 1 << 20 else f"{math.ceil(size / 1024)} kB"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """Return a rate in GB/s of 10⁹ bytes, in MB/s or in kB/s."""
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
+        if bytes_per_s >= size:
+            return f"{bytes_per_s / size:.2f} {unit}"
+    return f"{bytes_per_s / 1e3:.1f} kB/s"
 
 
 def format_age(seconds: float) -> str:

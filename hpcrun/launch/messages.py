@@ -66,7 +66,7 @@ class Messages:
         """Tell of the start of the run, or of the end of the attempt before."""
         is_again = os.environ["HPCRUN_ATTEMPT"] != "0"
         self._awaited = self._events & ({IDLE} if is_again else {FIRST_STEP, IDLE})
-        if self._events & {FAILED if is_again else STARTED} and self._is_first(STARTED):
+        if self._events & {FAILED if is_again else STARTED} and self._is_first_element(STARTED):
             self._start("--event", STARTED)
 
     def tick(self) -> None:
@@ -76,10 +76,10 @@ class Messages:
             return
         self._look_at = now + LOOK_S
         self._reap(now)
-        for event in sorted(self._awaited) if not self._children else ():  # one after another: in their order
-            if self._has_come(event, now):
+        for event in sorted(self._awaited):
+            if not self._children and self._has_come(event, now):  # one after another: in their order
                 self._awaited -= {event}
-                if self._is_first(event):
+                if self._is_first_element(event):
                     self._start("--event", event)
 
     def tell_end(self, *, failed: bool, wait_s: float = END_S, over: bool = True) -> None:
@@ -115,9 +115,9 @@ class Messages:
             ended = sum(name.startswith("ended-") for name in os.listdir(self._folder))
         except OSError:
             return True
-        return ended >= self._elements or (failed and self._is_first(FIRST_FAILURE))
+        return ended >= self._elements or (failed and self._is_first_element(FIRST_FAILURE))
 
-    def _is_first(self, event: str) -> bool:
+    def _is_first_element(self, event: str) -> bool:
         """Whether this element is the first with this event; of a thousand that start at once, one tells of it."""
         if not self._elements:
             return True

@@ -49,8 +49,8 @@ def judge(
     faults: dict[str, list[str]] = {host: [] for host in hosts}
     silent = [host for host in hosts if host not in answered and (answered or host in said)]
     for host in silent:
-        faults[host].append("did not answer" + (f": {said[host]}" if host in said else ""))
-        table[host]["port"] = cell(FAILED, "no answer")
+        faults[host].append("did not respond" + (f": {said[host]}" if host in said else ""))
+        table[host]["port"] = cell(FAILED, "no response")
     problems = [] if answered or silent else ["no node answered"]
     paths = _blame_paths(answered, faults, table)
     _blame_cells(answered, faults, table, problems)

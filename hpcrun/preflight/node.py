@@ -334,7 +334,7 @@ def knock_at_all(node: LocalNode, report: NodeReport) -> None:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until + TRY_S + 1 - time.monotonic()))
-    report.put(reach={node.hosts[rank]: found.get(node.hosts[rank], {"error": "no answer"}) for rank in node.peers()})
+    report.put(reach={node.hosts[rank]: found.get(node.hosts[rank], {"error": "no response"}) for rank in node.peers()})
 
 
 def agree(node: LocalNode, door: Door | None) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def ask(address: Address, timeout_s: float) -> str:
     while True:
         left = until - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"no answer within {timeout_s:g} s")
+            raise TimeoutError(f"no response within {timeout_s:g} s")
         try:
             with socket.create_connection(address, timeout=min(left, HANDSHAKE_S)) as connection:
                 _greet(connection, min(until, time.monotonic() + HANDSHAKE_S), max(1, int(left / 2)))

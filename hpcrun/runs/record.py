@@ -249,6 +249,12 @@ def run_from_json(content: str | bytes) -> Run:
     return Run(**{"walltime_s": None, **known}, unknown=unknown)
 
 
+def pairs_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the pairs in a list of a recorded plan, such as its directives; what is no pair is left out."""
+    items = value if isinstance(value, list) else []
+    return [(str(item[0]), item[1]) for item in items if isinstance(item, list) and len(item) == 2]
+
+
 def check_schema(schema: Any, mine: int) -> str | None:
     """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read it.
 

@@ -240,20 +240,20 @@ def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:
     return UseSummary(
         max(seconds.values()),
         len(seconds),
-        cast(float, _mean([(span, one.cpus) for span, one in weighted])),
+        cast(float, mean_over_time([(span, one.cpus) for span, one in weighted])),
         max(one.cpus for _, one in weighted),
         _least(use.cpus for use in nodes),
         max(one.memory for _, one in weighted),
         _least(use.memory_limit for use in nodes),
         gpus=len(highest),
         gpus_unused=sum(busy <= IDLE for busy in highest.values()),
-        gpu_busy=_mean([(span, gpu.busy) for span, gpu in by_gpu]),
-        gpu_idle=_mean([(span, float(gpu.busy <= IDLE)) for span, gpu in by_gpu]),
+        gpu_busy=mean_over_time([(span, gpu.busy) for span, gpu in by_gpu]),
+        gpu_idle=mean_over_time([(span, float(gpu.busy <= IDLE)) for span, gpu in by_gpu]),
         gpu_memory=max(fullest, default=None),
-        idle_cpus=_mean(idle),
-        watts=_mean([(span, gpu.power) for span, gpu in by_gpu if gpu.power is not None]),
-        network=cast(float, _mean([(span, one.network) for span, one in weighted])),
-        rdma=_mean([(span, one.rdma) for span, one in weighted if one.rdma is not None]),
+        idle_cpus=mean_over_time(idle),
+        watts=mean_over_time([(span, gpu.power) for span, gpu in by_gpu if gpu.power is not None]),
+        network=cast(float, mean_over_time([(span, one.network) for span, one in weighted])),
+        rdma=mean_over_time([(span, one.rdma) for span, one in weighted if one.rdma is not None]),
     )
 
 
@@ -267,7 +267,7 @@ def only_gpu(use: NodeUse, index: int) -> NodeUse:
     return replace(use, samples=tuple(kept))
 
 
-def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
+def mean_over_time(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return the mean over time of values with their seconds; None of no values."""
     if not pairs:
         return None

@@ -67,7 +67,7 @@ def ping(site: SlurmSite) -> Ping:
     took_s = time.monotonic() - start
     servers = parse_ping(answer.stdout)
     words = " ".join(answer.stderr.split()) or f"exit status {answer.status}"
-    return Ping(servers, took_s, "" if servers else f"no answer to scontrol ping: {words}")
+    return Ping(servers, took_s, "" if servers else f"no response to scontrol ping: {words}")
 
 
 def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]], form: str) -> Trial:

@@ -78,7 +78,7 @@ class SlurmForecast:
         found = parse_partitions(answer.stdout, preempts=False)
         if not answer.ok or not found:
             raise SchedulerError(
-                f"Slurm does not answer: {answer.words()}", hint="run it on a machine where `sinfo` works"
+                f"Slurm does not respond: {answer.words()}", hint="run it on a machine where `sinfo` works"
             )
         return found
 

@@ -18,7 +18,7 @@ begun=$EPOCHREALTIME
 command -v nvidia-smi >/dev/null || { echo 'no nvidia-smi there' | say none; exit 0; }
 case ${CUDA_VISIBLE_DEVICES-} in '' | *MIG* | NoDevFiles) mine=() ;; *) mine=(-i "$CUDA_VISIBLE_DEVICES") ;; esac
 said=$(timeout 10 nvidia-smi "${mine[@]}" --query-gpu=FIELDS --format=csv,noheader,nounits 2>&1)
-case $? in 0) kind=gpu ;; 124) kind=error said='nvidia-smi does not answer' ;; *) kind=error ;; esac
+case $? in 0) kind=gpu ;; 124) kind=error said='nvidia-smi does not respond' ;; *) kind=error ;; esac
 printf '%s\n' "$said" | say "$kind"
 )
 while ((${EPOCHREALTIME/[.,]/} - ${begun/[.,]/} < 1000000)); do sleep 0.2; done

@@ -125,7 +125,7 @@ class SlurmQueue:
         """
         answer = self._ask(jobs_command())
         if not answer.ok:
-            raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="`sinfo` shows when it is back")
+            raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
         return parse_jobs(answer.stdout)
 
     def _run(self, argv: Sequence[str]) -> str:

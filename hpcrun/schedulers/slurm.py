@@ -93,7 +93,7 @@ class SlurmScheduler:
             return {}
         answer = self._list()
         if not answer.ok:
-            raise SchedulerError(f"Slurm does not answer: {answer.words()}", hint="`sinfo` shows when it is back")
+            raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
         found = jobs_of_runs(text.parse_squeue(answer.stdout), jobs)
         forgotten = [job for job in jobs if job.job_id and job.folder not in found]
         if forgotten:

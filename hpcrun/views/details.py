@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.secret_files import left_out_text
+from hpcrun.job.units import format_size
 from hpcrun.runs.lineage import checkpoints_folder, load_imports
 from hpcrun.views.text import count, labelled, one_line
 
@@ -48,14 +49,10 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
 
 def code_text(code: dict[str, Any]) -> str:
     """Return the copied code in words: its size, its source, its commit."""
-    size = f"{count(code['files'], 'file')}, {_size(code['bytes'])} of {code['root']}"
+    size = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
     commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
     less = f", without {left_out_text(code['left_out'])}" if code.get("left_out") else ""
     return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
-
-
-def _size(size: int) -> str:
-    return f"{size / 1024**2:.1f} MB" if size >= 1024**2 else f"{-(-size // 1024)} kB"
 
 
 def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:

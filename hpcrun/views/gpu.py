@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.gpu import GpuResult, GpuRow, RecordedUse
-from hpcrun.actions.runs.use import rate_text, size_text
+from hpcrun.job.units import format_rate, format_size
 from hpcrun.views.table import text_table
 from hpcrun.views.text import count, one_line
 
@@ -28,7 +28,7 @@ def gpu_table(result: GpuResult) -> Table:
 def ports_table(result: GpuResult) -> Table:
     """Return the network traffic of each node, for a terminal."""
     rows = (
-        (node, port.port, port.link or "-", rate_text(port.in_per_s), rate_text(port.out_per_s))
+        (node, port.port, port.link or "-", format_rate(port.in_per_s), format_rate(port.out_per_s))
         for node, ports in result.ports.items()
         for port in ports
     )
@@ -102,9 +102,9 @@ def recorded_nodes_table(uses: Sequence[RecordedUse]) -> Table:
             node,
             f"{one.cpus:.1f}" + (f"/{one.cpus_asked}" if one.cpus_asked else ""),
             f"{one.cpus_peak:.1f}",
-            size_text(one.memory_peak) + (f"/{size_text(one.memory_asked)}" if one.memory_asked else ""),
-            rate_text(one.network),
-            "-" if one.rdma is None else rate_text(one.rdma),
+            format_size(one.memory_peak) + (f"/{format_size(one.memory_asked)}" if one.memory_asked else ""),
+            format_rate(one.network),
+            "-" if one.rdma is None else format_rate(one.rdma),
         )
         for use in uses
         for node, one in use.nodes.items()

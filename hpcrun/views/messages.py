@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.notify.send import Message, Sent
+from hpcrun.actions.status.resolve import ended_state
 from hpcrun.job import state
 from hpcrun.job.notify import FINISHED, FIRST_STEP, IDLE, STARTED, WAITING, event_kind
 from hpcrun.job.secrets import hide_secrets
@@ -45,13 +46,17 @@ def message_of(facts: MessageFacts) -> Message:
         return _message(f"{name}: first step" if metrics else f"{name}: first output", [metrics], facts)
     if event == WAITING:
         reason = f"reason: {item.status.reason}" if item.status.reason else ""
-        return _message(f"{name} is pending for a long time", [reason], facts, "warning")
+        return _message(f"{name} has been pending for {format_span(facts.queue_s)}", [reason], facts, "warning")
     if event.startswith(f"{IDLE}-"):
         return _message(f"{name}: its GPUs are idle", [_idle(facts.idle)], facts, "warning")
     if event != FINISHED and facts.attempt is not None and not item.status.final:
         how = facts.attempt.exit.how if facts.attempt.exit else ""
-        again = "restarted in the same allocation" if how == RESTART else "requeued" if how else "a new one follows"
-        return _message(f"{name}: attempt {facts.attempt.number + 1} failed, {again}", [facts.cause], facts, "warning")
+        then = (
+            "restarted in the same allocation" if how == RESTART else "requeued" if how else "the next attempt follows"
+        )
+        ended = _ENDS.get(ended_state(facts.attempt), "ended")
+        title = f"{name}: attempt {facts.attempt.number + 1} {ended}, {then}"
+        return _message(title, [facts.cause], facts, "warning")
     if event != FINISHED:
         return _message(f"{name} failed, the first element of its sweep", [facts.cause], facts, "warning")
     return _end(facts)
@@ -125,7 +130,7 @@ def _why(reason: str) -> str:
 
 
 def _state_text(word: str) -> str:
-    return {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no answer", FAILED: "refused"}.get(word, "not sent")
+    return {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no response", FAILED: "refused"}.get(word, "not sent")
 
 
 _OUTCOMES = {
@@ -160,7 +165,9 @@ def _counted(kinds: Sequence[str]) -> str:
 
 def deliveries_json(deliveries: Sequence[Delivery]) -> list[dict[str, Any]]:
     """Return what became of the messages about a run, as ``hpcrun notify --json`` does."""
-    return [
-        {"event": event_kind(each.event), "to": each.to, "state": each.state, "reason": each.reason}
-        for each in deliveries
-    ]
+    return [outcome_json(each.event, each) for each in deliveries]
+
+
+def outcome_json(event: str, outcome: Sent | Delivery) -> dict[str, Any]:
+    """Return what became of the message about an event to one destination."""
+    return {"event": event_kind(event), "to": outcome.to, "state": outcome.state, "reason": outcome.reason}

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics
 from hpcrun.actions.runs.ranks import RankRow, RankState, counts_text
-from hpcrun.actions.runs.use import size_text
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job import state
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt
 from hpcrun.views.details import detail_lines
 from hpcrun.views.log_text import terminal_text
 from hpcrun.views.metrics import braille_plot, curves_of, value_text
+from hpcrun.views.recorded_plan import recorded_plan
 from hpcrun.views.status import COLOURS, why_text
-from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line, visible
+from hpcrun.views.text import clock_text, count, labelled, one_line, visible
 
 if TYPE_CHECKING:
     from hpcrun.runs.use import NodeUse
@@ -273,28 +273,21 @@ def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, s
     for index in sorted({gpu.index for sample in samples for gpu in sample.gpus}):
         gpus = [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
         busy, last = [gpu.busy for gpu in gpus], gpus[-1]
-        memory = size_text(last.memory) + (f" of {size_text(last.memory_total)}" if last.memory_total else "")
+        memory = format_size(last.memory) + (f" of {format_size(last.memory_total)}" if last.memory_total else "")
         power = f", {last.power:.0f} W" if last.power is not None else ""
         yield f"GPU {index}", busy, 1.0, f"{last.busy:.0%} busy (mean {sum(busy) / len(busy):.0%}), {memory}{power}"
     cpus = [sample.cpus for sample in samples]
     of = f" of {node.cpus}" if node.cpus else ""
     yield "CPUs", cpus, node.cpus, f"{cpus[-1]:.1f}{of} busy (mean {sum(cpus) / len(cpus):.1f})"
     memories = [float(sample.memory) for sample in samples]
-    limit = f" of {size_text(node.memory_limit)}" if node.memory_limit else ""
-    most = size_text(int(max(memories)))
-    yield "memory", memories, node.memory_limit, f"{size_text(int(memories[-1]))}{limit} (most {most})"
+    limit = f" of {format_size(node.memory_limit)}" if node.memory_limit else ""
+    most = format_size(int(max(memories)))
+    yield "memory", memories, node.memory_limit, f"{format_size(int(memories[-1]))}{limit} (most {most})"
     rates = {"network": [sample.network for sample in samples],
              "RDMA": [sample.rdma for sample in samples if sample.rdma is not None]}  # fmt: skip
     for label, values in rates.items():
         if values:
-            yield label, values, None, f"{_rate(values[-1])} (most {_rate(max(values))})"
-
-
-def _rate(bytes_per_s: float) -> str:
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
-        if bytes_per_s >= size:
-            return f"{bytes_per_s / size:.1f} {unit}"
-    return f"{bytes_per_s / 1e3:.0f} kB/s"
+            yield label, values, None, f"{format_rate(values[-1])} (most {format_rate(max(values))})"
 
 
 def sparkline(values: Sequence[float], width: int, low: float | None = None, high: float | None = None) -> str:
@@ -336,41 +329,10 @@ def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
     run = item.run
     lines = [Text(visible(line)) for line in submit_line.splitlines()]
     lines += [Text(), Text("resources", "bold")]
-    for label, words in _plan_rows(run.plan, run.nodes, run.gpus_per_node, run.world_size, run.walltime_s):
-        lines += map(Text, labelled(f"  {label}", one_line(words), 15, width))
+    for label, words in recorded_plan(run):
+        for number, line in enumerate(words.split("\n")):
+            lines += map(Text, labelled("" if number else f"  {label}", one_line(line), 15, width))
     lines += [Text(), Text(f"run {visible(run.run_id)}", "bold")]
     own = [("submitted", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}"),
            *([("from", run.cwd)] if run.cwd else []), ("profile", run.profile)]  # fmt: skip
     return [*lines, *map(Text, detail_lines(item, width, own)[1:])]
-
-
-def _plan_rows(
-    plan: Mapping[str, Any], nodes: int, gpus_per_node: int, ranks: int, walltime_s: int | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a recorded plan; what a record lacks is left out."""
-    gpus = f" × {count(gpus_per_node, 'GPU')}" if gpus_per_node else ""
-    yield "size", f"{count(nodes, 'node')}{gpus}, {count(ranks, 'rank')}"
-    if cpus := plan.get("cpus_per_node"):
-        yield "CPUs", f"{cpus} per node"
-    if plan.get("scheduler") == "slurm":
-        yield "memory", memory_text(plan.get("memory_mb"))
-    yield "time", clock_text(walltime_s) if walltime_s else "no limit of hpcrun's"
-    for name, value in _pairs(plan.get("directives")):
-        yield "#SBATCH", f"--{name}={value}" if value is not None else f"--{name}"
-    python = plan.get("python") or {}
-    if python.get("executable"):
-        yield "python", f"{python['executable']} ({python.get('kind', '')})"
-    if (container := plan.get("container")) and container.get("image"):
-        yield "container", str(container["image"])
-    if plan.get("modules"):
-        yield "modules", " ".join(map(str, plan["modules"]))
-    for command in plan.get("setup") or ():
-        yield "set-up", str(command)
-    for name, value in _pairs(plan.get("env")):
-        yield "env", f"{name}={'***' if value is None else value}"
-    for note in plan.get("notes") or ():
-        yield "note", str(note)
-
-
-def _pairs(value: Any) -> list[tuple[str, Any]]:
-    return [(str(pair[0]), pair[1]) for pair in value or () if isinstance(pair, list | tuple) and len(pair) == 2]

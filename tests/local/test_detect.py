@@ -138,7 +138,7 @@ def test_a_sinfo_that_hangs_is_given_up_and_scontrol_heard(site: Site) -> None:
     assert 10 <= time.monotonic() - start < 16
     assert done.returncode == 0
     assert done.stderr == "hpcrun: sinfo: timed out after 10 s\n"
-    assert "# No answer: sinfo: timed out after 10 s\n" in done.stdout
+    assert "# No response: sinfo: timed out after 10 s\n" in done.stdout
     assert "partition: gpu" in done.stdout
 
 
@@ -197,7 +197,7 @@ def test_accounting_that_is_off_is_said(site: Site) -> None:
     assert (
         "# account:                          # sacctmgr show assoc: Slurm accounting storage is disabled" in done.stdout
     )
-    assert "# Accounting: sacct does not answer: Slurm accounting storage is disabled" in done.stdout
+    assert "# Accounting: sacct does not respond: Slurm accounting storage is disabled" in done.stdout
 
 
 def test_force_without_write(site: Site) -> None:

@@ -175,9 +175,9 @@ def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
     assert time.monotonic() - start < 8
     assert done.returncode == 4
     assert "error    controller" in done.stdout
-    assert "head1 (primary) does not answer" in done.stdout
+    assert "head1 (primary) does not respond" in done.stdout
     assert done.stdout.count("not checked") == 1
-    assert "since Slurm does not answer" in done.stdout
+    assert "since Slurm does not respond" in done.stdout
 
 
 def test_a_sinfo_that_hangs_is_one_line(site: Site) -> None:

@@ -62,7 +62,7 @@ def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> Non
 def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun) -> None:
     done = as_researcher("profile", "detect", env=cluster.env_without_accounting(as_researcher.folder))
     assert done.returncode == 0, done.stderr
-    assert "# Accounting: sacct does not answer: " in done.stdout
+    assert "# Accounting: sacct does not respond: " in done.stdout
     assert "# account:" in done.stdout
 
 
@@ -76,7 +76,7 @@ def test_a_sinfo_that_hangs_is_given_up_after_ten_seconds(as_researcher: Hpcrun)
     done = as_researcher("profile", "detect", env={"PATH": path}, check=True)
     assert 10 <= time.monotonic() - start < 20
     assert done.stderr == "hpcrun: sinfo: timed out after 10 s\n"
-    assert "# No answer: sinfo: timed out after 10 s" in done.stdout
+    assert "# No response: sinfo: timed out after 10 s" in done.stdout
     assert "h100:" in done.stdout
 
 

@@ -238,5 +238,5 @@ def test_a_node_that_does_not_answer_is_named_and_the_others_are_explained(
     began = time.monotonic()
     said = json.loads(person("explain", "--stacks", "--json", folder.name, check=True).stdout)
     assert time.monotonic() - began < EXPLAINED_WITHIN_S
-    assert f"no answer from {second} within" in said["summary"]
+    assert f"no response from {second} within" in said["summary"]
     assert f"rank 0 on {first} is in `time.sleep(600)` (leaves.py:2)" in said["summary"]

@@ -57,7 +57,7 @@ def test_an_unplugged_node_is_named(cluster: Cluster, as_researcher: Hpcrun, unp
     cluster.unplug(unplugged)  # Slurm has not noticed: the job is given to it
     done = as_researcher("preflight", *TWO, timeout=100)
     assert done.returncode == 7
-    assert f"bad: {unplugged} (did not answer" in done.stdout
+    assert f"bad: {unplugged} (did not respond" in done.stdout
     assert f"bad: {other}" not in done.stdout
     assert f"hint: add --exclude={unplugged}\n" in done.stderr
     if unplugged == "a100-2":
@@ -97,7 +97,7 @@ def test_a_node_that_hangs_is_named_in_time(as_researcher: Hpcrun) -> None:
     assert done.returncode == 7
     (bad,) = (line for line in done.stdout.splitlines() if line.startswith("bad: "))
     # where its shell outlives its Python, which is killed at the end of the time, it says so
-    assert bad in ("bad: a100-2 (did not answer)", "bad: a100-2 (its Python ends with status 137)")
+    assert bad in ("bad: a100-2 (did not respond)", "bad: a100-2 (its Python ends with status 137)")
     assert seconds_in_job(as_researcher) < MOST_S
 
 

@@ -29,6 +29,8 @@ FORBIDDEN = {
     "what is as": "name the noun",
     "nobody": "no user, no program, unknown",
     "whoever": "name the noun",
+    "does not answer": "does not respond",
+    "no answer": "no response",
     "gives no answer": "does not respond",
     "gave no answer": "did not respond",
     "got no answer": "did not respond",

@@ -121,7 +121,7 @@ def _slurm(answers: SlurmAnswers | None) -> list[Check]:
 
 def _on_cluster(targets: list[Target], answers: SlurmAnswers | None) -> list[Check]:
     if answers is None or answers.facts is None:
-        return [not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not answer")]
+        return [not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond")]
     if not answers.facts.partitions:
         return [not_checked(PROFILE, "cluster", "Slurm lists no partitions")]
     return judge_profile(targets, answers.facts, answers.trials)

@@ -218,7 +218,7 @@ def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
     """
     every = " ".join(names)
     if facts is None or facts.problem:
-        return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no answer")
+        return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no response")
     if not facts.command:
         fix = "source the site's module system in ~/.bashrc, or remove `modules` from the profile"
         return Check(PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix)

@@ -78,7 +78,7 @@ def judge_controller(ping: Ping) -> Check:
     up = [server for server in ping.servers if server.up]
     down = [f"{server.host} ({server.role})" for server in ping.servers if not server.up]
     if not up:
-        seen = f"{', '.join(down)} does not answer" if down else ping.words
+        seen = f"{', '.join(down)} does not respond" if down else ping.words
         return Check(
             SLURM, "controller", "red", seen, "`scontrol ping` shows when it is back; else ask the administrators"
         )
@@ -99,7 +99,7 @@ def judge_accounting(facts: ClusterFacts) -> Check:
     if facts.accounting:
         enforced = facts.config.get("AccountingStorageEnforce", "none")
         return Check(SLURM, "accounting", "green", f"sacct answers; enforced: {enforced}")
-    why = facts.problems.get("sacct", "no answer")
+    why = facts.problems.get("sacct", "no response")
     return Check(
         SLURM,
         "accounting",

@@ -260,8 +260,8 @@ def _fix(ranks: Sequence[RankStack]) -> str:
 
 
 def _away(nodes: Sequence[str]) -> str:
-    """Return which nodes did not answer."""
-    return f"no answer from {listed(nodes, _MOST_NODES)} within {WITHIN_S} s" if nodes else ""
+    """Return which nodes did not respond."""
+    return f"no response from {listed(nodes, _MOST_NODES)} within {WITHIN_S} s" if nodes else ""
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:

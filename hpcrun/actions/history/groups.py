@@ -14,8 +14,6 @@ from statistics import median
 
 from hpcrun.actions.history.past_jobs import JobTime, PastJob
 
-BY = ("week", "project", "account", "name", "profile", "cluster")
-"""What rows can be: besides weeks, attributes of a job."""
 _HOUR_S = 3600.0
 
 

@@ -53,7 +53,7 @@ class History:
     """What happened since a time.
 
     Attributes:
-        by: what the rows are: a key of ``BY``.
+        by: what the rows are: ``week``, or the name of a text attribute of ``PastJob``, such as ``project``.
         runs: how many runs were counted.
         jobs: how many jobs were counted; each element of a sweep is one.
         others: how many of these jobs only Slurm's accounting knows.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
-from hpcrun.runs.record import LastStatus
+from hpcrun.runs.record import LastStatus, pairs_of
 
 End = Literal["completed", "failed", "cancelled"]
 DEFAULT_ACCOUNT = "(default)"
@@ -116,10 +116,11 @@ def _job(row: RunStatus, begun: list[Attempt], now_s: float) -> PastJob:
     end = end_of(status.state) if status.final else None
     times = tuple(_times(row, begun, end, now_s))
     nodes = run.nodes + _spares(run.plan)
+    directives = dict(pairs_of(run.plan.get("directives")))
     return PastJob(
         name=run.name.partition("/")[0],
         project=project_of(run.cwd),
-        account=_directive(run.plan, "account") or DEFAULT_ACCOUNT,
+        account=str(directives.get("account") or DEFAULT_ACCOUNT),
         profile=run.profile,
         cluster=run.cluster or run.host,
         gpus=nodes * run.gpus_per_node,
@@ -129,7 +130,7 @@ def _job(row: RunStatus, begun: list[Attempt], now_s: float) -> PastJob:
         ended_s=times[-1].end_s if times else status.asked_s,
         is_running=status.state == state.RUNNING and not status.final,
         cause=cause_of(status) if end == "failed" else "",
-        qos=_directive(run.plan, "qos") or "",
+        qos=str(directives.get("qos") or ""),
         item=row,
     )
 
@@ -188,13 +189,6 @@ def project_of(cwd: str | None) -> str:
         if os.path.lexists(each / ".git"):
             return str(each)
     return str(folder)
-
-
-def _directive(plan: Mapping[str, Any], key: str) -> str | None:
-    """Return a directive of a plan's record."""
-    listed = plan.get("directives")
-    pairs: Iterable[Any] = listed if isinstance(listed, list) else ()
-    return next((str(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] == key), None)
 
 
 def _spares(plan: Mapping[str, Any]) -> int:

@@ -46,7 +46,7 @@ def prepare_functions(
         at_once: how many of them may run at a time, None for any number.
 
     Raises:
-        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
     local = load_profile(profile_name, surroundings.profile_folders).profile.scheduler == "local"
     if local and request.nproc_per_node not in (None, 1):

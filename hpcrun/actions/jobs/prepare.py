@@ -68,7 +68,7 @@ def prepare(
         machine: looked at for a local profile only.
 
     Raises:
-        UsageError, ProfileError, PlanError: what cannot be, and what to do.
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile = loaded.profile

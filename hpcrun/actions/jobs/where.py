@@ -90,7 +90,7 @@ def where(
     Raises:
         UsageError: the request contradicts itself whatever the profile.
         ProfileError: a profile that was named is missing or wrong.
-        SchedulerError: Slurm does not answer.
+        SchedulerError: Slurm does not respond.
     """
     if request.gpus is None and request.gpus_per_node is None:
         raise UsageError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.status.elements import combine, failed_elements
 from hpcrun.actions.status.poll import KnownRun, judge_element
 from hpcrun.actions.status.resolve import ended_text
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.status import RunStatus, element_of, element_row
 from hpcrun.job import state
 from hpcrun.job.notify import (
     ATTEMPT,
@@ -53,7 +53,7 @@ class MessageFacts:
         cause: the first line of ``hpcrun explain``, or why the attempt ended; empty if nothing is known.
         metrics: the last ones of the run.
         idle: the record of idle GPUs that the job wrote: launch/idle_watch.py.
-        queue_s: how long the job was pending before its first start.
+        queue_s: how long the job was pending before its first start, or has been pending.
     """
 
     event: str
@@ -137,7 +137,11 @@ def _is_wanted(event: str, item: RunStatus, notify: Notify) -> bool:
 
 
 def facts_of(
-    event: str, item: RunStatus, rules: Callable[[], Sequence[Rule]], patterns: Callable[[], Mapping[str, Any]]
+    event: str,
+    item: RunStatus,
+    now_s: float,
+    rules: Callable[[], Sequence[Rule]],
+    patterns: Callable[[], Mapping[str, Any]],
 ) -> MessageFacts:
     """Return the facts for the message about an event.
 
@@ -149,13 +153,13 @@ def facts_of(
 
     if event == FIRST_FAILURE:
         index = failed_elements(item.elements)[0]
-        row = element_row(item, next(each for each in item.elements if each.index == index))
+        row = element_of(item, index)
         return MessageFacts(event, row, cause=explained_status(row, rules()).cause or "")
     if item.elements:
         return MessageFacts(event, item, cause=_first_of_sweep(item, rules) if item.status.final else "")
     newest = list(attempts(item.folder, 0))
     attempt = next((each for each in newest if event == f"{ATTEMPT}-{each.number}"), newest[0] if newest else None)
-    queue_s = newest[-1].started_s - item.run.created_s if newest else 0.0
+    queue_s = (newest[-1].started_s if newest else now_s) - item.run.created_s
     facts = MessageFacts(event, item, attempt, queue_s=max(0.0, queue_s))
     if event.startswith(f"{ATTEMPT}-") and attempt is not None:
         return replace(facts, cause=_why_attempt_ended(item, attempt, rules, is_newest=attempt is newest[0]))

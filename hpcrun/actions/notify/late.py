@@ -36,7 +36,9 @@ def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     Args:
         runs: the runs folder.
     """
-    late_ones = (item for item in items if _is_asked(item, now_s) and _is_late(item, now_s) and _is_first(item.folder))
+    late_ones = (
+        item for item in items if _is_worth_a_look(item, now_s) and _is_late(item, now_s) and _is_untried(item.folder)
+    )
     late = list(islice(late_ones, MOST_AT_ONCE))
     if not late:
         return
@@ -51,7 +53,7 @@ def sender_folder() -> Path:
     return Path(hpcrun.__file__).resolve().parents[1]
 
 
-def _is_asked(item: RunStatus, now_s: float) -> bool:
+def _is_worth_a_look(item: RunStatus, now_s: float) -> bool:
     """Whether the records of a run are worth a look now: hpcrun top asks for thousands of runs every few seconds."""
     run_id, status = item.run.run_id, item.status
     if item.elsewhere or (status.final and now_s - status.asked_s > END_IS_NEWS_S):
@@ -81,8 +83,8 @@ def _changed_s(item: RunStatus) -> float:
     return max((attempt.exit.ended_s if attempt.exit else attempt.started_s for attempt in newest), default=0.0)
 
 
-def _is_first(folder: Path) -> bool:
-    """Whether no other command has just tried: it may have been in vain, and takes a second of a CPU."""
+def _is_untried(folder: Path) -> bool:
+    """Whether no other command has just tried: a try takes a second of a CPU, and may send nothing."""
     tried = RunFolder(folder).messages("tried")
     try:
         if time.time() - tried.stat().st_mtime < TRIED_FOR_S:

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,9 +69,10 @@ def send_message(
     ]
     for thread in threads:
         thread.start()
+    until = time.monotonic() + ALL_S
     for thread in threads:
-        thread.join(ALL_S)
-    late = {to: Sent(to, UNSURE, f"no answer within {ALL_S:g} s") for to in destinations}
+        thread.join(max(0.0, until - time.monotonic()))
+    late = {to: Sent(to, UNSURE, f"no response within {ALL_S:g} s") for to in destinations}
     return [sent for sent in {**late, **results}.values() if sent is not None]
 
 

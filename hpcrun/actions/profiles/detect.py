@@ -85,7 +85,7 @@ def detected_profile(
     profile = check_loads(text, surroundings.profile_folders)
     warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
     if trials and not any(trial.accepted for trial in trials):
-        warnings.append(f"sbatch --test-only: {trials[0].said or 'no answer'}")
+        warnings.append(f"sbatch --test-only: {trials[0].said or 'no response'}")
     return Detected(text, profile, tuple(offers), tuple(warnings))
 
 

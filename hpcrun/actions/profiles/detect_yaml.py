@@ -69,7 +69,7 @@ def profile_text(found: DetectedCluster) -> str:
     name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
     lines = [
         *_heading(found),
-        *(comment(f"No answer: {command}: {why}") for command, why in facts.problems.items()),
+        *(comment(f"No response: {command}: {why}") for command, why in facts.problems.items()),
         *([f"extends: {found.base}"] if found.base else []),
         _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
         "scheduler: slurm",
@@ -139,7 +139,7 @@ def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
     if chosen and not facts.associations:
         return [_line(0, f"account: {scalar(chosen)}", "your choice"), _line(0, "# qos:", f"{source}: does not say")]
     if facts.associations is None:
-        why = facts.problems.get(source, "no answer")
+        why = facts.problems.get(source, "no response")
         return [_line(0, "# account:", f"{source}: {why}"), _line(0, "# qos:", "as account")]
     if not facts.associations:
         return [_line(0, "# account:", f"{source}: user {facts.user} has none"), _line(0, "# qos:", "as account")]
@@ -195,7 +195,7 @@ def _directive_line(trials: list[Trial] | None) -> str:
         told = f"accepted {', '.join(accepted)}" + (f"; not {', '.join(refused)}" if refused else "")
         return _line(1, f"directive: {accepted[0]}", f"sbatch --test-only: {told}")
     why = trials[0].said if trials else "not tried"
-    return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no answer'}")
+    return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no response'}")
 
 
 def _node_lines(depth: int, offer: GpuOffer, source: str) -> list[str]:
@@ -307,7 +307,7 @@ def _table(facts: ClusterFacts, account: str | None) -> list[str]:
 
 def _accounting(facts: ClusterFacts) -> list[str]:
     enforced = facts.config.get("AccountingStorageEnforce", "nothing")
-    works = "answers" if facts.accounting else f"does not answer: {facts.problems.get('sacct', 'unknown')}"
+    works = "answers" if facts.accounting else f"does not respond: {facts.problems.get('sacct', 'unknown')}"
     mode = facts.config.get("PreemptType", "unknown")
     return [
         comment(f"Accounting: sacct {works}; enforced: {enforced}"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.status import RunStatus, element_of, element_row
 from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.quoting import quote_bash
@@ -30,7 +30,7 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
     if not item.elements:
         return item, None
     if element is not None:
-        return next(element_row(item, one) for one in item.elements if one.index == element), None
+        return element_of(item, element), None
     running = [one for one in item.elements if one.status.state == "RUNNING"]
     if len(running) == 1:
         return element_row(item, running[0]), f"{item.run.name} is a sweep; showing element {running[0].index}"
@@ -73,7 +73,7 @@ def unlisted_words(item: RunStatus) -> str:
         return f"job {run.job_id} belongs to {where}"
     who = "this machine" if run.scheduler == "local" else "Slurm"
     if item.stale and item.status.missed_s is None:
-        return f"{who} did not answer about job {run.job_id}"
+        return f"{who} did not respond about job {run.job_id}"
     return f"{who} does not know job {run.job_id}"
 
 

@@ -151,7 +151,7 @@ def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
         return False
     if choice.older_than_s is not None and now_s - _ended_s(item) < choice.older_than_s:
         return False
-    # a run that may still live is listed only if the user named it or its state
+    # a run that may still be alive is listed only if the user named it or its state
     over = item.status.final or _lives(item, _ended_s(item), now_s) is None
     return over or choice.named or bool(choice.states)
 

@@ -137,7 +137,7 @@ def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:
 
 
 def _why_none(reading: NodeReading | None) -> str:
-    return "no answer" if reading is None else reading.words or "nvidia-smi shows no GPU"
+    return "no response" if reading is None else reading.words or "nvidia-smi shows no GPU"
 
 
 def _words(answer: Completed) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import FoundElement
-from hpcrun.actions.status.status import RunStatus, element_row, get_status
+from hpcrun.actions.status.status import RunStatus, element_of, get_status
 from hpcrun.job import state
 from hpcrun.schedulers.protocol import JobRef
 
@@ -47,9 +47,7 @@ def hold_runs(found: Sequence[FoundElement], ports: Ports, *, release: bool) -> 
 
 
 def _row(item: RunStatus | None, index: int | None) -> RunStatus | None:
-    if item is None or index is None:
-        return item
-    return next(element_row(item, each) for each in item.elements if each.index == index)
+    return item if item is None or index is None else element_of(item, index)
 
 
 def _has_pending(item: RunStatus) -> bool:

@@ -16,7 +16,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
 from hpcrun.actions.runs.sweep import SweepTable, sweep_table
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus, element_row, one_status
+from hpcrun.actions.status.status import RunStatus, element_of, element_row, one_status
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job import state
@@ -52,14 +52,14 @@ class LogEnd:
         source: ``rank 3 on node-1``, ``batch script``.
         stream: ``stdout``, ``stderr``, or empty.
         why: why this rank is shown; empty if there is no special reason.
-        more: bytes before the text that are not shown.
+        bytes_left_out: bytes before the text that are not shown.
     """
 
     source: str
     stream: str
     text: str
     why: str = ""
-    more: int = 0
+    bytes_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class AttemptSpan:
 
 @dataclass(frozen=True, slots=True)
 class SharedText:
-    """A file of the run as text; ``more``: bytes after it that are left out."""
+    """A file of the run as text; ``bytes_left_out``: bytes after it."""
 
     text: str
-    more: int = 0
+    bytes_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
     result = one_status(run.run_id, ports)
     item, now_s = result.runs[0], ports.now_s()
     if choice.element is not None:
-        item = next(element_row(item, one) for one in item.elements if one.index == choice.element)
+        item = element_of(item, choice.element)
     explanation = _explained(item, choice, now_s)
     code, diff = _code(item.run, ports.store, choice)
     table = _table(item, choice) if item.elements else None
@@ -174,7 +174,7 @@ def _explained(item: RunStatus, choice: ShareChoice, now_s: float) -> Explanatio
     if item.status.state != state.RUNNING:
         return None
     if item.elements and (index := most_silent(item, now_s)) is not None:
-        item = next(element_row(item, one) for one in item.elements if one.index == index)
+        item = element_of(item, index)
     running = look(item, now_s, choice.patterns)
     return explain_running(running) if running else None
 
@@ -252,7 +252,7 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     if not found or (item.status.final and item.status.state != state.COMPLETED):
         batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
         if text := _end(batch):
-            yield LogEnd("batch script", "", text.text, more=text.more)
+            yield LogEnd("batch script", "", text.text, bytes_left_out=text.bytes_left_out)
 
 
 def _failed_first(elements: Sequence[ElementStatus]) -> list[ElementStatus]:
@@ -269,7 +269,7 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
         source = f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}"
         for name, stream in (("err", "stderr"), ("out", "stdout")):
             if end := _end(rank_log(attempt.folder, rank, name).path):
-                yield LogEnd(source, stream, end.text, why, end.more)
+                yield LogEnd(source, stream, end.text, why, end.bytes_left_out)
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:

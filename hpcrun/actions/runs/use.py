@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
+from hpcrun.job.units import format_rate, format_size
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.use import NodeUse, UseSummary, read_use, summarise
 
@@ -73,7 +73,7 @@ def _idle_gpus(use: UseSummary) -> list[str]:
     if use.idle_cpus >= _ONE_BUSY * each:
         workers = max(2, asked // each - 1)
         return [f"{fact} {did}, most likely in the data loader: use more of its workers (num_workers={workers})"]
-    return [f"{fact} {did}: not the CPUs were the reason, but what they waited for, such as the storage or the network"]
+    return [f"{fact} {did}: the CPUs were not the limit: they waited, for example for the storage or the network"]
 
 
 def _memory(use: UseSummary, *, completed: bool) -> list[str]:
@@ -113,23 +113,9 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
         rows.append(("GPUs", f"{gpus}, {use.gpu_busy:.0%} busy{idle}{full}{watts}"))
     asked = f" of {use.cpus_asked}" if use.cpus_asked else ""
     rows.append(("CPUs", f"{use.cpus:.1f}{asked} busy{nodes}, {use.cpus_peak:.1f} at most"))
-    part = f" of {size_text(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})" if use.memory_asked else ""
-    rows.append(("memory", f"{size_text(use.memory_peak)}{part}{nodes} at most"))
-    rdma = f", RDMA {rate_text(use.rdma)}" if use.rdma is not None else ""
+    part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})" if use.memory_asked else ""
+    rows.append(("memory", f"{format_size(use.memory_peak)}{part}{nodes} at most"))
+    rdma = f", RDMA {format_rate(use.rdma)}" if use.rdma is not None else ""
     if use.network >= 1e3 or rdma:
-        rows.append(("network", f"{rate_text(use.network)}{rdma}{nodes}"))
+        rows.append(("network", f"{format_rate(use.network)}{rdma}{nodes}"))
     return rows
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes in GB or MB."""
-    return f"{size / _GB:.1f} GB" if size >= _GB else f"{size / (1 << 20):.0f} MB"
-
-
-def rate_text(bytes_per_s: float) -> str:
-    """Return a rate of bytes in words."""
-    units: Mapping[str, float] = {"GB/s": 1e9, "MB/s": 1e6}
-    for unit, size in units.items():
-        if bytes_per_s >= size:
-            return f"{bytes_per_s / size:.2f} {unit}"
-    return f"{bytes_per_s / 1e3:.1f} kB/s"

@@ -222,6 +222,13 @@ def ended_text(attempt: Attempt) -> str:
     return _ended(attempt) + (", restarted in place" if restarted else "")
 
 
+def ended_state(attempt: Attempt) -> str:
+    """Return the state in which an attempt ended; UNKNOWN if something ended it, and no record says what."""
+    if attempt.exit is None:
+        return state.NODE_FAIL
+    return _ENDED_BY.get(attempt.exit.reason, (state.FAILED, ""))[0]
+
+
 def _ended(attempt: Attempt) -> str:
     if attempt.exit is None:
         return f"no heartbeat from {attempt.host}: a node failed"

@@ -74,6 +74,11 @@ def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
     )
 
 
+def element_of(item: RunStatus, index: int) -> RunStatus:
+    """Return the element of a sweep with an index, as a run of its own."""
+    return next(element_row(item, each) for each in item.elements if each.index == index)
+
+
 @dataclass(frozen=True, slots=True)
 class StatusResult:
     """The runs asked for, oldest first.

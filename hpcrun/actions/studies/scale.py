@@ -170,7 +170,7 @@ def prepare_points(
     """Decide everything about some runs of a study.
 
     Raises:
-        UsageError, ProfileError, PlanError: what cannot be; nothing is recorded yet.
+        UsageError, ProfileError, PlanError: a job is not possible; nothing is recorded yet.
     """
     workload = Workload(study.scaling, study.batch_size, study.lr, study.dataset)
     jobs = []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from hpcrun.actions.runs.share import AttemptSpan, SharedRun
 from hpcrun.actions.status.elements import counts_text
@@ -12,9 +11,8 @@ from hpcrun.actions.status.resolve import ended_text
 from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.units import format_memory, format_time
 from hpcrun.runs.attempt import RESTART
-from hpcrun.runs.record import Run
+from hpcrun.runs.record import Run, pairs_of
 from hpcrun.views.details import code_text
 from hpcrun.views.lineage import place_text
 from hpcrun.views.text import count
@@ -23,8 +21,6 @@ Row = tuple[str, str]
 _KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
 _LONGEST_LINE = 88
 _MOST_NODES = 16
-_AGAIN = (("requeued", "times"), ("restarted in the allocation", "restarts"))
-"""What a plan allows, and the name of its number in the record."""
 
 
 def kind_of(word: str, *, final: bool) -> str:
@@ -144,7 +140,7 @@ def _state(shared: SharedRun) -> str:
 def _where(run: Run) -> str:
     if run.scheduler == "local":
         return f"{run.host}, without Slurm (profile {run.profile})"
-    directives = dict(_pairs(run.plan.get("directives")))
+    directives = dict(pairs_of(run.plan.get("directives")))
     wanted = ("partition", "account", "qos", "constraint", "reservation")
     said = [f"{name} {directives[name]}" for name in wanted if directives.get(name)]
     return ", ".join([f"cluster {run.cluster}" if run.cluster else "Slurm", *said, f"profile {run.profile}"])
@@ -195,37 +191,6 @@ def program_text(shared: SharedRun) -> str:
     return " ".join([*(quote_bash(str(word)) for word in words), *more])
 
 
-def plan_rows(run: Run) -> Iterator[Row]:
-    """Yield the plan, as far as the record has it: another version of hpcrun may have written it."""
-    plan = run.plan
-    shape, python = _table(plan.get("shape")), _table(plan.get("python"))
-    gpu_type = f" {shape['gpu_type']}" if shape.get("gpu_type") else ""
-    launcher = f" by {shape['launcher']}" if shape.get("launcher") else ""
-    gpus = (
-        f" × {run.gpus_per_node}{gpu_type} {'GPU' if run.gpus_per_node == 1 else 'GPUs'}" if run.gpus_per_node else ""
-    )
-    yield "size", f"{count(run.nodes, 'node')}{gpus}, {count(run.world_size, 'rank')}{launcher}"
-    if isinstance(plan.get("cpus_per_node"), int):
-        yield "CPUs", f"{plan['cpus_per_node']} per node"
-    if isinstance(memory := plan.get("memory_mb"), int):
-        yield "memory", f"{format_memory(memory)} per node" if memory else "all of the node"
-    yield "time limit", format_time(run.walltime_s) if run.walltime_s else "none was set"
-    if directives := [key if value is None else f"{key}={value}" for key, value in _pairs(plan.get("directives"))]:
-        yield "sbatch", " ".join(f"--{each}" for each in directives)
-    if python.get("executable"):
-        yield "Python", f"{python['executable']} ({python.get('kind', '')})"
-    if image := _table(plan.get("container")).get("image"):
-        yield "container", str(image)
-    requeue = _table(plan.get("requeue"))
-    if times := [f"{word} up to {count(requeue[name], 'time')}" for word, name in _AGAIN if requeue.get(name)]:
-        yield "after a stop", ", ".join(times)
-    for label, name in (("modules", "modules"), ("set-up", "setup"), ("notes", "notes")):
-        if isinstance(lines := plan.get(name), list) and lines:
-            yield label, "\n".join(map(str, lines))
-    if variables := _pairs(plan.get("env")):
-        yield "variables", "\n".join(f"{name}={'***' if value is None else value}" for name, value in variables)
-
-
 def code_rows(shared: SharedRun) -> Iterator[Row]:
     """Yield the code that ran."""
     if shared.code is None:
@@ -245,13 +210,3 @@ def element_label(index: int, shared: SharedRun) -> str:
     """Return the name of an element on the time line."""
     parameters = next((one.parameters for one in shared.item.elements if one.index == index), ())
     return f"{index}: {parameters_text(parameters)}" if parameters else str(index)
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _pairs(value: Any) -> list[tuple[str, Any]]:
-    """Return the pairs of a list of pairs in a record; the others are left out."""
-    items = value if isinstance(value, list) else []
-    return [(str(item[0]), item[1]) for item in items if isinstance(item, list) and len(item) == 2]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcrun.actions.runs.use import rate_text, size_text
-from hpcrun.runs.use import NodeUse, UseSample
+from hpcrun.job.units import format_rate, format_size
+from hpcrun.runs.use import NodeUse, UseSample, mean_over_time
 from hpcrun.views.share.drawings import COLOURS, Curve, line_chart
 
 _MOST_ROWS = 32
-_GB, _MB = 1024**3, 1024**2
+_GB, _MB = 1024**3, 1e6
 Short = Callable[[str], str]
 
 
@@ -73,8 +73,7 @@ def _over_time(use: NodeUse, value: Callable[[UseSample], float | None]) -> floa
     """Return the mean over time of a value of the samples; None if no sample has it."""
     pairs = [(span, found) for span, sample in zip(use.spans(), use.samples, strict=True)
              if (found := value(sample)) is not None]  # fmt: skip
-    total = sum(span for span, _ in pairs)
-    return sum(span * found for span, found in pairs) / total if total else _mean(found for _, found in pairs)
+    return mean_over_time(pairs)
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -91,12 +90,12 @@ def _gpu_memory(use: NodeUse) -> str:
     if not gpus:
         return "-"
     highest = max(gpus, key=lambda gpu: gpu.memory)
-    return _of(size_text(highest.memory), size_text(highest.memory_total) if highest.memory_total else None)
+    return _of(format_size(highest.memory), format_size(highest.memory_total) if highest.memory_total else None)
 
 
 def _memory(use: NodeUse) -> str:
-    limit = size_text(use.memory_limit) if use.memory_limit else None
-    return _of(size_text(max(sample.memory for sample in use.samples)), limit)
+    limit = format_size(use.memory_limit) if use.memory_limit else None
+    return _of(format_size(max(sample.memory for sample in use.samples)), limit)
 
 
 def _of(value: str, total: object) -> str:
@@ -112,7 +111,7 @@ def _watts(value: float | None) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return "-" if value is None else rate_text(value)
+    return "-" if value is None else format_rate(value)
 
 
 def _chart(chart: UseChart, nodes: Sequence[NodeUse], short: Short) -> dict[str, Any] | None:

@@ -19,9 +19,10 @@ from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.runs.share import AttemptSpan, LogEnd, SharedRun, SharedText
 from hpcrun.actions.runs.sweep import SweepTable
 from hpcrun.job.secrets import SecretHider
+from hpcrun.job.units import format_size
 from hpcrun.runs.metrics import Value
-from hpcrun.views.clean import bytes_text
 from hpcrun.views.metrics import curves_of, value_text
+from hpcrun.views.recorded_plan import recorded_plan
 from hpcrun.views.share import facts
 from hpcrun.views.share.drawings import COLOURS, WIDE, Curve, Lane, Span, line_chart, number_text, time_line
 from hpcrun.views.share.hardware import use_section
@@ -144,8 +145,7 @@ def _parts(shared: SharedRun, write: _Writer, room: float) -> dict[str, Any]:
         "metrics_more": more,
         "use": use_section(shared.use, write.short),
         "logs": [_log(log, number, write, room) for number, log in enumerate(shared.logs)],
-        "logs_more": "",
-        "plan": _rows(facts.plan_rows(run), write),
+        "plan": _rows(recorded_plan(run), write),
         "script": _script(shared.script, write, room) if shared.script else None,
         "code": _rows(facts.code_rows(shared), write),
         "diff": _diff(shared.diff, write, room) if shared.diff else None,
@@ -180,7 +180,7 @@ def _cause(explanation: Explanation, write: _Writer) -> dict[str, Any]:
         (rows if number and len(one.lines) == 1 and len(head) < _LONGEST_HEAD else blocks).append((head, lines))
     more = (("what to do", explanation.fix), ("not read", "\n".join(explanation.unread)))
     rows += [(label, write.lines(text)) for label, text in more if text]
-    heading = "Why it failed" if item.status.final else "What it does"
+    heading = "Why it failed" if item.status.final else "What its ranks do"
     return {
         "heading": heading + element,
         "summary": write.short(explanation.summary, _LONGEST_SENTENCE),
@@ -307,12 +307,12 @@ def _chart(name: str, points: Sequence[tuple[float, float]], last: Value) -> dic
 def _log(log: LogEnd, number: int, write: _Writer, room: float) -> dict[str, Any]:
     text = write.lines(log.text)
     shown = _last(text, int(_LOG_BYTES * room))
-    more = log.more + len(text) - len(shown)
+    more = log.bytes_left_out + len(text) - len(shown)
     parts = (log.source, log.stream, log.why)
     return {
         "summary": write.short(", ".join(part for part in parts if part)),
         "text": shown,
-        "more": f"{bytes_text(more)} before these lines are not shown." if more > 0 else "",
+        "more": f"{format_size(more)} before these lines are not shown." if more > 0 else "",
         "open": number < _OPEN_LOGS,
     }
 
@@ -330,8 +330,8 @@ def _first(text: str, most: int) -> str:
 def _script(script: SharedText, write: _Writer, room: float) -> dict[str, Any]:
     text = write.lines(script.text)
     shown = _first(text, int(_SCRIPT_BYTES * room))
-    more = script.more + len(text) - len(shown)
-    return {"text": shown, "more": f"{bytes_text(more)} more are not shown." if more > 0 else ""}
+    more = script.bytes_left_out + len(text) - len(shown)
+    return {"text": shown, "more": f"{format_size(more)} more are not shown." if more > 0 else ""}
 
 
 def _diff(diff: SharedText, write: _Writer, room: float) -> dict[str, Any]:
@@ -340,13 +340,13 @@ def _diff(diff: SharedText, write: _Writer, room: float) -> dict[str, Any]:
     parts = [
         (kind, "".join(f"{line}\n" for line in group)) for kind, group in groupby(lines, key=_line_kind)
     ]  # fmt: skip
-    more = diff.more + len(text) - sum(len(part) for _, part in parts)
+    more = diff.bytes_left_out + len(text) - sum(len(part) for _, part in parts)
     files = sum(line.startswith("diff --git ") for line in text.split("\n"))
     added, removed = (sum(_line_kind(line) == kind for line in lines) for kind in ("add", "del"))
     return {
         "summary": f"Changes since the commit: {count(files, 'file')}, {added} lines added, {removed} removed",
         "parts": parts,
-        "more": f"{bytes_text(more)} more are not shown." if more > 2 else "",
+        "more": f"{format_size(more)} more are not shown." if more > 2 else "",
         "open": len(lines) <= _OPEN_DIFF_LINES,
     }
 

@@ -54,11 +54,11 @@ def test_a_difference_counts_only_if_it_stays() -> None:
 
 
 def test_processes_that_do_not_answer_are_named() -> None:
-    assert remarks(report("stopped-2.24")) == ["process 3487984 on 172.16.64.213 does not answer NCCL"]
-    assert remarks(report("stopped-2.24"), rank_of={3487984: 21}) == ["rank 21 does not answer NCCL"]
-    assert remarks(report("dead-2.24"), rank_of={3487984: 21}) == ["rank 21 has not answered NCCL for a minute"]
+    assert remarks(report("stopped-2.24")) == ["process 3487984 on 172.16.64.213 does not respond to NCCL"]
+    assert remarks(report("stopped-2.24"), rank_of={3487984: 21}) == ["rank 21 does not respond to NCCL"]
+    assert remarks(report("dead-2.24"), rank_of={3487984: 21}) == ["rank 21 has not responded to NCCL for a minute"]
     many = report("dead-2.24").replace("1 job process is", "24 job processes are").replace("  Process", "  [process")
-    assert remarks(many) == ["24 processes have not answered NCCL for a minute"]
+    assert remarks(many) == ["24 processes have not responded to NCCL for a minute"]
 
 
 def test_a_status_that_differs_is_said_with_the_fewest_first() -> None:

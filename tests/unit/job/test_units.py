@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.job.units import format_memory, format_time, parse_memory, parse_time
+from hpcrun.job.units import format_memory, format_rate, format_size, format_time, parse_memory, parse_time
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
@@ -114,3 +114,18 @@ def test_any_text_is_a_time_or_a_size_or_is_refused_in_words(typed: str) -> None
             parse(typed)
         except ValueError as error:
             assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 kB"), (1, "1 kB"), (1025, "2 kB"), (340 << 20, "340 MB"), ((1 << 30) - 1, "1024 MB"), (3 << 29, "1.5 GB")],
+)
+def test_bytes_are_written_in_the_largest_unit_that_fits(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0, "0.0 kB/s"), (999_999, "1000.0 kB/s"), (1_000_000, "1.00 MB/s"), (2.5e9, "2.50 GB/s")]
+)
+def test_rates_are_written_in_powers_of_ten(rate: float, text: str) -> None:
+    assert format_rate(rate) == text

@@ -104,6 +104,17 @@ def test_the_summary_weighs_samples_by_their_time() -> None:
     assert (found.gpu_busy, found.gpu_idle, found.idle_cpus) == (0.6, 0.25, 1)
 
 
+def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_are_idle() -> None:
+    def both(at: float, cpus: float, first: float, second: float) -> UseSample:
+        gpus = tuple(GpuUse(index, busy, 1, 1, None) for index, busy in enumerate((first, second)))
+        return UseSample(at, cpus, 1, 0.0, None, gpus)
+
+    samples = (both(110, 7, 0.0, 0.9), both(120, 2, 0.0, 0.0), both(130, 7, 0.9, 0.9))
+    found = summarise([NodeUse("a", 8, None, samples, started=100)])
+    assert found is not None
+    assert (found.idle_cpus, found.gpu_idle) == (2, 0.5)
+
+
 def test_the_attempts_of_a_run_count_together() -> None:
     first = NodeUse("a", 8, 16 << 30, (sample(110, busy=None, memory=3 << 30),), started=100)
     second = NodeUse("a", 8, 16 << 30, (sample(520, busy=None),), started=500)

@@ -158,8 +158,8 @@ def test_a_cancellation_makes_those_who_poll_ask(tmp_path: Path) -> None:
     assert poller.poll([job])[job.folder].state == "COMPLETED"
     assert (tmp_path / "calls").read_text().count("asked") == 2
     (tmp_path / "answer").unlink()
-    with pytest.raises(SchedulerError, match="Slurm does not answer"):
+    with pytest.raises(SchedulerError, match="Slurm does not respond"):
         plain.poll([job])
-    with pytest.raises(SchedulerError, match="Slurm does not answer"):
+    with pytest.raises(SchedulerError, match="Slurm does not respond"):
         poller.poll([job])
     assert (tmp_path / "calls").read_text().count("asked") == 3

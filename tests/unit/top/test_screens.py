@@ -64,7 +64,7 @@ class Answers:
         if self.error:
             raise self.error
         if self.away:
-            raise SchedulerError("Slurm does not answer: `squeue`: exit status 1")
+            raise SchedulerError("Slurm does not respond: `squeue`: exit status 1")
         return {job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1") for job in jobs}
 
 

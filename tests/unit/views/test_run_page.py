@@ -152,10 +152,20 @@ def test_the_plan_shows_the_command_and_the_resources_without_secrets() -> None:
     item = _item(LastStatus("PENDING", 1.0), plan=plan, nodes=2, gpus_per_node=4, world_size=8)
     text = "\n".join(line.plain for line in plan_lines(item, "hpcrun submit\n  --gpus 8\n  train.py\n", 80))
     assert "hpcrun submit\n  --gpus 8\n  train.py" in text
-    for row in ("size         2 nodes × 4 GPUs, 8 ranks", "memory       64G per node", "#SBATCH      --partition=gpu",
-                "#SBATCH      --exclusive", "env          TOKEN=***", "note         a note?[2J"):  # fmt: skip
+    for row in ("size         2 nodes × 4 GPUs, 8 ranks", "memory       64G per node", "time limit   1:00:00",
+                "sbatch       --partition=gpu --exclusive", "variables    A=1\n               TOKEN=***",
+                "notes        a note?[2J"):  # fmt: skip
         assert f"  {row}" in text
     assert plan_lines(_item(LastStatus("PENDING", 1.0), plan={}), "", 80)
+
+
+def test_the_plan_says_where_nothing_was_requested() -> None:
+    item = _item(LastStatus("PENDING", 1.0), plan={"scheduler": "slurm", "memory_mb": None}, walltime_s=None)
+    lines = [line.plain for line in plan_lines(item, "", 80)]
+    assert "  memory       the site's default" in lines
+    assert "  time limit   no time limit requested" in lines
+    here = _item(LastStatus("PENDING", 1.0), plan={"scheduler": "local", "memory_mb": None})
+    assert not [line for line in plan_lines(here, "", 80) if "memory" in line.plain]
 
 
 def test_a_script_is_shown_as_it_is() -> None:

@@ -6,11 +6,13 @@ import json
 import re
 import sys
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
@@ -21,7 +23,8 @@ from hpcrun.job.secrets import SecretHider
 from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
 from hpcrun.runs.store import RunStore
 from hpcrun.views.share.drawings import Curve, Lane, Span, line_chart, time_line
-from hpcrun.views.share.facts import command_text, duration_text
+from hpcrun.views.share.facts import command_text, duration_text, span_end
+from hpcrun.views.share.hardware import use_section
 from hpcrun.views.share.page import MOST_BYTES, share_page
 from tests.unit.given import Takes, ports, run, write
 
@@ -188,7 +191,7 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
                 "time": 1020 + 10 * number,
                 "cpus": 2.5,
                 "memory": 16 << 30,
-                "network": 1 << 20,
+                "network": 2_000_000,
                 "rdma": None,
                 "gpus": gpus,
             }
@@ -204,7 +207,8 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
         "300 W",
         "2.5 of 8",
         "16.0 GB of 64.0 GB",
-        "1.05 MB/s",
+        "2.00 MB/s",
+        "n1: 2 MB/s at min 0.5",
         "n1: 75 % at min 0.5",
     ):
         assert words in shown.text, words
@@ -212,6 +216,52 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
     write(place / "node-n0.use", "")
     write(place / "node-n1.use", "")
     assert "Use of the hardware" not in page(tmp_path).text
+
+
+def test_the_mean_use_weighs_samples_by_their_time(tmp_path: Path) -> None:
+    place = attempt(made(tmp_path))
+    rows: list[dict[str, Any]] = [{"started": 1010, "cpus": 8, "memory_limit": None}]
+    for time, busy in ((1020, 1.0), (1050, 0.0)):
+        gpus = [[0, busy, 1, 1, None]]
+        rows.append({"time": time, "cpus": 8 * busy, "memory": 1, "network": 0, "rdma": None, "gpus": gpus})
+    write(place / "node-n0.use", "".join(json.dumps(each) + "\n" for each in rows))
+    use = use_section(gathered(tmp_path).use, str)
+    assert use is not None
+    row = dict(zip(use["headings"], use["rows"][0], strict=True))
+    assert (row["GPUs busy, mean"], row["CPUs busy, mean"]) == ("25 %", "2.0 of 8")
+
+
+def test_an_attempt_without_a_record_of_its_end(tmp_path: Path) -> None:
+    """In a sweep it may have been killed long ago, while other elements run."""
+    folder = made(tmp_path, **elements("RUNNING", 2))
+    write(folder.element(0).attempt(0).start, json.dumps({"job_id": "4711", "host": "n0", "started": 1010}))
+    write(folder.element(0).attempt(0).heartbeat, "1700\n")
+    sweep = gathered(tmp_path)
+    sweep = replace(sweep, item=replace(sweep.item, status=LastStatus("RUNNING", NOW_S)))
+    alone = replace(sweep, item=replace(sweep.item, elements=()))
+    (span,) = sweep.attempts
+    assert span_end(span, sweep, newest=True) == 1700
+    assert span_end(span, alone, newest=True) == NOW_S
+    assert span_end(span, alone, newest=False) == 1700
+
+
+def test_the_end_of_a_long_log_says_how_much_is_left_out(tmp_path: Path) -> None:
+    lines = [f"line {number:094}\n" for number in range(250)]
+    write(attempt(made(tmp_path)) / "rank-0.err", "".join(lines))
+    shown = page(tmp_path).text
+    assert "10 kB before these lines are not shown." in shown  # 100 lines of 100 bytes
+    assert lines[99] not in shown and lines[100] in shown
+
+
+def test_a_thinned_curve_keeps_its_peaks() -> None:
+    flat = [(float(step), 0.0) for step in range(10_000)]
+    peaks = {1234: 8.0, 1235: -4.0, 7777: 5.0}
+    drawn = line_chart("loss", [Curve("", [(x, peaks.get(int(x), y)) for x, y in flat])])
+    tops = [float(y) for _, y in re.findall(r"([\d.]+),([\d.]+)", drawn.partition('points="')[2].partition('"')[0])]
+    assert len(tops) < 500
+    highest, middle, lowest = min(tops), tops[0], max(tops)
+    assert (middle - highest) / (lowest - middle) == pytest.approx(2, abs=0.1)
+    assert any(top == pytest.approx(middle - (middle - highest) * 5 / 8, abs=0.2) for top in tops)
 
 
 def test_logs_and_code_are_left_out_on_request(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_right_variables_are_one_line(tmp_path: Path) -> None:
         (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
         (ModuleFacts(False, {}), "red", "no module command"),
         (ModuleFacts(True, {}, "timed out after 10 s"), "yellow", "not checked: timed out after 10 s"),
-        (None, "yellow", "not checked: no answer"),
+        (None, "yellow", "not checked: no response"),
     ],
 )
 def test_modules(facts: ModuleFacts | None, level: str, says: str) -> None:

@@ -55,8 +55,8 @@ def test_another_major_release_is_said(client: str | None, controller: str | Non
         (UP, "green", "head1 answers within 12 ms"),
         (Ping(UP.servers, 3.21), "yellow", "head1 answers within 3.2 s"),
         (Ping((*UP.servers, Server("backup", "head2", False)), 0.1), "yellow", "head2 (backup) is down"),
-        (Ping((Server("primary", "head1", False),), 0.1), "red", "head1 (primary) does not answer"),
-        (Ping((), 10.0, "no answer to scontrol ping: timed out after 10 s"), "red", "timed out after 10 s"),
+        (Ping((Server("primary", "head1", False),), 0.1), "red", "head1 (primary) does not respond"),
+        (Ping((), 10.0, "no response to scontrol ping: timed out after 10 s"), "red", "timed out after 10 s"),
     ],
 )
 def test_the_controller(ping: Ping, level: str, says: str) -> None:

@@ -78,6 +78,12 @@ def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(tmp_path
     assert found.total.waits_s == [HOUR]
 
 
+def test_spare_nodes_count_as_part_of_the_allocation(tmp_path: Path) -> None:
+    runs = store(tmp_path / "runs")
+    attempt(made(runs, -10, {"state": "COMPLETED"}, plan={"requeue": {"times": 1, "spares": 2}}), -2, -1)
+    assert look(runs).total.gpu_hours == (2 + 2) * 2
+
+
 def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(tmp_path: Path) -> None:
     runs = store(tmp_path / "runs")
     folder = made(runs, -10, {"state": "NODE_FAIL"})

@@ -57,7 +57,7 @@ def test_one_that_did_not_ask_or_names_its_nodes_leaves_out_none(tmp_path: Path,
 
 def test_a_cluster_that_does_not_answer_leaves_out_none(tmp_path: Path) -> None:
     def away() -> str:
-        raise SchedulerError("Slurm does not answer")
+        raise SchedulerError("Slurm does not respond")
 
     caller = replace(given.surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=away)
     assert leave_out(given.request(exclude_bad_nodes=True), given.cluster(), caller).nodes == ()

@@ -41,7 +41,7 @@ def in_job(folder: Path, **said: Any) -> RunStatus:
 
 
 def message(folder: Path, event: str, **said: Any) -> Message:
-    return message_of(facts_of(event, in_job(folder, **said), tuple, dict))
+    return message_of(facts_of(event, in_job(folder, **said), NOW_S, tuple, dict))
 
 
 def test_a_run_tells_of_its_start_its_first_step_and_its_end(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_an_attempt_that_is_followed_by_another_one_is_a_failure_of_its_own(tmp_
     record(tmp_path, exit_={"reason": "preemption", "again": True, "how": "requeue", "status": 143})
     assert due_events(in_job(tmp_path), ALL, NOW_S) == ["attempt-0"]
     said = message(tmp_path, "attempt-0")
-    assert (said.title, said.body.splitlines()[0]) == ("train: attempt 1 failed, requeued", "preempted")
+    assert (said.title, said.body.splitlines()[0]) == ("train: attempt 1 was preempted, requeued", "preempted")
     record(tmp_path, number=1)
     assert due_events(in_job(tmp_path), ALL, NOW_S) == ["attempt-0"]
     record(tmp_path, number=1, exit_={"status": 3})
@@ -75,7 +75,27 @@ def test_a_node_that_died_without_a_word_ended_its_attempt(tmp_path: Path) -> No
     record(tmp_path)
     record(tmp_path, number=1)
     assert due_events(in_job(tmp_path), ALL, NOW_S) == ["attempt-0"]
-    assert message(tmp_path, "attempt-0").body.startswith("no heartbeat from n1: a node failed\n")
+    said = message(tmp_path, "attempt-0")
+    assert said.title == "train: attempt 1 lost a node, the next attempt follows"
+    assert said.body.startswith("no heartbeat from n1: a node failed\n")
+
+
+@pytest.mark.parametrize(
+    ("exit_", "title"),
+    [
+        ({"reason": "time_limit", "status": 124}, "train: attempt 1 reached its time limit, requeued"),
+        (
+            {"reason": "node_failure", "how": "restart"},
+            "train: attempt 1 lost a node, restarted in the same allocation",
+        ),
+        ({"reason": "requeued", "status": 143}, "train: attempt 1 ended, requeued"),
+        ({"reason": "failure", "status": 3}, "train: attempt 1 failed, requeued"),
+        ({"status": 3, "how": ""}, "train: attempt 1 failed, the next attempt follows"),
+    ],
+)
+def test_the_message_about_an_attempt_says_how_it_ended(tmp_path: Path, exit_: dict[str, Any], title: str) -> None:
+    record(tmp_path, exit_={"again": True, "how": "requeue", **exit_})
+    assert message(tmp_path, "attempt-0").title == title
 
 
 def test_a_job_that_waits_for_long_is_told_while_it_waits(tmp_path: Path) -> None:
@@ -83,7 +103,8 @@ def test_a_job_that_waits_for_long_is_told_while_it_waits(tmp_path: Path) -> Non
     assert due_events(pending, ALL, NOW_S) == ["waiting"]
     assert due_events(pending, ALL, NOW_S - 2) == []
     assert due_events(pending, Notify(("$A",), EVENTS, 7200), NOW_S) == []
-    assert message_of(facts_of("waiting", pending, tuple, dict)).title == "train is pending for a long time"
+    facts = facts_of("waiting", pending, NOW_S + 3600, tuple, dict)
+    assert message_of(facts).title == "train has been pending for 2 h"
 
 
 def test_idle_gpus_are_told_once_for_each_attempt(tmp_path: Path) -> None:

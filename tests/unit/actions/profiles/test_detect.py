@@ -130,7 +130,7 @@ def test_what_could_not_be_found_is_a_comment_with_the_reason() -> None:
     problems = {"sacctmgr show assoc": "timed out after 10 s", "sinfo": "exit status 1"}
     found = facts([A100], [GPU], associations=None, accounting=False, problems=problems)
     text = text_of(found, [Trial("gres", False, "Invalid account")])
-    assert "# No answer: sinfo: exit status 1" in text
+    assert "# No response: sinfo: exit status 1" in text
     assert "# account:                          # sacctmgr show assoc: timed out after 10 s" in text
     assert "# directive: gres                 # sbatch --test-only accepted no form: Invalid account" in text
     assert loaded(text).account is None

@@ -32,7 +32,7 @@ class Queue:
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         if self.away:
-            raise SchedulerError("Slurm does not answer")
+            raise SchedulerError("Slurm does not respond")
         states = {"70": "PENDING", "71": "RUNNING", "72_0": "RUNNING", "72_1": "PENDING"}
         return {job.folder: JobInfo(str(job.job_id), states[str(job.job_id)]) for job in jobs}
 

@@ -64,8 +64,8 @@ BUSY = UseSummary(
             {"gpu_idle": 0.4, "idle_cpus": 0.2, "cpus_peak": 3.0},
             True,
             [
-                "the GPUs were idle for 40% of the time while 0.2 of 8 CPUs per node were busy: not the CPUs were the "
-                "reason, but what they waited for, such as the storage or the network"
+                "the GPUs were idle for 40% of the time while 0.2 of 8 CPUs per node were busy: the CPUs were not the "
+                "limit: they waited, for example for the storage or the network"
             ],
         ),
         (
