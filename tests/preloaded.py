@@ -14,6 +14,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -151,6 +152,23 @@ except SystemExit as end:
 """
 )
 
+# A command of a shell: what Server.run sends, with the shell's own files, from a Python that imports next to nothing.
+CLIENT = """
+import json, os, socket, sys
+requests = socket.socket(fileno=int(sys.argv[1]))
+ours, answers = os.pipe()
+mask = os.umask(0)
+os.umask(mask)
+fields = {"args": sys.argv[2:], "environ": dict(os.environ), "folder": os.getcwd(), "umask": mask}
+text = json.dumps(fields).encode()
+requests.sendall(len(text).to_bytes(4, "little"))
+socket.send_fds(requests, [text[:1]], [0, 1, 2, answers])
+requests.sendall(text[1:])
+os.close(answers)
+status = int(open(ours).read().split()[1])
+os._exit(status if status >= 0 else 128 - status)
+"""
+
 
 class Server:
     """A server that lives as long as this process. Several threads may use it.
@@ -197,6 +215,11 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["hpcrun", *args], timeout)
             return subprocess.CompletedProcess(["hpcrun", *args], status, text_of(out), text_of(err))
+
+    def shell_function(self, python: str) -> tuple[str, int]:
+        """Return bash's function ``hpcrun``, and the file that bash has to inherit for it: one command at a time."""
+        number = self._requests.fileno()
+        return f'hpcrun() {{ {shlex.join([python, "-ISc", CLIENT, str(number)])} "$@"; }}', number
 
     def end(self) -> None:
         """Let it go: what it has imported is mounted where others may want to unmount."""
