@@ -45,11 +45,37 @@ def compile_templates_once() -> None:
     jinja2.Environment.compile = compile_once  # type: ignore[assignment,method-assign]
 
 
+def parse_shipped_files_once() -> None:
+    """Have this process parse each YAML file that hpcrun ships once: its rules take longer than most commands.
+
+    It is called before anything else of hpcrun is imported: modules take parse_yaml by its name.
+    """
+    import pickle
+    from pathlib import Path
+
+    import hpcrun.profiles.yaml_file as yaml_file
+
+    parse_anew, shipped = yaml_file.parse_yaml, Path(yaml_file.__file__).parents[2]
+    parsed: dict[tuple[str, Path], bytes] = {}
+
+    def parse_once(text: str, path: Path) -> yaml_file.YamlFile:
+        if not path.is_relative_to(shipped):
+            return parse_anew(text, path)
+        if (text, path) not in parsed:
+            parsed[text, path] = pickle.dumps(parse_anew(text, path))
+        read: yaml_file.YamlFile = pickle.loads(parsed[text, path])  # another one for each that asks
+        return read
+
+    yaml_file.parse_yaml = parse_once
+
+
 SERVER = (
     inspect.getsource(compile_templates_once)
+    + inspect.getsource(parse_shipped_files_once)
     + r"""
 import array, atexit, gc, json, os, selectors, socket, sys, threading
 sys.path.pop(0)  # -c: the folder in which it was started
+parse_shipped_files_once()
 import importlib, pkgutil
 import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit
 from hpcrun.cli.main import build_app, command_names
@@ -76,8 +102,18 @@ def render_every_kind_of_script():
         plan = build_plan(request, profile, python=PythonEnvironment("python3", ""), machine=Machine(cpus=1))
         render_script(plan, templates)
 
+def read_every_shipped_file():
+    from hpcrun.actions.explain.rules import load_rules
+    from hpcrun.profiles.folder import shipped_folder
+    from hpcrun.profiles.load import load_profile, profile_names
+    shipped = [shipped_folder("cluster_profiles")]
+    load_rules([])
+    for name in profile_names(shipped):
+        load_profile(name, shipped)
+
 compile_templates_once()
 render_every_kind_of_script()
+read_every_shipped_file()
 
 def serve(requests):
     selector, running = selectors.DefaultSelector(), {}
