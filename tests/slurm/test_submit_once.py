@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.harness import RESEARCHER, Cluster, Hpcrun, wait_for
-from tests.preloaded import compile_templates_once
+from tests.preloaded import compile_templates_once, parse_shipped_files_once
 
 pytestmark = pytest.mark.slurm
 
@@ -26,7 +26,8 @@ HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 # A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
 KILLER = (
     f"{inspect.getsource(compile_templates_once)}\ncompile_templates_once()\n"
-    + """
+    f"{inspect.getsource(parse_shipped_files_once)}\nparse_shipped_files_once()\n"
+    """
 import os, pathlib, signal, sys, time
 import hpcrun.actions.jobs.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
 
