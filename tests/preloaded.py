@@ -76,7 +76,9 @@ SERVER = (
 import array, atexit, gc, json, os, selectors, socket, sys, threading
 sys.path.pop(0)  # -c: the folder in which it was started
 parse_shipped_files_once()
-import importlib, pkgutil
+import functools, importlib, pkgutil
+import hpcrun.job.patterns as patterns  # before those that take compile_pattern by its name
+patterns.compile_pattern = functools.cache(patterns.compile_pattern)
 import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit
 from hpcrun.cli.main import build_app, command_names
 elsewhere = ("api", "hpcrun_", "launch", "probe", "preflight", "runtime", "shipped", "__main__")
