@@ -34,7 +34,7 @@ from tests.harness import (
     shown_to_researcher,
 )
 from tests.namespaces import Namespaces
-from tests.preloaded import compile_templates_once
+from tests.preloaded import compile_templates_once, parse_shipped_files_once
 
 SKIPPED: list[tuple[str, str]] = []
 """What each test that was skipped needs, and why it was skipped."""
@@ -143,6 +143,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     compile_templates_once()
+    parse_shipped_files_once()
     # A shell's background job ignores Ctrl-C, and so would every program that it starts, whatever a test types.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

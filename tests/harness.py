@@ -116,6 +116,7 @@ class Hpcrun:
         check: bool = True,
         timeout: float = 120,
         stdin: str | None = None,
+        inherited: tuple[int, ...] = (),
     ) -> Completed:
         """Run a program as this person. ``env`` adds variables, or takes them away with None."""
         done = subprocess.run(
@@ -127,8 +128,14 @@ class Hpcrun:
             encoding="utf-8",
             errors="surrogateescape",  # a test may well print a file name that is no text
             timeout=timeout,
+            pass_fds=inherited,
         )
         return self._checked(done, check)
+
+    def shell(self, line: str) -> Completed:
+        """Run a line of bash in which ``hpcrun`` is the command as `__call__` runs it, whatever its end."""
+        function, number = self._server().shell_function(f"{self.venv}/bin/python")
+        return self.run("bash", "-c", f"{function}; {line}", check=False, inherited=(number,))
 
     def _changed(self, env: Mapping[str, str | None] | None) -> dict[str, str]:
         changed: dict[str, str | None] = {**self.environ, **(env or {})}

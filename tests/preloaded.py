@@ -14,6 +14,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -44,19 +45,48 @@ def compile_templates_once() -> None:
     jinja2.Environment.compile = compile_once  # type: ignore[assignment,method-assign]
 
 
+def parse_shipped_files_once() -> None:
+    """Have this process parse each YAML file that hpcrun ships once: its rules take longer than most commands.
+
+    It is called before anything else of hpcrun is imported: modules take parse_yaml by its name.
+    """
+    import pickle
+    from pathlib import Path
+
+    import hpcrun.profiles.yaml_file as yaml_file
+
+    parse_anew, shipped = yaml_file.parse_yaml, Path(yaml_file.__file__).parents[2]
+    parsed: dict[tuple[str, Path], bytes] = {}
+
+    def parse_once(text: str, path: Path) -> yaml_file.YamlFile:
+        if not path.is_relative_to(shipped):
+            return parse_anew(text, path)
+        if (text, path) not in parsed:
+            parsed[text, path] = pickle.dumps(parse_anew(text, path))
+        read: yaml_file.YamlFile = pickle.loads(parsed[text, path])  # another one for each that asks
+        return read
+
+    yaml_file.parse_yaml = parse_once
+
+
 SERVER = (
     inspect.getsource(compile_templates_once)
+    + inspect.getsource(parse_shipped_files_once)
     + r"""
 import array, atexit, gc, json, os, selectors, socket, sys, threading
 sys.path.pop(0)  # -c: the folder in which it was started
-import importlib, pkgutil
-import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit
+parse_shipped_files_once()
+import functools, importlib, pkgutil
+import hpcrun.job.patterns as patterns  # before those that take compile_pattern by its name
+patterns.compile_pattern = functools.cache(patterns.compile_pattern)
+import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit, typer.main
 from hpcrun.cli.main import build_app, command_names
 elsewhere = ("api", "hpcrun_", "launch", "probe", "preflight", "runtime", "shipped", "__main__")
 for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
     if not module.name.startswith(tuple("hpcrun." + name for name in elsewhere)):
         importlib.import_module(module.name)
-build_app(command_names())
+typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
+typer.main.get_command(build_app(command_names()))
 
 def render_every_kind_of_script():
     from itertools import product
@@ -75,8 +105,18 @@ def render_every_kind_of_script():
         plan = build_plan(request, profile, python=PythonEnvironment("python3", ""), machine=Machine(cpus=1))
         render_script(plan, templates)
 
+def read_every_shipped_file():
+    from hpcrun.actions.explain.rules import load_rules
+    from hpcrun.profiles.folder import shipped_folder
+    from hpcrun.profiles.load import load_profile, profile_names
+    shipped = [shipped_folder("cluster_profiles")]
+    load_rules([])
+    for name in profile_names(shipped):
+        load_profile(name, shipped)
+
 compile_templates_once()
 render_every_kind_of_script()
+read_every_shipped_file()
 
 def serve(requests):
     selector, running = selectors.DefaultSelector(), {}
@@ -151,6 +191,23 @@ except SystemExit as end:
 """
 )
 
+# A command of a shell: what Server.run sends, with the shell's own files, from a Python that imports next to nothing.
+CLIENT = """
+import json, os, socket, sys
+requests = socket.socket(fileno=int(sys.argv[1]))
+ours, answers = os.pipe()
+mask = os.umask(0)
+os.umask(mask)
+fields = {"args": sys.argv[2:], "environ": dict(os.environ), "folder": os.getcwd(), "umask": mask}
+text = json.dumps(fields).encode()
+requests.sendall(len(text).to_bytes(4, "little"))
+socket.send_fds(requests, [text[:1]], [0, 1, 2, answers])
+requests.sendall(text[1:])
+os.close(answers)
+status = int(open(ours).read().split()[1])
+os._exit(status if status >= 0 else 128 - status)
+"""
+
 
 class Server:
     """A server that lives as long as this process. Several threads may use it.
@@ -197,6 +254,11 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["hpcrun", *args], timeout)
             return subprocess.CompletedProcess(["hpcrun", *args], status, text_of(out), text_of(err))
+
+    def shell_function(self, python: str) -> tuple[str, int]:
+        """Return bash's function ``hpcrun``, and the file that bash has to inherit for it: one command at a time."""
+        number = self._requests.fileno()
+        return f'hpcrun() {{ {shlex.join([python, "-ISc", CLIENT, str(number)])} "$@"; }}', number
 
     def end(self) -> None:
         """Let it go: what it has imported is mounted where others may want to unmount."""

@@ -48,7 +48,8 @@ def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcru
 @pytest.mark.versions
 def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> None:
     (as_researcher.folder / "train.py").write_text("import os\nprint(os.environ['RANK'], os.uname().nodename)\n")
-    done = as_researcher("submit", "--gpus", "h100:4", "--nodes", "2", "--wait", "train.py", check=True)
+    size = ("--gpus", "h100:4", "--nodes", "2", "--launcher", "srun")  # torchrun would import torch on each node
+    done = as_researcher("submit", *size, "--wait", "train.py", check=True)
     note = "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
     assert note in done.stdout
     logs = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()

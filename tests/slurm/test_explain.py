@@ -63,7 +63,7 @@ dist.all_reduce(torch.ones(1))
 
 def test_the_end_of_rank_0_is_not_taken_for_a_rendezvous_that_failed(as_researcher: Hpcrun) -> None:
     (as_researcher.folder / "train.py").write_text(RANK_0_FAILS)
-    two = ("-P", "l40s", "-N", "2", "-G", "4", "--cpus", "1", "--mem", "1G", "-t", "5m")
+    two = ("-P", "l40s", "-N", "2", "-G", "2", "--cpus", "1", "--mem", "1G", "-t", "5m")
     waited = as_researcher("submit", *two, "--wait", "train.py")
     first = "rank 0 on l40s-1 failed first: KeyError: 'learning_rate' at train.py:7"
     assert waited.stderr.splitlines()[0] == f"hpcrun: {first}"

@@ -19,7 +19,7 @@ def rows(person: Hpcrun) -> dict[str, dict[str, Any]]:
 
 
 def test_a_history_counts_each_job_once_and_shows_the_budget(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    job = ("submit", "-P", "v100", "--gpus", "2")
+    job = ("submit", "-P", "v100", "--gpus", "2", "--launcher", "python")  # torchrun would import torch for each
     as_researcher(*job, "-J", "kept", "sleep", "1", check=True)
     as_researcher.run("sbatch", "-J", "other", "-o", "/dev/null", "--gres=gpu:v100:1", "--wrap=exit 3")
     assert as_researcher(*job, "-J", "gone", "--wait", "false").returncode == 7

@@ -56,9 +56,9 @@ def test_four_ranks_run_on_two_hosts_without_accounting(cluster: Cluster, as_res
         "where.py",
         "import os, socket\nprint(f'rank {os.environ[\"RANK\"]} on {socket.gethostname()}')\n",
     )
-    done = as_researcher(*FOUR_ON_TWO, "--follow", script, env=env)
+    done = as_researcher(*FOUR_ON_TWO, "--launcher", "srun", "--follow", script, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 nodes × 2 a100 GPUs, 4 ranks by torchrun" in done.stdout
+    assert "2 nodes × 2 a100 GPUs, 4 ranks by srun" in done.stdout
     assert RANKS_OF_TWO_HOSTS[0] in done.stdout
     logs = as_researcher("logs", "--all-ranks", env=env, check=True).stdout
     assert logs.splitlines() == [f"[rank {number}] {line}" for number, line in enumerate(RANKS_OF_TWO_HOSTS)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.harness import RESEARCHER, Cluster, Hpcrun, wait_for
-from tests.preloaded import compile_templates_once
+from tests.preloaded import compile_templates_once, parse_shipped_files_once
 
 pytestmark = pytest.mark.slurm
 
@@ -26,8 +26,9 @@ HELD = ("submit", "-P", "cpu", "--sbatch", "hold")
 # A child is killed alone, as by the OOM killer, or with all it started, as by a terminal that is closed.
 KILLER = (
     f"{inspect.getsource(compile_templates_once)}\ncompile_templates_once()\n"
-    + """
-import os, pathlib, signal, sys, time
+    f"{inspect.getsource(parse_shipped_files_once)}\nparse_shipped_files_once()\n"
+    """
+import atexit, gc, os, pathlib, signal, sys, threading, time
 import hpcrun.actions.jobs.submit, hpcrun.cli.main, hpcrun.cli.submit, hpcrun.schedulers.sbatch, hpcrun.views.plan
 
 def start(name):
@@ -38,7 +39,12 @@ def start(name):
         for number in (0, 1, 2):
             os.dup2(out, number)
         sys.argv = ["hpcrun", *sys.argv[3:-1], "--name", name, sys.argv[-1]]
-        hpcrun.cli.main.main()
+        try:
+            hpcrun.cli.main.main()
+        finally:  # as Python ends, but for the modules, which take longer to be taken down than all else
+            threading._shutdown()
+            atexit._run_exitfuncs()
+            os._exit(0)
     return pid
 
 def whole_s():
@@ -67,6 +73,8 @@ def some_before_sbatch():
 
 kills, at_once = int(sys.argv[1]), int(sys.argv[2])
 warm_up()
+gc.collect()
+gc.freeze()
 longest = min(whole_s() for _ in range(2)) * 1.1
 for number in range(kills):
     kill(f"kill{number}", longest * number / kills, number % 2)
