@@ -188,7 +188,7 @@ def _shown(
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
     from hpcrun.actions.status.silent_runs import first_silent
-    from hpcrun.views.status import closer_rows, status_json
+    from hpcrun.views.status import closer_rows, never_starts_lines, status_json
     from hpcrun.views.text import one_line
 
     result, lost = _chosen(result, wanted, folds=layout.folds and not named)
@@ -206,7 +206,10 @@ def _shown(
         lambda: status_json(result, insight),
     )
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
-    if (silent := first_silent(result.runs)) is not None and not (layout.json or layout.csv):
+    for_person = not (layout.json or layout.csv)
+    if for_person and (never := next(filter(None, map(never_starts_lines, result.runs)), None)):
+        yield note(never)
+    if for_person and (silent := first_silent(result.runs)) is not None:
         yield note(
             [f"hint: hpcrun explain {silent.run.job_id or silent.run.run_id} --stacks shows where its ranks are"]
         )

@@ -213,6 +213,18 @@ def why_text(item: RunStatus, now_s: float) -> str:
     return ", ".join(parts)
 
 
+def never_starts_lines(item: RunStatus) -> list[str]:
+    """Return what to tell of a pending job that Slurm never starts as it is; empty if there is nothing."""
+    status, job_id = item.status, item.run.job_id or item.run.run_id
+    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    if known is None or not known.is_final:
+        return []
+    return [
+        f"hpcrun: job {job_id} is pending: {known.short} ({status.reason}). {known.advice}",
+        f"hint: hpcrun cancel {job_id}",
+    ]
+
+
 def _reason_text(status: LastStatus) -> str | None:
     """Return Slurm's reason if it is useful, with plain words for a pending job."""
     if status.reason in (None, "NonZeroExitCode"):
@@ -220,7 +232,9 @@ def _reason_text(status: LastStatus) -> str | None:
     known = explain_reason(status.reason)
     if status.state == state.CANCELLED and known:
         return None  # Slurm still shows why the job was pending before
-    return f"{known.short} ({status.reason})" if known and status.state == state.PENDING else status.reason
+    if known is None or status.state != state.PENDING:
+        return status.reason
+    return f"{'never starts: ' if known.is_final else ''}{known.short} ({status.reason})"
 
 
 def status_json(result: StatusResult, insight: Insight | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from hpcrun.actions.status.elements import ElementStatus, combine
 from hpcrun.actions.status.status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status import status_json, status_table, why_text
+from hpcrun.views.status import never_starts_lines, status_json, status_table, why_text
 from tests.unit.given import run
 
 MEMORY = (
@@ -70,6 +70,20 @@ def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
     assert "your running jobs have reached the QOS limit" in " ".join(" ".join(waiting).split())
     assert "QOS" not in "".join(table(100, "CANCELLED", final=True, reason="QOSMaxGRESPerUser"))
     assert "NodeDown" in "".join(table(100, "NODE_FAIL", final=True, reason="NodeDown"))
+
+
+def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("PENDING", 1000.0, reason="PartitionNodeLimit"))
+    assert why_text(item, 1000.0).startswith("never starts: requests more nodes than the partition allows (Partition")
+    assert never_starts_lines(item) == [
+        f"hpcrun: job {item.run.job_id} is pending: requests more nodes than the partition allows "
+        "(PartitionNodeLimit). It will never start: use fewer --nodes, or another --partition (`scontrol show "
+        "partition`).",
+        f"hint: hpcrun cancel {item.run.job_id}",
+    ]
+    for status in (LastStatus("PENDING", 1000.0, reason="Resources"), LastStatus("PENDING", 1000.0),
+                   LastStatus("CANCELLED", 1000.0, final=True, reason="PartitionNodeLimit")):  # fmt: skip
+        assert never_starts_lines(replace(item, status=status)) == []
 
 
 def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:
