@@ -114,15 +114,22 @@ def with_launcher(
         return None if text and name == request.script and _DIRECTIVE.search(text.encode()) else text
 
     calls = find_calls((*argv, request.script, *request.args), read)
-    return choose_launcher(request, for_gpu_type(profile, request), calls, surroundings.typed.words)
+    return choose_launcher(
+        request, for_gpu_type(profile, request), calls, surroundings.typed.words, lambda name: _text(folder / name)
+    )
 
 
 def _read_shell_script(path: Path) -> str | None:
     """Return the beginning of a shell script, None where the file is none."""
-    text = _head(path).decode("utf-8", "replace")
+    text = _text(path)
     if not text or "\0" in text or not (path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text)):
         return None
     return text
+
+
+def _text(path: Path) -> str:
+    """Return the beginning of a file as text, nothing if there is none."""
+    return _head(path).decode("utf-8", "replace")
 
 
 def find_python(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:
