@@ -37,6 +37,29 @@ def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
+CAUSE = "rank 0 on a100-1 failed first: KeyError: 'labels' at train.py:9"
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (CAUSE, "KeyError: 'labels' at train.py:9 (rank 0, a100-1)"),
+        ("rank 3 failed: ValueError: x: y", "ValueError: x: y (rank 3)"),
+        ("rank 3 on b failed first with exit status 9", "rank 3 on b failed first with exit status 9"),
+        ("the batch script was killed", "the batch script was killed"),
+    ],
+)
+def test_where_a_reason_may_be_cut_the_exception_comes_before_its_rank(cause: str, said: str) -> None:
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 1000.0, final=True, cause=cause))
+    assert (why_text(item, 1000.0), why_text(item, 1000.0, is_cut=True)) == (cause, said)
+
+
+def test_a_narrow_table_shows_the_exception_before_its_rank() -> None:
+    assert "KeyError: 'labels'" in table(80, "FAILED", final=True, cause=CAUSE)[1]
+    assert table(80, "FAILED", final=True, cause=CAUSE)[1].index("KeyError") < 50
+    assert CAUSE in table(200, "FAILED", final=True, cause=CAUSE)[1]
+
+
 def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
     ends = [LastStatus(state, 1000.0, final=True) for state in ("FAILED", "COMPLETED", "TIMEOUT", "CANCELLED")]
     elements = tuple(ElementStatus(index, f"7_{index}", (), end) for index, end in enumerate(ends))
@@ -62,7 +85,7 @@ def test_reasons_are_readable_before_the_size_of_a_job_is_shown() -> None:
     assert "SIZE" in table(100, "FAILED", cause=MEMORY)[0]
     narrow = table(80, "FAILED", cause=MEMORY)
     assert "SIZE" not in narrow[0]
-    assert "rank 1 on l40s-1 failed first" in narrow[1]
+    assert "the GPU ran out of memory" in narrow[1]
 
 
 def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
