@@ -163,6 +163,22 @@ def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range() -> None:
         assert len(axes.collections) == 1, name  # the whiskers
 
 
+def test_no_number_lies_on_an_error_bar_or_on_the_axes() -> None:
+    with paper_style():
+        figures, _ = settled_figures(report(*loaded()))
+    for name in ("cost", "epoch_time", "speedup_efficiency"):
+        canvas: Any = FigureCanvasAgg(figures[name])
+        renderer = canvas.get_renderer()
+        for axes in figures[name].axes:
+            bars: Any = axes.collections[0]
+            ends = [axes.transData.transform(segment) for segment in bars.get_segments()]
+            for text in (text for text in axes.texts if text.get_visible()):
+                left, low, right, high = text.get_window_extent(renderer).extents
+                assert left > axes.bbox.x0 + 2 and low > axes.bbox.y0 + 2, (name, text.get_text())
+                for (x, lower), (_, upper) in ends:
+                    assert not (left <= x <= right and low <= upper and lower <= high), (name, text.get_text())
+
+
 def test_one_size_has_a_time_and_nothing_else() -> None:
     lines = report_text(report(*full(sizes=(4,))))
     assert lines[0] == "No answer: only one size was measured, 4 GPUs. Run at least one other size."
