@@ -8,14 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.caller import Surroundings, Typed
-from hpcrun.cli.output import hold
+from hpcrun.cli.output import hold, tell
 from hpcrun.errors import HpcrunError
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.folder import Folder, shipped
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.jobs.choices import Choice
     from hpcrun.actions.ports import Ports
     from hpcrun.actions.profiles.detected import DetectedProfile
+    from hpcrun.actions.status.status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.job.resources import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
@@ -249,11 +250,29 @@ class Context:
         """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
         from hpcrun.actions.status.wait import waiter_for
 
-        return waiter_for(run_id, self.ports)
+        return replace(waiter_for(run_id, self.ports), tell=_tell_once_if_it_never_starts())
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""
         return time.time()
+
+
+def _tell_once_if_it_never_starts() -> Callable[[RunStatus], None]:
+    """Return what tells a person who waits for a job that it will never start."""
+    told = False
+
+    def tell_once(item: RunStatus) -> None:
+        nonlocal told
+        if told:
+            return
+        from hpcrun.views.status import never_starts_lines
+        from hpcrun.views.text import one_line
+
+        if lines := never_starts_lines(item):
+            told = True
+            tell(map(one_line, lines))
+
+    return tell_once
 
 
 def make_context(announce: Announce | None = hold) -> Context:

@@ -22,6 +22,9 @@ from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import (
     AfterOption,
     ChainOption,
+    FollowOption,
+    WaitOption,
+    check_follow,
     check_start,
     submit_job,
 )
@@ -66,7 +69,9 @@ def resubmit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
     ] = False,
-    _json: JsonOption = False,
+    follow: FollowOption = False,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
 ) -> Outcomes:
     """Submit a run again; it continues from its checkpoints.
 
@@ -76,7 +81,7 @@ def resubmit(
     import_pydantic()
     from hpcrun.actions.jobs.resubmit import check_over, failed_of, lineage_of
     from hpcrun.actions.runs.find import find_run
-    from hpcrun.cli.submit import prepare_job
+    from hpcrun.cli.submit import prepare_job, stay
     from hpcrun.views.plan import again_text
 
     if args and "--" not in sys.argv:
@@ -84,7 +89,7 @@ def resubmit(
                          hint="write the script's arguments after --")  # fmt: skip
     if "--" in sys.argv:
         asked["args"] = new_args(args or [], run, submits=not dry_run)
-    check_start(after, chain)
+    check_start(after, chain, follow=follow, wait=wait, as_json=as_json)
     context = make_context()
     found = find_run(run, context.store)
     yield note([found.note])
@@ -101,7 +106,9 @@ def resubmit(
     ):
         lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
         again = again_text(lineage, prepared.plan.workdir or there.cwd)
-        yield from submit_job(prepared, there, lineage, after=after, chain=chain, again=again, dry_run=dry_run)
+        check_follow(prepared, follow=follow)
+        done = yield from submit_job(prepared, there, lineage, after=after, chain=chain, again=again, dry_run=dry_run)
+    yield from stay(done, there, follow=follow, wait=wait)
 
 
 def _request(run: Run, asked: dict[str, Any], context: Context) -> tuple[dict[str, Any], Context]:

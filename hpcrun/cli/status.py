@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -159,7 +159,9 @@ def _show(
 
     def ask() -> StatusResult:
         result = with_silence(get_status(ids, ports), context.now_s())
-        return with_first_lines(result, context.store, lambda: _rules(context))
+        result = with_first_lines(result, context.store, lambda: _rules(context))
+        shown = (_with_elements(item, named, context) for item in result.runs)
+        return replace(result, runs=tuple(shown))
 
     is_for_program = layout.json or layout.csv or not sys.stdout.isatty()
     was_late, away = False, None
@@ -176,6 +178,18 @@ def _show(
         raise away
 
 
+def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context: Context) -> RunStatus:
+    """Return a run; a sweep whose elements have a row each with what happened to those that failed."""
+    from hpcrun.actions.status.first_line import with_element_lines
+
+    words = [index for run_id, index in named if run_id == item.run.run_id]
+    if not (item.elements and words):
+        return item
+    all_of_it = [element.index for element in item.elements]
+    indices = all_of_it if None in words else [index for index in words if index is not None]
+    return with_element_lines(item, indices, context.store, lambda: _rules(context))
+
+
 def _shown(
     context: Context,
     result: StatusResult,
@@ -188,7 +202,7 @@ def _shown(
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
     from hpcrun.actions.status.silent_runs import first_silent
-    from hpcrun.views.status import closer_rows, status_json
+    from hpcrun.views.status import closer_rows, never_starts_lines, status_json
     from hpcrun.views.text import one_line
 
     result, lost = _chosen(result, wanted, folds=layout.folds and not named)
@@ -206,7 +220,10 @@ def _shown(
         lambda: status_json(result, insight),
     )
     yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
-    if (silent := first_silent(result.runs)) is not None and not (layout.json or layout.csv):
+    for_person = not (layout.json or layout.csv)
+    if for_person and (never := next(filter(None, map(never_starts_lines, result.runs)), None)):
+        yield note(never)
+    if for_person and (silent := first_silent(result.runs)) is not None:
         yield note(
             [f"hint: hpcrun explain {silent.run.job_id or silent.run.run_id} --stacks shows where its ranks are"]
         )
@@ -251,8 +268,6 @@ def _text(
 
 def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
     """Return the runs to show, and how many lost ones are left out."""
-    from dataclasses import replace
-
     from hpcrun.actions.status.status import is_in, without_lost
 
     if wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,15 @@ from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
-from hpcrun.cli.submit_flow import AfterOption, ChainOption, check_start, submit_job
+from hpcrun.cli.submit_flow import (
+    AfterOption,
+    ChainOption,
+    FollowOption,
+    WaitOption,
+    check_follow,
+    check_start,
+    submit_job,
+)
 from hpcrun.errors import InterruptedByUser, JobFailedError, UsageError
 from hpcrun.job.state import COMPLETED
 from hpcrun.views.text import harmless, one_line, time_text
@@ -50,43 +58,21 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
     ] = False,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Follow the log of rank 0 until the job ends.", rich_help_panel=SUBMISSION),
-    ] = False,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait", help="Wait until the job ends. Exit status 0 if it completed, else 7.", rich_help_panel=SUBMISSION
-        ),
-    ] = False,
+    follow: FollowOption = False,
+    wait: WaitOption = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Submit a training script as a job.
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
-    if follow and as_json:
-        raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
-    check_start(after, chain, stays=follow or wait)
+    check_start(after, chain, follow=follow, wait=wait, as_json=as_json)
     context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
     prepared = prepare_job(asked, context)
-
-    if follow and prepared.plan.sweep:
-        raise UsageError(
-            "--follow shows one log, but a sweep has one per element",
-            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
-        )
+    check_follow(prepared, follow=follow)
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
     done = yield from submit_job(prepared, context, after=after, chain=chain, output_dir=folder, dry_run=dry_run)
-    if not (done and (follow or wait)):
-        return
-    if prepared.plan.sweep:
-        from hpcrun.cli.sweep import sweep_end
-
-        yield sweep_end(done, context)
-    else:
-        yield stay_to_end(done[0], context, follow=follow)
+    yield from stay(done, context, follow=follow, wait=wait)
 
 
 @takes_job
@@ -184,6 +170,22 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     from hpcrun.actions.jobs.prepare import prepare
 
     return prepare(request, profile, context.surroundings, context.machine)
+
+
+def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: bool) -> Outcomes:
+    """Wait for the end of what was submitted, if a person asked for it.
+
+    Raises:
+        InterruptedByUser: Ctrl-C; the job goes on.
+    """
+    if not (done and (follow or wait)):
+        return
+    if done[0].run.plan.get("sweep"):
+        from hpcrun.cli.sweep import sweep_end
+
+        yield sweep_end(done, context)
+    else:
+        yield stay_to_end(done[0], context, follow=follow)
 
 
 def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:

@@ -44,17 +44,28 @@ ChainOption = Annotated[
         show_default=False,
     ),
 ]
+FollowOption = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Follow the log of rank 0 until the job ends.", rich_help_panel=SUBMISSION),
+]
+WaitOption = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="Wait until the job ends. Exit status 0 if it completed, else 7.", rich_help_panel=SUBMISSION
+    ),
+]
 
 
-def check_start(after: list[str] | None, chain: str | None, *, stays: bool = False) -> None:
+def check_start(
+    after: list[str] | None, chain: str | None, *, follow: bool = False, wait: bool = False, as_json: bool = False
+) -> None:
     """Refuse what cannot be read, before anything is shown.
-
-    Args:
-        stays: the end is to be waited for.
 
     Raises:
         UsageError: an option means nothing, or a chain was also to be waited for.
     """
+    if follow and as_json:
+        raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     if not after and chain is None:
         return
     from hpcrun.job.after import parse_after, parse_chain
@@ -63,9 +74,22 @@ def check_start(after: list[str] | None, chain: str | None, *, stays: bool = Fal
         parse_after(text)
     if chain is not None:
         parse_chain(chain)
-    if chain is not None and stays:
+    if chain is not None and (follow or wait):
         raise UsageError(
             "--chain cannot be combined with --follow or --wait", hint="follow one of its runs: hpcrun logs -f RUN"
+        )
+
+
+def check_follow(prepared: Prepared, *, follow: bool) -> None:
+    """Refuse to follow a sweep.
+
+    Raises:
+        UsageError: it has a log per element.
+    """
+    if follow and prepared.plan.sweep:
+        raise UsageError(
+            "--follow shows one log, but a sweep has one per element",
+            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
 
 

@@ -222,7 +222,7 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
     from hpcrun.job.parameters import index_ranges
     from hpcrun.views.plan import joined_json, submitted_json
 
-    ended = [_wait(result, context) for result in done]
+    ended = [_explained(_wait(result, context), context) for result in done]
     bad = [
         (item, element) for item in ended for element in item.elements if element.status.state != COMPLETED
     ]  # fmt: skip
@@ -233,7 +233,7 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
         item, element = bad[0]
         failure = JobFailedError(
             f"{len(bad)} of {total} elements did not complete: {index_ranges(element.index for _, element in bad)}",
-            hint=f"hpcrun logs {item.run.job_id}/{element.index} shows the first",
+            hint=f"hpcrun explain {item.run.job_id}/{element.index}",
         )
     return Outcome(
         lambda: [stderr(f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})" for item in ended)],
@@ -241,6 +241,16 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
         notes=_named(bad[:NAMED_AT_MOST]),
         failure=failure,
     )
+
+
+def _explained(item: RunStatus, context: Context) -> RunStatus:
+    """Return a sweep that is over, the elements that are named at its end with what happened to them."""
+    from hpcrun.actions.explain.rules import load_rules
+    from hpcrun.actions.status.elements import failed_elements
+    from hpcrun.actions.status.first_line import with_element_lines
+
+    named = failed_elements(item.elements)[:NAMED_AT_MOST]
+    return with_element_lines(item, named, context.store, lambda: load_rules(context.layers.values()))
 
 
 def _wait(result: SubmitResult, context: Context) -> RunStatus:
@@ -261,5 +271,6 @@ def _named(bad: Sequence[tuple[RunStatus, ElementStatus]]) -> Iterator[TextPart]
     for item, element in bad:
         status = element.status
         why = f", exit status {status.exit_status}" if status.exit_status else ""
+        why = f": {status.cause}" if status.cause else why
         name = f"{item.run.name}/{element.index} ({parameters_text(element.parameters)})"
         yield stderr([one_line(f"hpcrun: {name} {status.state}{why}")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +37,7 @@ def top(
     reader.start()
     from hpcrun.top.app import show_top
 
+    _let_the_terminal_s_size_count()
     show_top(reader, words)
     yield from ()
 
@@ -51,6 +53,13 @@ def _check_terminal(env: Mapping[str, str]) -> None:
         raise UsageError("hpcrun top needs a terminal: its input or output is a file or a pipe", hint=hint)
     if (kind := env.get("TERM", "")) in ("", "dumb", "unknown"):
         raise UsageError(f"hpcrun top needs a terminal that can move its cursor; TERM is {kind!r}", hint=hint)
+
+
+def _let_the_terminal_s_size_count() -> None:
+    """Remove COLUMNS and LINES, which textual prefers: a shell that exports them keeps the size it once had."""
+    if all(os.get_terminal_size(sys.stdout.fileno())):  # a serial console has no size of its own
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
 
 
 def _rules(context: Context) -> tuple[Rule, ...]:

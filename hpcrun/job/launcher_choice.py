@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -16,27 +18,36 @@ if TYPE_CHECKING:  # few programs start ranks themselves
 
 _ONCE = ("python", "command")
 _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
+# A script from the time of torch.distributed.launch, which gave each process its local rank as an option.
+_LOCAL_RANK_OPTION = re.compile(r"""["'](--local[_-]rank)["']""")
+_READ_IT = 'read int(os.environ["LOCAL_RANK"])'
 
 
 def choose_launcher(
-    request: JobRequest, profile: Profile, calls: list[Call], typed: tuple[str, ...] = ()
+    request: JobRequest,
+    profile: Profile,
+    calls: list[Call],
+    typed: tuple[str, ...] = (),
+    read_text: Callable[[str], str] = lambda _: "",
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with the launcher that its program needs, and notes on it.
 
     Args:
         calls: the launchers that the program is, or calls.
         typed: hpcrun's subcommand and options as typed, for the line to type instead.
+        read_text: returns the text of a program by its name as written, nothing if it is no readable text.
 
     Raises:
         UsageError: hpcrun starts the ranks itself, the program submits jobs, or its nodes would not join one training.
     """
     if not calls:
-        return request, (*_remark(request), *_shell_script(request, profile))
+        notes = (*_remark(request), *_shell_script(request, profile))
+        return request, (*notes, *_without_local_rank(request, profile, read_text))
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
     if _is_ours(call):
-        raise _refusal(call, request, profile, typed)
+        raise _refusal(call, request, profile, typed, read_text)
     changed = request.model_copy(update={"launcher": "command"})
     nodes = decide_shape(changed, profile).nodes
     if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
@@ -96,7 +107,9 @@ def _dropped(instead: Instead) -> str:
     return f"; the line below leaves out {' '.join(instead.left_out)}" if instead.left_out else ""
 
 
-def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> UsageError:
+def _refusal(
+    call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: Callable[[str], str]
+) -> UsageError:
     """Return the error for a launcher that hpcrun replaces."""
     if call.place is not None:
         return UsageError(
@@ -111,7 +124,10 @@ def _refusal(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
         why = "starts ranks, as hpcrun does: each rank of the job would start all ranks again"
     if instead is None:
         return UsageError(f"`{call.title}` {why}", hint="give the program that it starts")
-    return UsageError(f"`{call.title}` {why}{_dropped(instead)}", hint=instead.line)
+    why += _dropped(instead)
+    if call.launcher.name == "torch.distributed.launch" and (option := _local_rank_option(read_text(instead.script))):
+        why += f"; hpcrun gives {instead.script} no {option}: {_READ_IT} there"
+    return UsageError(f"`{call.title}` {why}", hint=instead.line)
 
 
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
@@ -130,6 +146,25 @@ def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed:
         return UsageError(message, hint=line)
     instead = _line_instead(call, request, profile, typed)
     return UsageError(message + _dropped(instead), hint=instead.line) if instead else UsageError(message, hint=way_out)
+
+
+def _local_rank_option(text: str) -> str | None:
+    """Return the option in which a script expects its local rank; None if it has none, or reads LOCAL_RANK too."""
+    found = _LOCAL_RANK_OPTION.search(text)
+    return found[1] if found and "LOCAL_RANK" not in text else None
+
+
+def _without_local_rank(request: JobRequest, profile: Profile, read_text: Callable[[str], str]) -> tuple[str, ...]:
+    """Return a note if each rank would take its local rank from an option that it does not get."""
+    if request.module or not request.script.endswith(".py"):
+        return ()
+    option = _local_rank_option(read_text(request.script))
+    if option is None or any(word.startswith(("--local_rank", "--local-rank")) for word in request.args):
+        return ()
+    shape = decide_shape(request, profile)
+    if shape.launcher not in ("torchrun", "srun") or shape.world_size < 2:
+        return ()
+    return (f"{request.script} has an option {option}, which {shape.launcher} does not give it: {_READ_IT} instead",)
 
 
 def _shell_script(request: JobRequest, profile: Profile) -> tuple[str, ...]:

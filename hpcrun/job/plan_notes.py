@@ -8,6 +8,8 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.profile import Profile
 
 _THREADS = "OMP_NUM_THREADS"
+_MEETING = {"MASTER_ADDR": "the first node", "MASTER_PORT": "a free port, another one for each job"}
+"""What every launcher sets, whatever the job's environment says (launch/node.py, launch/rank.py, torchrun)."""
 
 
 def threads_of(plan: Plan) -> str | None:
@@ -40,3 +42,9 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
         yield (
             f"{_THREADS}={own} of your shell is ignored: the job sets {threads}; to keep yours: --env {_THREADS}={own}"
         )
+    for name, value in plan.env:
+        if name in _MEETING:
+            yield (
+                f"{name}{'' if value is None else f'={value}'} of --env or the profile has no effect: hpcrun sets it "
+                f"to {_MEETING[name]}"
+            )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_NEVER = "It will never start: "
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -21,6 +23,11 @@ class Reason:
 
     short: str
     advice: str
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job never starts as it is."""
+        return self.advice.startswith(_NEVER)
 
 
 # The first pattern that matches the whole of Slurm's word decides.

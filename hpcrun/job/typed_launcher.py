@@ -31,10 +31,15 @@ _TORCHRUN_OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """A line to type, and the options of the launcher that it leaves out."""
+    """A line to type, and the options of the launcher that it leaves out.
+
+    Attributes:
+        script: the program's first word; empty if hpcrun does not start it.
+    """
 
     line: str
     left_out: tuple[str, ...] = ()
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,11 @@ def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has
     options += tuple(_missing(started.options, options))
     if started.by_srun and request.launcher is None:
         options += ("--launcher", "srun")
-    return Instead(_joined(("hpcrun", verb, *options, *_program(call.before, started.program))), started.left_out)
+    return Instead(
+        _joined(("hpcrun", verb, *options, *_program(call.before, started.program))),
+        started.left_out,
+        started.program[0],
+    )
 
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:

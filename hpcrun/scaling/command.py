@@ -22,6 +22,7 @@ class ScaleCommand:
         gpu_type: of all its runs, if it was named.
         batch_size: the study's batch size, for the placeholders in the arguments.
         weak: the batch size is the per-GPU batch.
+        one_by_one: a run of the study started when the run before it had ended.
     """
 
     script: str = "SCRIPT"
@@ -31,6 +32,7 @@ class ScaleCommand:
     gpu_type: str | None = None
     batch_size: int | None = None
     weak: bool = False
+    one_by_one: bool = False
 
     def scale(
         self,

@@ -44,26 +44,29 @@ class Doubt:
     again: tuple[int, ...]
 
 
-def doubts_of(series: Series, warmup: int) -> tuple[Doubt, ...]:
+def doubts_of(series: Series, warmup: int, *, one_by_one: bool = False) -> tuple[Doubt, ...]:
     """Return the reasons for which no verdict on a series stands, the worst first.
 
     Args:
         warmup: first epochs of each run that were left out.
+        one_by_one: no two of its runs were there at the same time.
     """
     if not series.compared:
         return ()
-    found = (_super_linear(series), _warm_up(series, warmup), _short(series), _noise(series, warmup), _one_run(series))
+    alone = "" if one_by_one else ", one after the other"
+    found = (_super_linear(series, alone), _warm_up(series, warmup), _short(series), _noise(series, warmup, alone),
+             _one_run(series))  # fmt: skip
     return tuple(doubt for doubt in found if doubt)
 
 
-def _super_linear(series: Series) -> Doubt | None:
+def _super_linear(series: Series, alone: str) -> Doubt | None:
     rows = [row for row in series.sizes if row.efficiency > SUPER_LINEAR]
     if not rows:
         return None
     worst, base = max(rows, key=lambda row: row.efficiency), series.rows[0]
     times = f"{_sizes([worst.gpus], series)} are {worst.speedup.mean:.2f} times as fast as {base.gpus}"
     evidence = f"{times}: {100 * worst.efficiency:.0f} % of the ideal"
-    remedy = "run both again, one after the other: something slowed the smallest size, or the runs did different work"
+    remedy = f"run both again{alone}: something slowed the smallest size, or the runs did different work"
     # the baseline may be what is wrong, and every size is compared with it
     return Doubt("super-linear", _gpus(series.sizes), evidence, remedy, _gpus([base, *rows]))
 
@@ -129,7 +132,7 @@ def _short(series: Series) -> Doubt | None:
     )
 
 
-def _noise(series: Series, warmup: int) -> Doubt | None:
+def _noise(series: Series, warmup: int, alone: str) -> Doubt | None:
     noisy = {row.gpus: words for row in series.rows if (words := _variation(row, warmup))}
     if not noisy:
         return None
@@ -138,7 +141,7 @@ def _noise(series: Series, warmup: int) -> Doubt | None:
         "noise",
         tuple(noisy),
         f"with {_sizes([gpus], series)} {words}: the node was busy, or its file system",
-        "measure again, one run after the other, while nothing else runs on the nodes",
+        f"measure again{alone and ', one run after the other,'} while nothing else runs on the nodes",
         _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)]),
     )
 

@@ -7,13 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.history.groups import HistoryRow
+from hpcrun.actions.history.groups import CauseCount, HistoryRow
 from hpcrun.actions.history.history import Budget, History
+from hpcrun.errors import PlanError
 from hpcrun.job.units import format_span
 from hpcrun.views.table import text_table
 from hpcrun.views.text import count, csv_text, one_line
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import RenderableType
     from rich.table import Table
 
@@ -25,6 +27,8 @@ FIELDS = (
 _HEADINGS = {"week": "WEEK FROM", "project": "PROJECT", "account": "ACCOUNT", "name": "NAME", "profile": "PROFILE",
              "cluster": "CLUSTER"}  # fmt: skip
 _MOST_CAUSES, _MOST_BARS = 10, 20
+_LEAST_BARS = 5
+"""A figure of fewer bars has room for so many, so that none is as wide as the figure."""
 
 
 def history_tables(history: History) -> RenderableType:
@@ -54,7 +58,13 @@ def _history_table(history: History) -> Table:
 
 def _causes_table(history: History) -> Table:
     """Return the most frequent causes of failure for a terminal."""
-    rows = ([each.cause, f"{each.jobs:,}", hours_text(each.gpu_hours)] for each in history.causes[:_MOST_CAUSES])
+    # one more instead of a row that says that there is one more
+    most = _MOST_CAUSES if len(history.causes) > _MOST_CAUSES + 1 else _MOST_CAUSES + 1
+    shown, others = list(history.causes[:most]), history.causes[most:]
+    if others:
+        jobs, gpu_hours = sum(each.jobs for each in others), sum(each.gpu_hours for each in others)
+        shown.append(CauseCount(f"others, {count(len(others), 'cause')}", jobs, gpu_hours))
+    rows = ([each.cause, f"{each.jobs:,}", hours_text(each.gpu_hours)] for each in shown)
     numbers = ("FAILED", "GPU-HOURS")
     return text_table(("CAUSE OF FAILURE", *numbers), rows, right=numbers, whole=numbers)
 
@@ -158,36 +168,44 @@ def save_history_figure(history: History, path: Path) -> None:
     Raises:
         PlanError: there is nothing to draw, matplotlib is not installed, or the file cannot be written.
     """
-    from hpcrun.errors import PlanError
     from hpcrun.views.metrics import matplotlib_figure, save_figure
 
-    groups = history.rows[-_MOST_BARS:] if history.by == "week" else history.rows[:_MOST_BARS]
-    if not groups:
+    if not history.rows:
         raise PlanError("there is nothing to draw: no run in this time", hint="--since 1000d looks further back")
     matplotlib_figure(option="--plot FILE")  # says what is missing
     from hpcrun.views.report.figures import paper_style
 
     with paper_style():
-        figure = matplotlib_figure(option="--plot FILE", figsize=(7.0, 4.6), layout="constrained")
-        upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
-        places = range(len(groups))
-        useful = [group.gpu_hours - group.lost_gpu_hours for group in groups]
-        lost = [group.lost_gpu_hours for group in groups]
-        if history.total.gpu_s:
-            upper.bar(places, useful, color="#0072b2", label="GPU-hours")
-            upper.bar(places, lost, bottom=useful, color="#d55e00", label="lost in failed attempts")
-        else:
-            upper.bar(places, [group.cpu_hours for group in groups], color="#0072b2", label="CPU-hours")
-        upper.set_ylabel("GPU-hours" if history.total.gpu_s else "CPU-hours")
-        upper.legend()
-        rated = [(place, 100 * group.success) for place, group in enumerate(groups) if group.success is not None]
-        lower.plot(*zip(*rated, strict=True) if rated else ((), ()), marker="o", color="#222222",
-                   linestyle="-" if history.by == "week" else "none")  # fmt: skip
-        lower.set_ylim(-5, 105)
-        lower.set_ylabel("success in %")
-        labels = [_label(group, history) for group in groups]
-        lower.set_xticks(list(places), labels, rotation=45, ha="right", rotation_mode="anchor")
-        save_figure(figure, path)
+        save_figure(history_figure(history), path)
+
+
+def history_figure(history: History) -> Figure:
+    """Return the figure of a history that has rows."""
+    from hpcrun.views.metrics import matplotlib_figure
+
+    groups = history.rows[-_MOST_BARS:] if history.by == "week" else history.rows[:_MOST_BARS]
+    figure: Figure = matplotlib_figure(option="--plot FILE", figsize=(7.0, 4.6), layout="constrained")
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
+    places = range(len(groups))
+    useful = [group.gpu_hours - group.lost_gpu_hours for group in groups]
+    lost = [group.lost_gpu_hours for group in groups]
+    if history.total.gpu_s:
+        upper.bar(places, useful, color="#0072b2", label="not lost")
+        upper.bar(places, lost, bottom=useful, color="#d55e00", label="lost in failed attempts")
+        figure.legend(loc="outside upper center", ncols=2)
+    else:
+        upper.bar(places, [group.cpu_hours for group in groups], color="#0072b2")
+    upper.set_ylabel("GPU-hours" if history.total.gpu_s else "CPU-hours")
+    middle, half = (len(groups) - 1) / 2, max(len(groups), _LEAST_BARS) / 2
+    upper.set_xlim(middle - half, middle + half)
+    rated = [(place, 100 * group.success) for place, group in enumerate(groups) if group.success is not None]
+    lower.plot(*zip(*rated, strict=True) if rated else ((), ()), marker="o", color="#222222",
+               linestyle="-" if history.by == "week" else "none")  # fmt: skip
+    lower.set_ylim(-5, 105)
+    lower.set_ylabel("success in %")
+    labels = [_label(group, history) for group in groups]
+    lower.set_xticks(list(places), labels, rotation=45, ha="right", rotation_mode="anchor")
+    return figure
 
 
 def _label(group: HistoryRow, history: History) -> str:

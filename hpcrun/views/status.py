@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,6 +50,9 @@ _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
+_WHY_NARROW = 60
+"""In less room the exception comes before its rank."""
+_RANK_FIRST = re.compile(r"(?P<rank>rank \d+)(?: on (?P<host>\S+))? failed(?: first)?: (?P<what>.+)", re.DOTALL)
 _WHY_MOST_LINES = 3
 """A longer reason is shown completely by ``hpcrun explain``, and in ``--json``."""
 
@@ -107,11 +111,10 @@ def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
-    """Cut every reason to a few lines of ``room`` characters."""
+    """Cut every reason to a few lines of ``room`` characters; in little room its most important part comes first."""
     for row in rows:
-        lines = textwrap.wrap(
-            row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False
-        )
+        text = row["cut" if room < _WHY_NARROW else "why"]
+        lines = textwrap.wrap(text, max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False)
         row["why"] = "\n".join(lines)
 
 
@@ -173,30 +176,36 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "elapsed": clock_text(status.elapsed_s),
         "limit": clock_text(status.limit_s or run.walltime_s),
         "why": why_text(item, now_s),
+        "cut": why_text(item, now_s, is_cut=True),
     }
     if others := [name for name in names if name not in cells]:
         said = _run_json(item, None)
         cells |= {name: "-" if said[name] is None else str(said[name]) for name in others}
-    return {name: one_line(cells[name]) for name in names}
+    return {name: one_line(cells[name]) for name in (*names, "cut")}
 
 
-def why_text(item: RunStatus, now_s: float) -> str:
-    """Return what is to be said of a run besides its state: attempt, cause, silence, place in a chain, reason."""
+def why_text(item: RunStatus, now_s: float, *, is_cut: bool = False) -> str:
+    """Return what is to be said of a run besides its state: attempt, cause, silence, place in a chain, reason.
+
+    Args:
+        is_cut: there may be room for the beginning only.
+    """
     status = item.status
+    cause = _exception_first(status.cause or "") if is_cut else status.cause
     parts = [item.about] if item.about else []
     words = [element.status.state for element in item.elements if element.status.final]
     failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)
-    if item.elements and status.cause:  # first: the cell may be cut off
-        parts.append(f"{failed} of {len(item.elements)} failed: {status.cause}")
+    if item.elements and cause:  # first: the cell may be cut off
+        parts.append(f"{failed} of {len(item.elements)} failed: {cause}")
     requeue = item.run.plan.get("requeue") or {}
     times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
         before = f" (before: {status.before})" if status.before and not status.final else ""
         parts.append(f"attempt {status.attempt + 1}/{times + 1}{before}")
-    if status.state == state.FAILED and status.exit_status and not item.elements and not status.cause:
+    if status.state == state.FAILED and status.exit_status and not item.elements and not cause:
         parts.append(f"exit status {status.exit_status}")
-    if status.cause and not item.elements:
-        parts.append(status.cause)
+    if cause and not item.elements:
+        parts.append(cause)
     if item.silent_s is not None:
         parts.append(f"silent {format_span(item.silent_s)}")
     place, waits = place_text(item.run), wait_text(item)
@@ -205,12 +214,30 @@ def why_text(item: RunStatus, now_s: float) -> str:
         pass  # the dependency is shown instead
     elif reason := _reason_text(status):
         parts.append(reason)
-    elif status.hosts and not status.cause and not (status.state == state.FAILED and status.exit_status):
+    elif status.hosts and not cause and not (status.state == state.FAILED and status.exit_status):
         parts.append(status.hosts)
     if item.stale:
         age = format_age(now_s - status.asked_s)
         parts.append(f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}")
     return ", ".join(parts)
+
+
+def _exception_first(cause: str) -> str:
+    """Return ``KeyError: 'x' (rank 0, node1)`` for ``rank 0 on node1 failed first: KeyError: 'x'``."""
+    match = _RANK_FIRST.fullmatch(cause)
+    return f"{match['what']} ({', '.join(filter(None, match.group('rank', 'host')))})" if match else cause
+
+
+def never_starts_lines(item: RunStatus) -> list[str]:
+    """Return what to tell of a pending job that Slurm never starts as it is; empty if there is nothing."""
+    status, job_id = item.status, item.run.job_id or item.run.run_id
+    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
+    if known is None or not known.is_final:
+        return []
+    return [
+        f"hpcrun: job {job_id} is pending: {known.short} ({status.reason}). {known.advice}",
+        f"hint: hpcrun cancel {job_id}",
+    ]
 
 
 def _reason_text(status: LastStatus) -> str | None:
@@ -220,7 +247,9 @@ def _reason_text(status: LastStatus) -> str | None:
     known = explain_reason(status.reason)
     if status.state == state.CANCELLED and known:
         return None  # Slurm still shows why the job was pending before
-    return f"{known.short} ({status.reason})" if known and status.state == state.PENDING else status.reason
+    if known is None or status.state != state.PENDING:
+        return status.reason
+    return f"{'never starts: ' if known.is_final else ''}{known.short} ({status.reason})"
 
 
 def status_json(result: StatusResult, insight: Insight | None = None) -> dict[str, Any]:

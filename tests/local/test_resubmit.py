@@ -51,6 +51,18 @@ def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: P
     assert f"again        of {first['run_id']}" in verbose
 
 
+def test_a_run_that_is_submitted_again_can_be_followed_and_waited_for(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "sh", "-c", "echo it runs; exit 3")
+    waited = hpcrun("resubmit", "last", "--wait")
+    assert waited.returncode == 7
+    assert "failed first with exit status 3" in waited.stderr
+    followed = hpcrun("resubmit", "last", "--follow")
+    assert followed.returncode == 7
+    assert followed.stdout.endswith("it runs\n")
+    refused = hpcrun("resubmit", "last", "--follow", "--json")
+    assert "--follow and --json cannot be combined" in refused.stdout
+
+
 def test_the_plan_names_the_run_its_checkpoints_and_the_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "short", "--wait", "true", check=True)
     run_id = status(hpcrun)["run_id"]

@@ -31,7 +31,8 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
         *LOCAL, "--sweep", "n=1,2,3", "--wait", "bash", "-c", 'echo "$HPCRUN_ELEMENT $*"; exit $(($2 == 2))', "x"
     )
     assert done.returncode == 7
-    assert "bash/1 (n=2) FAILED, exit status 1" in done.stderr
+    assert "bash/1 (n=2) FAILED: rank 0 on local-0 failed first with exit status 1" in done.stderr
+    assert f"hint: hpcrun explain {status(hpcrun)['job_id']}/1\n" in done.stderr
     assert states(hpcrun) == ["COMPLETED", "FAILED", "COMPLETED"]
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
@@ -42,6 +43,15 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert "rank 0 on local-0 failed first with exit status 1" in explained.stdout
     assert explained.stdout == hpcrun("explain", "last/1", check=True).stdout
     assert "nothing failed" in hpcrun("explain", "last/2", check=True).stdout
+
+
+def test_each_element_that_failed_has_its_own_cause(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text("import sys\n{}[sys.argv[1]] if sys.argv[1] != '1/0' else 1 / 0\n")
+    hpcrun(*LOCAL, "--sweep", "n=labels,1/0", "train.py", "{n}", check=True)
+    hpcrun("logs", "-f", "last/1")
+    shown = hpcrun("status", "last", check=True).stdout
+    assert "KeyError: 'labels'" in shown
+    assert "ZeroDivisionError" in shown
 
 
 def test_as_many_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pexpect
 import pytest
 
 from tests.harness import Cluster, Hpcrun, wait_for
@@ -45,6 +46,21 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> N
 
 
 @pytest.mark.versions
+def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun) -> None:
+    # partition cpu has one node
+    two = ("submit", "-P", "cpu", "-G", "0", "-c", "1", "--launcher", "python", "--nodes", "2", "-J", "wide")
+    argv = [*as_researcher.become, *as_researcher.argv(*two, "--wait", "true")]
+    waits = pexpect.spawn(argv[0], argv[1:], env=cast("Any", as_researcher.environ), cwd=str(as_researcher.folder))
+    waits.expect(r"is pending: requests more nodes than the partition allows \(PartitionNodeLimit\)", timeout=60)
+    waits.expect(r"It will never start: use fewer --nodes", timeout=10)
+    waits.expect(r"hint: hpcrun cancel \d+", timeout=10)
+    shown = as_researcher("status", "wide", check=True)
+    assert "never starts: requests more nodes than the partition allows" in shown.stdout
+    assert "hint: hpcrun cancel" in shown.stderr
+    as_researcher("cancel", "wide", check=True)
+    waits.expect(pexpect.EOF, timeout=60)
+
+
 def test_a_running_job_is_followed_and_cancelled(as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "long", "bash", "-c", "echo begun; sleep 300", check=True)
     running = wait_for_state(as_researcher, "long", "RUNNING")

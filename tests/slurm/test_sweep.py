@@ -97,7 +97,7 @@ def test_each_element_has_a_row_and_the_sweep_one_line(sweeps: Sweeps) -> None:
     rows = sweeps.person("status", "grid", check=True).stdout.splitlines()[1:]
     assert [row.split()[0] for row in rows] == ["grid/0", "grid/1", "grid/2", "grid/3"]
     assert [row.split()[1] for row in rows] == [f"{run['job_id']}_{index}" for index in range(4)]
-    assert "n=2, exit status 9" in rows[1]
+    assert "n=2, rank 0 on cpu-1 failed first with exit status 9" in rows[1]
     lines = sweeps.person("status", check=True).stdout.splitlines()
     assert len([line for line in lines if line.startswith("grid ")]) == 1
     (row,) = sweeps.person("status", f"{run['job_id']}_3", check=True).stdout.splitlines()[1:]
@@ -172,7 +172,7 @@ def test_a_thousand_that_wait_are_one_line_and_one_can_be_cancelled(cluster: Clu
 def test_waiting_names_the_elements_that_failed(sweeps: Sweeps) -> None:
     done = sweeps.person(*CPU_JOB, "--sweep", "n=0,3", "--wait", "bash", "-c", "exit $2", "bash")
     assert done.returncode == 7
-    assert "bash/1 (n=3) FAILED, exit status 3" in done.stderr
+    assert "bash/1 (n=3) FAILED: rank 0 on cpu-1 failed first with exit status 3" in done.stderr
     assert "1 of 2 elements did not complete: 1" in done.stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -22,12 +21,11 @@ from hpcrun.actions.history.past_jobs import (
     project_of,
 )
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.first_line import explained_status
+from hpcrun.actions.status.first_line import explained_status, keep_lines
 from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import RUNNING, is_terminal
-from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.limits import ACCOUNTS, Limit
@@ -220,19 +218,8 @@ def examined(jobs: Sequence[PastJob], store: RunStore, rules: Rules) -> list[Pas
             found[place] = replace(jobs[place], cause=cause_of(status))
             new.setdefault(item.run.run_id, {})[item.element] = status
     for run_id, statuses in new.items():
-        _keep(run_id, statuses, store)
+        keep_lines(run_id, statuses, store)
     return found
-
-
-def _keep(run_id: str, statuses: dict[int | None, LastStatus], store: RunStore) -> None:
-    """Note what was found of a run, or of elements of a sweep."""
-    with suppress(OSError, HpcrunError):
-        if None in statuses:
-            store.save_status(run_id, statuses[None])
-            return
-        folder = store.folder(run_id)
-        elements = {index: status for index, status in statuses.items() if index is not None}
-        save_statuses(folder, {**load_statuses(folder), **elements})
 
 
 def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[AccountedJob]) -> list[PastJob]:

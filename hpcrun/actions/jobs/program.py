@@ -9,7 +9,7 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from hpcrun.actions.jobs.caller import Surroundings
@@ -17,7 +17,7 @@ from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.container import image_of, is_image_file
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launcher_choice import choose_launcher
-from hpcrun.job.launchers import find_calls
+from hpcrun.job.launchers import SHELLS, find_calls
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
@@ -26,6 +26,9 @@ from hpcrun.profiles.ownership import danger_in_project
 _DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _HEAD_BYTES = 65536
+_PYTHON = re.compile(r"python[\d.]*")
+_PLAIN_OPTIONS = re.compile(r"-[uxelEB]+")
+"""Options of shells and Python without a value, behind which the script comes."""
 # What lies in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi put its environment.
 _ROOT = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", ".git")
 _ENVIRONMENTS: dict[str, Literal["VIRTUAL_ENV", "CONDA_PREFIX"]] = {
@@ -54,6 +57,7 @@ def check_program(
             f"{script} is a folder",
             hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
         )
+    _check_interpreted(request, surroundings, in_container=in_container)
     if os.path.isfile(path):
         _refuse_batch_script(script, path)
         if script.endswith(".py"):
@@ -70,6 +74,23 @@ def check_program(
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
         raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=_other_script(path))
     return request
+
+
+def _check_interpreted(request: JobRequest, surroundings: Surroundings, *, in_container: bool) -> None:
+    """Refuse ``bash run.sh`` and ``python -u train.py`` without such a script.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if PurePath(request.script).name not in SHELLS and not _PYTHON.fullmatch(PurePath(request.script).name):
+        return
+    script = next((word for word in request.args if not _PLAIN_OPTIONS.fullmatch(word)), "")
+    if not script.endswith((".py", ".sh", ".bash")) or script.startswith("-") or "{" in script:
+        return  # another option may make it an argument; {NAME} is a parameter of a sweep
+    path = Path(request.workdir or surroundings.cwd, script)
+    by_path = "/" not in script and shutil.which(script, path=surroundings.env.get("PATH"))
+    if not (os.path.exists(path) or by_path or (in_container and script.startswith("/"))):
+        raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
 
 
 def _where(path: Path, surroundings: Surroundings) -> str:
@@ -114,15 +135,22 @@ def with_launcher(
         return None if text and name == request.script and _DIRECTIVE.search(text.encode()) else text
 
     calls = find_calls((*argv, request.script, *request.args), read)
-    return choose_launcher(request, for_gpu_type(profile, request), calls, surroundings.typed.words)
+    return choose_launcher(
+        request, for_gpu_type(profile, request), calls, surroundings.typed.words, lambda name: _text(folder / name)
+    )
 
 
 def _read_shell_script(path: Path) -> str | None:
     """Return the beginning of a shell script, None where the file is none."""
-    text = _head(path).decode("utf-8", "replace")
+    text = _text(path)
     if not text or "\0" in text or not (path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text)):
         return None
     return text
+
+
+def _text(path: Path) -> str:
+    """Return the beginning of a file as text, nothing if there is none."""
+    return _head(path).decode("utf-8", "replace")
 
 
 def find_python(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:

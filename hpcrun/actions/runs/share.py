@@ -15,7 +15,8 @@ from hpcrun.actions.explain.running import explain_running, look, most_silent
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
 from hpcrun.actions.runs.sweep import SweepTable, sweep_table
-from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.elements import ElementStatus, failed_elements
+from hpcrun.actions.status.first_line import with_element_lines
 from hpcrun.actions.status.status import RunStatus, element_of, element_row, one_status
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, PlanError
@@ -146,6 +147,7 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
     item, now_s = result.runs[0], ports.now_s()
     if choice.element is not None:
         item = element_of(item, choice.element)
+    item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: choice.rules)
     explanation = _explained(item, choice, now_s)
     code, diff = _code(item.run, ports.store, choice)
     table = _table(item, choice) if item.elements else None

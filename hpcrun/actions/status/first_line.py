@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.status.status import RunStatus, StatusResult
+from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
+from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.logs import rank_log, tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -49,6 +50,35 @@ def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> Sta
             store.save_status(item.run.run_id, item.status)
         runs.append(item)
     return replace(result, runs=tuple(runs))
+
+
+def with_element_lines(
+    item: RunStatus, indices: Collection[int], store: RunStore, rules: Rules, most: int = MOST_AT_ONCE
+) -> RunStatus:
+    """Return a sweep, the first of the named elements that failed with the first line of their explanation."""
+    rows = [element_row(item, each) for each in item.elements if each.index in indices]
+    wanted = [row for row in rows if lacks_line(row)][:most]
+    if not wanted:
+        return item
+    try:
+        known = rules()
+    except HpcrunError:  # as above
+        return item
+    judged = {row.element: explained_status(row, known) for row in wanted}
+    keep_lines(item.run.run_id, judged, store)
+    elements = (replace(each, status=judged.get(each.index, each.status)) for each in item.elements)
+    return replace(item, elements=tuple(elements))
+
+
+def keep_lines(run_id: str, statuses: Mapping[int | None, LastStatus], store: RunStore) -> None:
+    """Note what was found of a run (None), or of elements of a sweep."""
+    with suppress(OSError, HpcrunError):
+        if None in statuses:
+            store.save_status(run_id, statuses[None])
+            return
+        folder = store.folder(run_id)
+        elements = {index: status for index, status in statuses.items() if index is not None}
+        save_statuses(folder, {**load_statuses(folder), **elements})
 
 
 @dataclass(frozen=True, slots=True)

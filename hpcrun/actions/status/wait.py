@@ -41,6 +41,7 @@ class Waiter:
         look: the same with an answer that may be a little older, for asking again and again.
         element: which element of a sweep is waited for, None for all of the run.
         elements: the numbers of all elements of the run.
+        tell: is called with each answer of the scheduler while the run goes on.
     """
 
     folder: Path
@@ -48,6 +49,7 @@ class Waiter:
     look: Callable[[], RunStatus]
     element: int | None = None
     elements: Sequence[int] = (0,)
+    tell: Callable[[RunStatus], None] = lambda _: None
 
     def status(self) -> LastStatus:
         """Ask for the status of what is waited for: the run, or its element."""
@@ -84,7 +86,10 @@ class Waiter:
                 return False
             pauses.next()
             is_new = time.monotonic() - changed_at < AFRESH_S
-            return self._status_in(self.refresh() if is_new else self.look()).final
+            item = self.refresh() if is_new else self.look()
+            if not (is_over := self._status_in(item).final):
+                self.tell(item)
+            return is_over
 
         return is_over
 

@@ -130,10 +130,9 @@ def _unfinished(points: Iterable[Point]) -> str:
 
 def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
     tentative = advise(series, options.min_efficiency)
-    doubts = doubts_of(series, options.warmup)
+    doubts = doubts_of(series, options.warmup, one_by_one=options.command.one_by_one)
     doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
     advice = advise(series, options.min_efficiency, doubtful) if finished else None
-    basis = advice or tentative
     # a law through unreliable sizes would predict from them
     fitted = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful)) if advice else series
     fits = fit_series(fitted) if series.compared else ()
@@ -143,7 +142,7 @@ def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
         expected=best_fit([fit for fit in fits if fit.describes]) if advice else None,
         advice=advice,
         tentative=None if advice else tentative,
-        diagnosis=diagnose_series(series, basis, options.command) if basis else None,
+        diagnosis=diagnose_series(series, advice, options.command) if advice else None,
         doubts=doubts,
         again=_again(series, doubts, options.command),
     )
@@ -240,4 +239,5 @@ def command_of(study: Study) -> ScaleCommand:
         gpu_type=study.gpu_type,
         batch_size=study.batch_size,
         weak=study.scaling == "weak",
+        one_by_one=study.one_by_one,
     )

@@ -34,10 +34,15 @@ _LINEAR_UP_TO = 8.0
 """Up to this ratio of the largest to the smallest value an axis is linear, else logarithmic."""
 _TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(n / 2 for n in range(2, 20)))
 _MOST_TICKS = 7
+_PAPER = 2.0
+"""Pixels around a label that its paper covers."""
+_CLEAR = 4.0
+"""Pixels between a label and the axes: its paper would cover them."""
 MOST_NOTES = 8
 """The numbers of more points do not fit beside them."""
 # places of a label around its point, in points: above first, for the whiskers go up and down and the curves aside
-_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12))
+_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12),
+           (10, 10), (-10, 10), (10, -10), (-10, -10), (0, 18), (0, -18))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,13 @@ def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float]) -> Any:
 def is_doubtful(row: Row, part: Part) -> bool:
     """Whether no verdict stands on a size, though it is compared with others."""
     return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
+
+
+def doubtful_mark() -> Any:
+    """Return the marker of sizes without a verdict, for a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
 
 
 def shades(number: int) -> list[Any]:
@@ -284,7 +296,7 @@ def _marks(axes: Axes) -> list[Box]:
 
 
 def _curves(axes: Axes) -> Array:
-    """Return points along all lines and whiskers, a few pixels apart."""
+    """Return points along all lines, whiskers and the whiskers' caps, a few pixels apart."""
     import numpy as np
     from matplotlib.collections import LineCollection
 
@@ -293,6 +305,10 @@ def _curves(axes: Axes) -> Array:
     paths = [line.get_transform().transform(line.get_xydata()) for line in drawn]
     whiskered = [each for each in axes.collections if isinstance(each, LineCollection)]
     paths += [axes.transData.transform(segment) for each in whiskered for segment in each.get_segments()]
+    for cap in (line for line in axes.lines if line.get_marker() == "_"):
+        half = cap.get_markersize() * axes.figure.dpi / 72 / 2
+        for x, y in axes.transData.transform(cap.get_xydata()):
+            paths.append(np.array([(x - half, y), (x + half, y)]))
     for corners in paths:
         for start, end in pairwise(corners):
             steps = int(np.clip(np.hypot(*(end - start)) / 4, 1, 500))
@@ -308,9 +324,15 @@ def _placed(text: Text, taken: Sequence[Box], curves: Array, within: Box, render
     for number, (x, y) in enumerate(_AROUND):
         _move(text, x, y)
         box = _box(text, renderer)
-        inside = within[0] <= box[0] and box[2] <= within[2] and within[1] <= box[1] and box[3] <= within[3]
+        inside = (
+            within[0] + _CLEAR <= box[0]
+            and box[2] <= within[2]
+            and within[1] + _CLEAR <= box[1]
+            and box[3] <= within[3]
+        )
         if inside and not any(_touch(box, other, 0) for other in taken):
-            hidden = np.all((curves > box[:2]) & (curves < box[2:]), axis=1).sum()
+            low, high = np.subtract(box[:2], _PAPER), np.add(box[2:], _PAPER)
+            hidden = np.all((curves > low) & (curves < high), axis=1).sum()
             free.append((int(hidden), number))
     if free:
         _move(text, *_AROUND[min(free)[1]])

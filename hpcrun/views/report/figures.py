@@ -24,6 +24,7 @@ from hpcrun.views.report.axes import (
     Panel,
     Shown,
     brief,
+    doubtful_mark,
     draw_curve,
     draw_ideal,
     draw_legend,
@@ -37,6 +38,7 @@ from hpcrun.views.report.axes import (
     shades,
     size_axis,
     spans,
+    whiskers,
 )
 from hpcrun.views.report.numbers import TimeUnit, time_unit
 from hpcrun.views.report.words import heading, hours_name
@@ -124,6 +126,7 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
              ideal: Callable[[Row, int], float], *, always_log: bool) -> Figure:  # fmt: skip
     """Draw one number by size beside the ideal, which is a straight line on these axes."""
     ideal_lines: list[Any] = []
+    measured: list[Any] = []
 
     def draw(axes: Axes, panel: Panel) -> None:
         series = panel.series
@@ -131,7 +134,7 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
         gpus = [row.gpus for row, _ in found]
         logarithmic = always_log or spans(gpus)
         ideals = [found[0][1].mean * ideal(found[0][0], each) for each in gpus]
-        draw_curve(axes, panel, found)
+        measured.append(draw_curve(axes, panel, found))
         if len(gpus) > 1:
             ideal_lines.append(draw_ideal(axes, gpus, ideals))
         size_axis(axes, gpus, series.unit, logarithmic=logarithmic)
@@ -147,7 +150,11 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
 
     figure = draw_panels(shown, draw)
     if ideal_lines:
-        draw_legend(figure, ideal_lines[:1], ["ideal"])
+        entries = {"measured": measured[0]} if len(shown.panels) == 1 else {}  # others have a title and a colour each
+        entries["ideal"] = ideal_lines[0]
+        if _has_doubtful(shown):
+            entries["no verdict"] = doubtful_mark()
+        draw_legend(figure, list(entries.values()), list(entries))
     return figure
 
 
@@ -175,8 +182,6 @@ def _throughput(shown: Shown) -> Figure:
 
 def _speedup_efficiency(shown: Shown) -> Figure:
     """Draw speed-up beside the ideal, and efficiency beside the target."""
-    from matplotlib.lines import Line2D
-
     gpus, several = shown.gpus, len(shown.panels) > 1
     noted = not several and len(gpus) <= MOST_NOTES
     logarithmic = spans(gpus)
@@ -213,11 +218,14 @@ def _speedup_efficiency(shown: Shown) -> Figure:
     entries += [("ideal", ideal), (f"target {100 * shown.target:g} %", target)]
     if requested:
         entries.append(("request this size", requested[0]))
-    if any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
-        hollow = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
-        entries.append(("no verdict", hollow))
+    if _has_doubtful(shown):
+        entries.append(("no verdict", doubtful_mark()))
     draw_legend(figure, [handle for _, handle in entries], [label for label, _ in entries])
     return figure
+
+
+def _has_doubtful(shown: Shown) -> bool:
+    return any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes)
 
 
 def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
@@ -322,6 +330,11 @@ def _cost(shown: Shown) -> Figure:
         others = [row for row in rows if row not in front]
         axes.plot(*_costs(front, unit), **panel.style, zorder=3)
         axes.plot(*_costs(others, unit), "x", color=DARK, zorder=3)
+        times = [row.time_s.scaled(1 / unit.seconds) for row in rows if row.time_s]
+        whiskers(axes, _costs(rows, unit)[0], times, panel.style["color"])
+        if doubtful := [row for row in front if is_doubtful(row, panel.part)]:
+            hollow = {**panel.style, "linestyle": "", "markerfacecolor": "white"}
+            axes.plot(*_costs(doubtful, unit), **hollow, zorder=4)
         for row, x, y in zip([*front, *others], *_costs([*front, *others], unit), strict=True):
             note(axes, x, y, str(row.gpus))
         axes.set_xlabel(hours_name(series.unit))
@@ -337,6 +350,8 @@ def _cost(shown: Shown) -> Figure:
     entries = {f"best in time or cost (numbers: {shown.unit})": best}
     if any(len(pareto(panel.series.rows)) < len(panel.series.rows) for panel in shown.panels):
         entries["others"] = Line2D([], [], color=DARK, marker="x", linestyle="")
+    if _has_doubtful(shown):
+        entries["no verdict"] = doubtful_mark()
     draw_legend(figure, list(entries.values()), list(entries))
     return figure
 

@@ -18,6 +18,8 @@ from hpcrun import __version__
 from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.runs.share import AttemptSpan, LogEnd, SharedRun, SharedText
 from hpcrun.actions.runs.sweep import SweepTable
+from hpcrun.actions.status.elements import failed_elements
+from hpcrun.job import state
 from hpcrun.job.secrets import SecretHider
 from hpcrun.job.units import format_size
 from hpcrun.runs.metrics import Value
@@ -35,7 +37,7 @@ _ROOMS = (1.0, 0.2, 0.04, 0.0)
 _LOG_BYTES, _SCRIPT_BYTES, _DIFF_BYTES, _DIFF_LINES = 60_000, 200_000, 400_000, 5_000
 _OPEN_LOGS, _OPEN_DIFF_LINES = 2, 60
 _LONGEST_LINE, _LONGEST_CELL, _LONGEST_SENTENCE = 2_000, 200, 2_000
-_MOST_EVIDENCE, _LONGEST_HEAD = 40, 30
+_MOST_EVIDENCE, _LONGEST_HEAD, _MOST_FAILED = 40, 30, 20
 _MOST_CHARTS, _MOST_VALUES, _MOST_LANES, _MOST_ROWS, _MOST_COLUMNS = 24, 100, 40, 500, 30
 _LEGEND = {
     "wait": "pending", "run": "running", "ok": "completed", "again": "requeued or restarted",
@@ -133,6 +135,7 @@ def _parts(shared: SharedRun, write: _Writer, room: float) -> dict[str, Any]:
         "verdict": write.short(_verdict(shared), _LONGEST_SENTENCE),
         "tiles": [(label, write.short(text)) for label, text in facts.tiles(shared)],
         "cause": _cause(shared.explanation, write) if shared.explanation else None,
+        "failed": _failed(shared, write),
         "facts": _rows(facts.facts(shared), write),
         "command": write.lines(facts.command_text(shared.command)),
         "program": write.lines(facts.program_text(shared)),
@@ -187,6 +190,18 @@ def _cause(explanation: Explanation, write: _Writer) -> dict[str, Any]:
         "evidence": blocks,
         "rows": rows,
     }
+
+
+def _failed(shared: SharedRun, write: _Writer) -> list[tuple[str, str]]:
+    """Return what happened to each failed element of a sweep, the first of many; nothing where one is explained."""
+    found = [one for one in shared.item.elements if one.status.cause and one.status.state != state.COMPLETED]
+    rows = [
+        (write.short(facts.element_label(one.index, shared)), write.short(one.status.cause or "", _LONGEST_SENTENCE))
+        for one in found[:_MOST_FAILED]
+    ]
+    others = len(failed_elements(shared.item.elements)) - len(rows)
+    more = [("others", f"{others} more did not complete")] if others else []
+    return [*rows, *more] if len(rows) > 1 else []
 
 
 def _lanes(shared: SharedRun, write: _Writer) -> list[Lane]:

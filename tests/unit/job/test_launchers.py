@@ -21,6 +21,7 @@ def chosen(
     *,
     scripts: Mapping[str, str] | None = None,
     profile: Profile | None = None,
+    texts: Mapping[str, str] | None = None,
     **asked: object,
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """What becomes of a program that was typed behind ``hpcrun submit`` and its options."""
@@ -32,7 +33,10 @@ def chosen(
             said |= {name: int(said[name])}  # type: ignore[dict-item]
     found = request(words[0], args=words[1:], **said, **asked)
     calls = find_calls(tuple(words), (scripts or {}).get)
-    return choose_launcher(found, profile or cluster(), calls, ("submit", *shlex.split(typed)))
+    read = (texts or {}).get
+    return choose_launcher(
+        found, profile or cluster(), calls, ("submit", *shlex.split(typed)), lambda name: read(name, "")
+    )
 
 
 def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
@@ -92,6 +96,45 @@ def test_options_that_hpcrun_does_without_are_named() -> None:
 )  # fmt: skip
 def test_options_that_hpcrun_hands_on_are_kept(line: str, instead: str) -> None:
     assert refusal(line, "--gpus 2").hint == f"hpcrun submit {instead}"
+
+
+OLD = 'parser.add_argument("--local_rank", type=int, default=-1)'
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "said"),
+    [
+        ("python -m torch.distributed.launch old.py --lr 1", OLD, "--local_rank"),
+        ("python -m torch.distributed.launch old.py", "a('--local-rank')", "--local-rank"),
+        ("python -m torch.distributed.launch old.py", f'{OLD}; os.environ["LOCAL_RANK"]', None),
+        ("python -m torch.distributed.launch old.py", "import torch", None),
+        ("torchrun old.py", OLD, None),
+    ],
+)
+def test_a_script_of_launch_is_told_that_it_gets_no_local_rank(line: str, text: str, said: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen(line, "--gpus 2", texts={"old.py": text})
+    more = f'; hpcrun gives old.py no {said}: read int(os.environ["LOCAL_RANK"]) there' if said else ""
+    assert caught.value.message.endswith(f"each rank of the job would start all ranks again{more}")
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "launcher"),
+    [
+        ("old.py", "--gpus 2", "torchrun"),
+        ("old.py", "--gpus 2 --launcher srun", "srun"),
+        ("old.py", "--gpus 1", None),
+        ("old.py", "--gpus 2 --launcher python", None),
+        ("old.py --local_rank=0", "--gpus 2", None),
+        ("new.py", "--gpus 2", None),
+    ],
+)
+def test_a_script_that_waits_for_its_local_rank_in_an_option_is_noted(
+    line: str, typed: str, launcher: str | None
+) -> None:
+    _, notes = chosen(line, typed, texts={"old.py": OLD, "new.py": ""})
+    note = f'old.py has an option --local_rank, which {launcher} does not give it: read int(os.environ["LOCAL_RANK"])'
+    assert notes == ((f"{note} instead",) if launcher else ())
 
 
 @pytest.mark.parametrize("line", ["sbatch job.sbatch 'a b'", "salloc -N1", "hpcrun submit --gpus 1 x.py"])

@@ -35,5 +35,16 @@ def test_a_reason_is_explained(word: str, short: str) -> None:
     assert found.advice.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("word", "never"),
+    [("PartitionNodeLimit", True), ("DependencyNeverSatisfied", True), ("MaxMemPerLimit", True), ("Resources", False),
+     ("ReqNodeNotAvail, UnavailableNodes:a100-1", False)],
+)  # fmt: skip
+def test_some_reasons_say_that_the_job_never_starts(word: str, never: bool) -> None:
+    found = explain_reason(word)
+    assert found is not None
+    assert found.is_final == never
+
+
 def test_a_reason_that_is_not_known_stays_as_it_is() -> None:
     assert explain_reason("SomethingNew2031") is None

@@ -111,6 +111,11 @@ def test_what_a_run_wrote_last_stands_before_its_nodes_unless_it_is_silent() -> 
     assert cells(row, 0, 1.0, is_open=False, words="step=3")["info"].startswith("silent 12 min")
 
 
+def test_of_a_failed_run_the_exception_comes_first() -> None:
+    (row,) = run_rows([item("a", "FAILED", cause="rank 0 on a100-1 failed first: KeyError: 'labels'")], {})
+    assert cells(row, 0, 1.0, is_open=False)["info"] == "KeyError: 'labels' (rank 0, a100-1)"
+
+
 def test_a_narrow_terminal_keeps_what_says_most() -> None:
     shown = arranged(THREE, Arrangement())
     assert list(column_widths(shown, 60)) == ["name", "state", "info"]

@@ -7,13 +7,22 @@ import io
 import json
 from collections import Counter
 from datetime import date
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from hpcrun.actions.history.groups import CauseCount, HistoryRow
 from hpcrun.actions.history.history import Budget, History
-from hpcrun.views.history import history_csv, history_json, history_tables, hours_text, percent_text, summary_lines
+from hpcrun.views.history import (
+    history_csv,
+    history_figure,
+    history_json,
+    history_tables,
+    hours_text,
+    percent_text,
+    summary_lines,
+)
 
 HOUR = 3600.0
 EVIL = "=cmd()\x1b[2J\u202e,\n"
@@ -47,6 +56,26 @@ def test_a_table_of_weeks_fits_80_columns() -> None:
     assert first == "2026-11-16 7 67 % 123,456 4,321 99,999 61 min 2 h".split()
     assert "cuda-out-of-memory      12        3.2" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_causes_that_are_not_shown_are_counted_in_a_last_row() -> None:
+    causes = tuple(CauseCount(f"cause-{number:02}", 2, 1.5) for number in range(25))
+    rows = [line.split() for line in drawn(history(week(), causes=causes)).splitlines()]
+    assert rows[-2:] == [["cause-09", "2", "1.5"], ["others,", "15", "causes", "30", "22"]]
+    rows = [line.split() for line in drawn(history(week(), causes=causes[:11])).splitlines()]
+    assert rows[-1] == ["cause-10", "2", "1.5"]  # a row says as much as "1 other"
+
+
+def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
+    pytest.importorskip("matplotlib")
+    figure = history_figure(history(week(gpu_s=0.39 * HOUR, lost_gpu_s=0.22 * HOUR)))
+    figure.draw_without_rendering()
+    upper, (legend,) = figure.axes[0], figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["not lost", "lost in failed attempts"]
+    assert upper.get_ylabel() == "GPU-hours"
+    assert legend.get_window_extent().y0 > upper.bbox.y1
+    bar: Any = upper.patches[0]
+    assert bar.get_width() < 0.3 * (upper.get_xlim()[1] - upper.get_xlim()[0])
 
 
 def test_columns_that_nobody_needs_are_left_out() -> None:

@@ -17,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from hpcrun.actions.studies.report import Report, ReportOptions, make_report, read_tables
+from hpcrun.scaling.command import ScaleCommand
 from hpcrun.scaling.points import Epoch, Point
 from hpcrun.views.report.document import report_json
 from hpcrun.views.report.figures import draw_figures, paper_style, settled_figures
@@ -124,6 +125,58 @@ def test_the_first_lines_say_why_there_is_no_answer() -> None:
     assert "with 4 GPUs an epoch takes 2.2 s: below 3 s" in text
     assert text.endswith("hpcrun scale --gpus 1,2,4 --repeat 3 SCRIPT")
     assert not any(line.startswith(("best value", "next", "good")) for line in lines)
+
+
+def loaded() -> list[Point]:
+    """Runs on a busy machine: three sizes, two runs of each, of which one took much longer."""
+    return [
+        Point(n, repeat=r, batch_size=64, epochs=tuple(Epoch(e, time_s=time_s * r**0.6 + e) for e in (1, 2, 3, 4)))
+        for n, time_s in ((1, 74.3), (2, 61.0), (4, 55.0))
+        for r in (1, 2)
+    ]
+
+
+def test_without_an_answer_no_cause_is_named() -> None:
+    text = "\n".join(report_text(report(*loaded())))
+    assert "No answer yet: the times are unreliable (noise)" in text
+    assert "cause 1" not in text
+    assert "not measured" not in text
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_runs_one_after_the_other_are_proposed_where_they_were_not(one_by_one: bool) -> None:
+    text = " ".join(" ".join(report_text(report(*loaded(), command=ScaleCommand(one_by_one=one_by_one)))).split())
+    assert ("one run after the other" in text) != one_by_one
+    assert "while nothing else runs on the nodes" in text
+    assert "--repeat 3 --chain SCRIPT" in text  # the default with Slurm is --parallel
+
+
+def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range() -> None:
+    with paper_style():
+        figures, _ = settled_figures(report(*loaded()))
+    for name in ("cost", "epoch_time", "speedup_efficiency"):
+        (legend,), axes = figures[name].legends, figures[name].axes[0]
+        words = [text.get_text() for text in legend.get_texts()]
+        assert "no verdict" in words, name
+        assert ("measured" in words) == (name != "cost")
+        assert any(line.get_markerfacecolor() == "white" for line in axes.lines), name
+        assert len(axes.collections) == 1, name  # the whiskers
+
+
+def test_no_number_lies_on_an_error_bar_or_on_the_axes() -> None:
+    with paper_style():
+        figures, _ = settled_figures(report(*loaded()))
+    for name in ("cost", "epoch_time", "speedup_efficiency"):
+        canvas: Any = FigureCanvasAgg(figures[name])
+        renderer = canvas.get_renderer()
+        for axes in figures[name].axes:
+            bars: Any = axes.collections[0]
+            ends = [axes.transData.transform(segment) for segment in bars.get_segments()]
+            for text in (text for text in axes.texts if text.get_visible()):
+                left, low, right, high = text.get_window_extent(renderer).extents
+                assert left > axes.bbox.x0 + 2 and low > axes.bbox.y0 + 2, (name, text.get_text())
+                for (x, lower), (_, upper) in ends:
+                    assert not (left <= x <= right and low <= upper and lower <= high), (name, text.get_text())
 
 
 def test_one_size_has_a_time_and_nothing_else() -> None:

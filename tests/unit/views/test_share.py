@@ -315,6 +315,27 @@ def test_a_sweep_and_one_of_its_elements(tmp_path: Path) -> None:
         assert words in one.text, words
 
 
+def test_a_sweep_says_of_each_element_that_failed_what_happened_to_it(tmp_path: Path) -> None:
+    folder = made(tmp_path, **elements("FAILED", 4))
+    raised = {0: "KeyError: 'labels'", 1: "", 2: "ValueError: too many", 3: ""}
+    for index, text in raised.items():
+        place = attempt(folder, element=index, status=int(bool(text)))
+        write(place / "rank-0.exit", json.dumps({"rank": 0, "node": "n0", "status": int(bool(text)), "ended": 1150.0}))
+        trace = f'Traceback (most recent call last):\n  File "train.py", line 3, in f\n{text}\n'
+        write(place / "rank-0.err", trace if text else "")
+    states = {0: "FAILED", 1: "COMPLETED", 2: "FAILED", 3: "CANCELLED"}
+    said = {str(index): {"state": word, "final": True} for index, word in states.items()}
+    write(folder.element_statuses, json.dumps(said))
+    shown = page(tmp_path).text
+    section = shown[shown.index("Failed elements") : shown.index("Command")]
+    assert "0: lr=0rank 0 on n0 failed first: KeyError: 'labels' at train.py:3" in section
+    assert "2: lr=2rank 0 on n0 failed first: ValueError: too many at train.py:3" in section
+    assert "1 more did not complete" in section
+    said["2"]["state"] = "COMPLETED"  # then the explanation above it says all
+    write(folder.element_statuses, json.dumps(said))
+    assert "Failed elements" not in page(tmp_path).text
+
+
 HOSTILE = "</pre></style><script>alert(1)</script><img src=x onerror=alert(1)>\" ' &amp; {{ 7 * 7 }}"
 MARKS = "\x1b]0;title\x07\x1b[2J\u202egnp\u2066\x08"
 NOT_UTF8 = b"\xff\xfe\xc0\x80\x00 broken\n"

@@ -12,7 +12,7 @@ from rich.console import Console
 from hpcrun.actions.status.elements import ElementStatus, combine
 from hpcrun.actions.status.status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status import status_json, status_table, why_text
+from hpcrun.views.status import never_starts_lines, status_json, status_table, why_text
 from tests.unit.given import run
 
 MEMORY = (
@@ -35,6 +35,29 @@ def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     assert len(lines) == 1 + 3
     assert lines[-1].endswith(" …")
     assert max(map(len, lines)) <= width
+
+
+CAUSE = "rank 0 on a100-1 failed first: KeyError: 'labels' at train.py:9"
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (CAUSE, "KeyError: 'labels' at train.py:9 (rank 0, a100-1)"),
+        ("rank 3 failed: ValueError: x: y", "ValueError: x: y (rank 3)"),
+        ("rank 3 on b failed first with exit status 9", "rank 3 on b failed first with exit status 9"),
+        ("the batch script was killed", "the batch script was killed"),
+    ],
+)
+def test_where_a_reason_may_be_cut_the_exception_comes_before_its_rank(cause: str, said: str) -> None:
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 1000.0, final=True, cause=cause))
+    assert (why_text(item, 1000.0), why_text(item, 1000.0, is_cut=True)) == (cause, said)
+
+
+def test_a_narrow_table_shows_the_exception_before_its_rank() -> None:
+    assert "KeyError: 'labels'" in table(80, "FAILED", final=True, cause=CAUSE)[1]
+    assert table(80, "FAILED", final=True, cause=CAUSE)[1].index("KeyError") < 50
+    assert CAUSE in table(200, "FAILED", final=True, cause=CAUSE)[1]
 
 
 def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
@@ -62,7 +85,7 @@ def test_reasons_are_readable_before_the_size_of_a_job_is_shown() -> None:
     assert "SIZE" in table(100, "FAILED", cause=MEMORY)[0]
     narrow = table(80, "FAILED", cause=MEMORY)
     assert "SIZE" not in narrow[0]
-    assert "rank 1 on l40s-1 failed first" in narrow[1]
+    assert "the GPU ran out of memory" in narrow[1]
 
 
 def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
@@ -70,6 +93,20 @@ def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
     assert "your running jobs have reached the QOS limit" in " ".join(" ".join(waiting).split())
     assert "QOS" not in "".join(table(100, "CANCELLED", final=True, reason="QOSMaxGRESPerUser"))
     assert "NodeDown" in "".join(table(100, "NODE_FAIL", final=True, reason="NodeDown"))
+
+
+def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("PENDING", 1000.0, reason="PartitionNodeLimit"))
+    assert why_text(item, 1000.0).startswith("never starts: requests more nodes than the partition allows (Partition")
+    assert never_starts_lines(item) == [
+        f"hpcrun: job {item.run.job_id} is pending: requests more nodes than the partition allows "
+        "(PartitionNodeLimit). It will never start: use fewer --nodes, or another --partition (`scontrol show "
+        "partition`).",
+        f"hint: hpcrun cancel {item.run.job_id}",
+    ]
+    for status in (LastStatus("PENDING", 1000.0, reason="Resources"), LastStatus("PENDING", 1000.0),
+                   LastStatus("CANCELLED", 1000.0, final=True, reason="PartitionNodeLimit")):  # fmt: skip
+        assert never_starts_lines(replace(item, status=status)) == []
 
 
 def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:

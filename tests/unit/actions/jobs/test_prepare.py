@@ -208,6 +208,26 @@ def test_a_number_of_threads_that_is_not_the_planned_one_is_noted(
     assert prepared(tmp_path, env=env, env_=env_).plan.notes == ((note,) if note else ())
 
 
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        ("MASTER_PORT=29511", "MASTER_PORT=29511 of --env or the profile has no effect: hpcrun sets it to a free port, "
+                              "another one for each job"),
+        ("MASTER_ADDR=localhost", "MASTER_ADDR=localhost of --env or the profile has no effect: hpcrun sets it to the "
+                                  "first node"),
+    ],
+)  # fmt: skip
+def test_an_address_or_port_that_hpcrun_replaces_is_noted(given: str, note: str, tmp_path: Path) -> None:
+    """Every launcher sets both for its ranks: launch/node.py, launch/rank.py, torchrun."""
+    assert prepared(tmp_path, env_=[given]).plan.notes == (note,)
+
+
+def test_a_script_that_waits_for_local_rank_in_an_option_is_noted(tmp_path: Path) -> None:
+    write(tmp_path / "old.py", "parser.add_argument('--local_rank', type=int)\n")
+    (note,) = prepared(tmp_path, script="old.py", gpus="2").plan.notes
+    assert note.startswith("old.py has an option --local_rank, which torchrun does not give it")
+
+
 def test_the_plan_shows_the_threads_that_a_rank_will_have(tmp_path: Path) -> None:
     from hpcrun.views.plan import plan_lines
 

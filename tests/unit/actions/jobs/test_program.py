@@ -82,6 +82,36 @@ def test_a_program_that_cannot_run_is_refused_with_what_to_do(
     assert hint is None or (refused.value.hint is not None and hint in refused.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("bash missing.sh", "missing.sh"),
+        ("bash -eux missing.sh 1", "missing.sh"),
+        ("/bin/sh none/missing.bash", "none/missing.bash"),
+        ("python3 -u missing.py", "missing.py"),
+        ("bash run.sh missing.sh", None),
+        ("bash -O extglob missing.sh", None),
+        ("bash -c missing.sh", None),
+        ("bash {script}.sh", None),
+        ("python -m missing.py", None),
+        ("env missing.sh", None),
+        ("bash on-path.sh", None),
+    ],
+)
+def test_a_script_that_an_interpreter_runs_is_looked_for_too(line: str, missing: str | None, tmp_path: Path) -> None:
+    write(tmp_path / "run.sh", "")
+    program(tmp_path / "bin/on-path.sh", "")
+    around = surroundings(tmp_path, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    script, *args = line.split()
+    asked = request(script, args=args)
+    if missing is None:
+        assert check_program(asked, around, path_may_change=True) == asked
+        return
+    with pytest.raises(UsageError) as refused:
+        check_program(asked, around, path_may_change=True)
+    assert refused.value.message.startswith(f"there is no script {missing}")
+
+
 def test_a_batch_script_that_is_not_executable_is_refused_for_what_it_is(tmp_path: Path) -> None:
     program(tmp_path / "batch.sh", "#!/bin/bash\n#SBATCH --nodes=2\n", 0o644)
     with pytest.raises(UsageError, match="#SBATCH lines"):

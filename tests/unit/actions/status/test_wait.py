@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,18 @@ def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, cloc
     clock[0] += 1.5
     assert is_over()
     assert afresh == ["RUNNING", "CANCELLED"]
+
+
+def test_each_answer_is_told_while_the_run_goes_on(tmp_path: Path, clock: list[float]) -> None:
+    told: list[str] = []
+    is_over = replace(waiter(tmp_path), tell=lambda item: told.append(item.status.state)).over()
+    clock[0] += 600
+    assert not is_over()
+    assert told == ["RUNNING"]
+    is_over = replace(waiter(tmp_path, "CANCELLED"), tell=lambda item: told.append(item.status.state)).over()
+    clock[0] += 600
+    assert is_over()
+    assert told == ["RUNNING"]
 
 
 def test_the_questions_of_many_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
