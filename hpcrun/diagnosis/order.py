@@ -97,19 +97,19 @@ class LogLine:
 
     def near(self, step: int) -> float | None:
         """Return the time of the next line above (-1) or below (1) it that has one."""
-        tail, place = self.log.scan.tail, self.place
+        scan, place = self.log.scan, self.place
         if place is None:
             return None
         begins = place + step
         places = range(begins, begins + step * _NEIGHBOURS, step)
-        times = (time_of(tail[place]) for place in places if 0 <= place < len(tail))
+        times = (time_of(scan.stamped(place)) for place in places if 0 <= place < len(scan.tail))
         return next((time for time in times if time is not None), None)
 
 
 def line_of(log: Log, hit: Hit) -> LogLine:
     """Return the line of a match."""
     named = _NAMED.search(hit.line[:_LOOKED_AT]) if log.rank is None else None
-    return LogLine(log, hit.number, hit.line, int(named["rank"]) if named else log.rank)
+    return LogLine(log, hit.number, hit.stamp + hit.line, int(named["rank"]) if named else log.rank)
 
 
 def _waits_in(log: Log) -> list[Hit]:
@@ -149,7 +149,7 @@ def ended_by_a_timeout(log: Log, waits: Sequence[LogLine] = ()) -> bool:
     raised = log.traceback
     if raised is None:
         return False
-    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.tail[raised.begins]), waits)
+    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.stamped(raised.begins)), waits)
 
 
 def _after_a_timeout(line: LogLine, waits: Sequence[LogLine]) -> bool:

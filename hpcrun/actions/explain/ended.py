@@ -295,5 +295,6 @@ def _from_last(beginning: str, log: Log) -> Log:
     first = scan.first_tail_line + begins[-1]
     hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
     since = slice(begins[-1], None)
-    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since], first_tail_line=first)
+    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since],
+                   stamps=scan.stamps[since], first_tail_line=first)  # fmt: skip
     return examine(log.name, log.rank, last, log.written_s)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.explain.outside import explain_logs
 from hpcrun.actions.explain.rules import load_rules
@@ -57,3 +59,73 @@ def test_a_rank_that_torchrun_kills_after_a_failure_is_not_the_failure(tmp_path:
 
 def test_a_rank_that_is_killed_in_the_moment_of_the_first_failure_may_be_the_reason(tmp_path: Path) -> None:
     assert said_of(tmp_path, torchruns("05:35:36")).rule == "killed-said"
+
+
+STAMPS = {
+    "kubectl logs --timestamps": "2026-11-22T10:00:{s:02}.2000{s:02}Z ",
+    "a time zone": "2026-11-22T10:00:{s:02}.2+01:00 ",
+    "ts": "Nov 22 10:00:{s:02} ",
+    "ts -s": "00:00:{s:02} ",
+    "ts %.s": "1763805{s:03}.123456 ",
+    "journalctl": "Nov 22 10:00:{s:02} node1 python[4711]: ",
+    "logging": "2026-11-22 10:00:{s:02},200 ",
+    "in brackets": "[2026-11-22 10:00:{s:02}] ",
+    "Determined": "[2026-11-22T10:00:{s:02}.106313Z] fa88a9df || ",
+}
+
+
+@pytest.mark.parametrize("stamp", STAMPS.values(), ids=STAMPS)
+@pytest.mark.parametrize("lead", ["", "[rank2]: "])
+def test_a_time_that_differs_in_each_line_hides_no_traceback(tmp_path: Path, stamp: str, lead: str) -> None:
+    lines = ["step 1", *(lead + line for line in f"{TRACE}KeyError: 'lr'".splitlines())]
+    said = said_of(tmp_path, "".join(f"{stamp.format(s=second)}{line}\n" for second, line in enumerate(lines)))
+    assert "KeyError: 'lr' at train.py:9" in said.summary
+    assert said.rank == (2 if lead else None)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_time_may_stand_before_or_behind_the_task_of_srun(tmp_path: Path, turned: bool) -> None:
+    trace = [(1, line) for line in f"{TRACE}KeyError: 'lr'".splitlines()]
+    lines = [(0, "step 1"), (1, "step 1"), *trace, (0, "step 2")]
+    stamps = [f"2026-11-22T10:00:{second:02}Z " for second in range(len(lines))]
+    text = [
+        f"{task}: {stamp}{line}\n" if turned else f"{stamp}{task}: {line}\n"
+        for stamp, (task, line) in zip(stamps, lines, strict=True)
+    ]
+    said = said_of(tmp_path, "".join(text))
+    assert said.summary == "rank 1: KeyError: 'lr' at train.py:9"
+
+
+def test_a_time_in_front_hides_no_chain_no_rule_and_no_last_message(tmp_path: Path) -> None:
+    during = "During handling of the above exception, another exception occurred:"
+    lines = [*f"{TRACE}KeyError: 'lr'\n\n{during}\n\n{TRACE}OSError: no config".splitlines()]
+    said = said_of(tmp_path, "".join(f"2026-11-22T10:00:{second:02}Z {line}\n" for second, line in enumerate(lines)))
+    assert "KeyError: 'lr' at train.py:9; then OSError: no config" in said.summary
+    said = said_of(tmp_path, "2026-11-22T10:00:02Z step 3\n2026-11-22T10:00:09Z Killed\n")
+    assert said.rule == "killed-at-end"
+    said = said_of(tmp_path, "2026-11-22T10:00:02Z train.py: error: unrecognized arguments: --lrr\n")
+    assert said.summary == "unrecognized arguments: --lrr"
+
+
+def test_the_times_of_lines_still_tell_which_rank_was_first(tmp_path: Path) -> None:
+    stamp = "2026-11-22T10:{minute:02}:00.5Z "
+    waited = (
+        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, "
+        "Timeout(ms)=600000) ran for 600020 milliseconds before timing out."
+    )
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    trace = "\n".join(f"[rank1]: {line}" for line in f"{TRACE}{oom}".splitlines())
+
+    def order(waited_at: int, oom_at: int) -> str | None:
+        one = [(waited_at, f"[rank0]:[E1122 ProcessGroupNCCL.cpp:616] {waited}")]
+        other = [(oom_at, line) for line in trace.splitlines()]
+        lines = sorted(one + other, key=lambda item: item[0])
+        return said_of(tmp_path, "".join(f"{stamp.format(minute=at)}{line}\n" for at, line in lines)).rule
+
+    assert order(20, 30) != order(20, 10) == "cuda-out-of-memory"
+
+
+def test_the_time_of_a_programs_own_logger_stays_in_its_line(tmp_path: Path) -> None:
+    line = "2026-11-22 10:00:02,200 ERROR train: cannot read /data/a.tar"
+    said = said_of(tmp_path, f"2026-11-22 10:00:01,100 INFO train: start\n{line}\n")
+    assert any(line in shown for item in said.evidence for shown in item.lines)
