@@ -129,3 +129,21 @@ def test_the_time_of_a_programs_own_logger_stays_in_its_line(tmp_path: Path) -> 
     line = "2026-11-22 10:00:02,200 ERROR train: cannot read /data/a.tar"
     said = said_of(tmp_path, f"2026-11-22 10:00:01,100 INFO train: start\n{line}\n")
     assert any(line in shown for item in said.evidence for shown in item.lines)
+
+
+def test_a_temporary_file_that_another_rank_has_renamed_is_no_missing_checkpoint(tmp_path: Path) -> None:
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: "
+    trace = "\n".join(f"[rank1]: {line}" for line in f"{TRACE}{gone}'same_last.pt.tmp' -> 'same_last.pt'".splitlines())
+    said = said_of(tmp_path, trace)
+    assert (said.rule, said.rank) == ("rename-race", 1)
+    assert "same_last.pt.tmp was gone before it was renamed to same_last.pt" in said.summary
+    assert "on rank 0 only" in said.fix
+    assert said_of(tmp_path, f"{TRACE}{gone}'ckpt/.tmp_step_5' -> 'ckpt/step_5'\n").rule == "rename-race"
+    assert said_of(tmp_path, f"{TRACE}{gone}'/tmp/run/vocab.txt' -> '/data/vocab.txt'\n").rule is None
+    source = said_of(tmp_path, f"{TRACE}{gone}'epoch_5.pt' -> 'best.pt'\n")
+    assert (source.rule, "epoch_5.pt" in source.summary, "best.pt" in source.summary) == (
+        "checkpoint-missing",
+        True,
+        False,
+    )
+    assert said_of(tmp_path, f"{TRACE}{gone}'ckpt/last.pt'\n").rule == "checkpoint-missing"
