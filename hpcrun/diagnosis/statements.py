@@ -24,7 +24,7 @@ _STATEMENTS = tuple(
         r"^(?P<message>(?:Could not override|Error merging override) '.+)",
         r"^(?P<message>(?:In '.+': )?(?:Could not find|Primary config).+)",
         # C++ and the C library
-        r"^(?P<message>terminate called after throwing an instance of .+)",
+        r"^(?P<message>terminate called (?:after throwing an instance of .+|without an active exception|recursively))",
         r"^(?P<message>F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] .+)",
         r"^(?P<message>\S+: \S+:\d+: .+: Assertion .+ failed\.?)$",
         r"^(?P<message>(?:free|malloc|munmap_chunk|realloc)\(\): .+|double free or corruption.*|corrupted .+ vs\. .+"
@@ -32,6 +32,8 @@ _STATEMENTS = tuple(
         # shells, and what starts a program
         r"^(?P<file>/?[\w./-]+): line (?P<line>\d{1,7}): +(?:\d+ )?(?P<message>.+)",
         r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission denied).*)",
+        r"^(?:/\S{0,80}/)?(?:ba|da|z|k|c|tc)?sh: (?P<message>\S+: (?:No such file or directory"
+        r"|Permission denied|[Cc]annot execute.*)).*",
         r"^(?P<message>\S*python[\d.]*: (?:can\'t open file|No module named|Error while finding module).+)",
         r"^(?P<message>/usr/bin/env: .+)",
         r"^(?:slurmstepd|srun): error: (?P<message>(?:\S+: )?(?:execve|couldn\'t chdir).+)",
@@ -52,7 +54,7 @@ _COMPLAINT = re.compile(
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
     r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
     r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
-    r"|\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
+    r"|\bFATAL\b|\bCRITICAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """Words of error messages of all kinds of programs."""
 _NO_COMPLAINT = re.compile(
