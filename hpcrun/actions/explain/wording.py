@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from hpcrun.actions.explain.last_words import last_complaint, without_timeout
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, root_of
 from hpcrun.diagnosis.flight.meetings import Flight
@@ -16,15 +17,12 @@ from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines
 from hpcrun.diagnosis.speech import uncaught
-from hpcrun.diagnosis.statements import complains
 from hpcrun.diagnosis.traceback import Frame, Traceback
 from hpcrun.job.phrases import other_ranks, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
-_LAST_WORDS = 2
-"""Lines at the end of a log of which one may say why its program returned an exit status."""
 _MOST_MESSAGE_LINES = 5
 _MOST_CONSEQUENCES = 3
 _MOST_STANDS = 6
@@ -95,23 +93,19 @@ def _how(found: Diagnosis, facts: Facts) -> str:
         return f" did not join the other ranks: {cause.text}"
     if cause is not None:
         whole = cause.rule.level != "cause"
-        return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
+        text = f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
+        silent = without_timeout(facts) if cause.rule.level == "wait" else ""
+        return f"{text}; {silent} reported no timeout" if silent else text
     if raised is not None:
         return f": {_exception_at(raised, whole=True)}"
     end, root = facts.ends.get(found.first), root_of(facts)
     if end is not None:
-        return f" with exit status {end.status}{_last_complaint(found.first, facts)}" if end.by_itself else ""
+        said = cut_at_word(last_complaint(found.first, facts), _LONGEST_MESSAGE)
+        return f" with exit status {end.status}" + (f": {said}" if said else "") if end.by_itself else ""
     if root is not None:
         return f" with exit status {root.exitcode}"
     task = next((task for log in facts.logs if (task := first_task(log.scan.tail))), None)
     return f" failed first: {task[2].partition('srun: error: ')[2]}" if task else ""
-
-
-def _last_complaint(rank: int, facts: Facts) -> str:
-    """Return what a rank complained of in one of its last lines: ``: ERROR: no tokenizer found``."""
-    ends = (last_lines(log.scan.tail, _LAST_WORDS) for log in facts.logs if log.rank == rank)
-    said = next((line.strip() for lines in ends for line in reversed(lines) if complains(line)), None)
-    return f": {cut_at_word(said, _LONGEST_MESSAGE)}" if said else ""
 
 
 def _left(found: Diagnosis, facts: Facts) -> str:
