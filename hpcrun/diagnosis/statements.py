@@ -47,7 +47,7 @@ _STATEMENTS = tuple(
 )
 
 
-_BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):?$")
+_BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?::?$|: (?P<message>\S))")
 _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
@@ -98,11 +98,12 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
 
 
 def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
-    """Return an exception with neither message nor traceback, if it is the last line and the only complaint."""
+    """Return an exception without a traceback, if it is the last line and the only complaint."""
     said = lines[last].strip()[:_LONGEST]
-    if _BARE.match(said) is None or first_complaint(lines) not in (None, last):
+    match = _BARE.match(said)
+    if match is None or first_complaint(lines) not in (None, last):
         return None
-    return Traceback(last, last, (), said, last, stated=True)
+    return Traceback(last, last, (), said, last, stated=match["message"] is None)
 
 
 def _kind(line: str) -> int | None:

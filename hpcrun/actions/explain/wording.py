@@ -12,7 +12,7 @@ from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, root_of
 from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
-from hpcrun.diagnosis.launcher import first_task
+from hpcrun.diagnosis.launcher import agents_exitcode, first_task
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines
@@ -105,7 +105,10 @@ def _how(found: Diagnosis, facts: Facts) -> str:
     if root is not None:
         return f" with exit status {root.exitcode}"
     task = next((task for log in facts.logs if (task := first_task(log.scan.tail))), None)
-    return f" failed first: {task[2].partition('srun: error: ')[2]}" if task else ""
+    if task is not None:
+        return f" failed first: {task[2].partition('srun: error: ')[2]}"
+    code = next((code for log in facts.logs if (code := agents_exitcode(log.scan.tail))), None)
+    return f" failed first with exit status {code}" if code else ": its lines show no failure"
 
 
 def _left(found: Diagnosis, facts: Facts) -> str:

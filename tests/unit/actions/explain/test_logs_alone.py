@@ -147,3 +147,82 @@ def test_a_temporary_file_that_another_rank_has_renamed_is_no_missing_checkpoint
         False,
     )
     assert said_of(tmp_path, f"{TRACE}{gone}'ckpt/last.pt'\n").rule == "checkpoint-missing"
+
+
+WINDOWS = r"""Traceback (most recent call last):
+  File "D:\my\lora\train_lora.py", line 1095, in <module>
+    main(args)
+  File "D:\my\lora\train_lora.py", line 901, in main
+    for step, batch in enumerate(loader):
+  File "D:\my\venv\lib\site-packages\torch\utils\data\dataloader.py", line 1077, in __init__
+    w.start()
+  File "C:\Users\me\AppData\Local\Programs\Python\Python310\lib\multiprocessing\reduction.py", line 60, in dump
+    ForkingPickler(file, protocol).dump(obj)
+AttributeError: Can't pickle local object 'main.<locals>.collate_fn'
+"""
+NOTEBOOK = r"""---------------------------------------------------------------------------
+KeyError                            Traceback (most recent call last)
+D:\work\train.py in main(args)
+     51     for epoch_num in iterator:
+---> 52         for i_batch, sampled_batch in enumerate(trainloader):
+     53             image_batch = sampled_batch['image']
+
+D:\anaconda3\lib\site-packages\torch\utils\data\dataloader.py in __iter__(self)
+    367         else:
+--> 368             return self._get_iterator()
+
+KeyError: 'image'
+"""
+
+
+def test_the_place_of_an_exception_on_windows_is_the_users_own_line(tmp_path: Path) -> None:
+    said = said_of(tmp_path, WINDOWS).summary
+    assert said == "AttributeError: Can't pickle local object 'main.<locals>.collate_fn' at train_lora.py:901"
+    assert said_of(tmp_path, NOTEBOOK).summary == "KeyError: 'image' at train.py:52"
+
+
+AGENT = (
+    "E0801 13:23:20.000000 32974 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: {code}) "
+    "local_rank: 3 (pid: 33054) of binary: /bin/python3\nTraceback (most recent call last):\n"
+    '  File "/bin/torchrun", line 10, in <module>\n    sys.exit(main())\n'
+)
+BOX = """\
+│ /home/me/ppo.py:88 in fit                                       │
+│    87 │   │   prompt_ids = batch["input_ids"]                    │
+│ ❱  88 │   │   p_mask = batch["attention_mask"]                   │
+│    89 │   │   labels = batch["labels"]                           │
+╰─────────────────────────────────────────────────────────────────╯
+"""
+
+
+def test_an_exception_below_a_box_whose_top_was_cut_off_is_the_answer(tmp_path: Path) -> None:
+    said = said_of(tmp_path, f"{BOX}KeyError: 'attention_mask'\n{AGENT.format(code=1)}")
+    assert said.summary == "rank 3: KeyError: 'attention_mask' at ppo.py:88"
+    rest = "".join(BOX.splitlines(keepends=True)[1:])
+    assert said_of(tmp_path, f"{rest}KeyError: 'attention_mask'\n").summary == "KeyError: 'attention_mask'"
+    panel = "│ epochs: 3 │\n╰───────────╯\nValueError: 3 batches were skipped\nstep 1\n"
+    assert said_of(tmp_path, panel).summary == "no failure is recognized in this log"
+
+
+@pytest.mark.parametrize(("code", "how"), [("1", "exit status 1"), ("-11", "exit status -11")])
+def test_the_exit_status_of_a_rank_is_named_where_its_log_shows_no_more(tmp_path: Path, code: str, how: str) -> None:
+    said = said_of(tmp_path, f"step 3\n{AGENT.format(code=code)}")
+    assert said.rank == 3
+    assert said.summary == f"rank 3 failed first with {how}" or said.rule == "crash-said"
+
+
+def test_an_exception_without_its_traceback_is_the_answer_at_the_end_of_a_log(tmp_path: Path) -> None:
+    line = "pytorch_lightning.utilities.exceptions.MisconfigurationException: No `test_dataloader()` method defined"
+    said = said_of(tmp_path, f"`Trainer.fit` stopped: `max_steps=100` reached.\nraise X(f'No {{name}}')\n{line}\n")
+    assert said.summary == "MisconfigurationException: No `test_dataloader()` method defined"
+    assert said_of(tmp_path, f"{line}\nstep 1\nstep 2\nstep 3\n").summary == "no failure is recognized in this log"
+
+
+def test_a_signal_that_torchrun_received_is_the_answer_if_nothing_else_is(tmp_path: Path) -> None:
+    signal = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 70 got signal: 15\n"
+    trace = 'Traceback (most recent call last):\n  File "/bin/torchrun", line 8, in <module>\n'
+    said = said_of(tmp_path, trace + signal)
+    assert said.summary == "SignalException: Process 70 got signal: 15"
+    assert "torchrun was ended from outside" in [item.note for item in said.evidence]
+    own = said_of(tmp_path, f"{TRACE}KeyError: 'lr'\n{trace}{signal}")
+    assert own.summary.startswith("KeyError: 'lr' at train.py:9")
