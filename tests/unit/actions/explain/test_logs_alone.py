@@ -226,3 +226,12 @@ def test_a_signal_that_torchrun_received_is_the_answer_if_nothing_else_is(tmp_pa
     assert "torchrun was ended from outside" in [item.note for item in said.evidence]
     own = said_of(tmp_path, f"{TRACE}KeyError: 'lr'\n{trace}{signal}")
     assert own.summary.startswith("KeyError: 'lr' at train.py:9")
+
+
+@pytest.mark.parametrize("where", ["(localhost, 29500)", "(127.0.0.1, 29500)", "localhost:29500"])
+def test_a_rank_that_looks_for_rank_0_on_its_own_node_is_told_so(tmp_path: Path, where: str) -> None:
+    words = f"The client socket has timed out after 25000ms while trying to connect to {where}."
+    said = said_of(tmp_path, f"{TRACE}torch.distributed.DistNetworkError: {words}\n")
+    assert (said.rule, "preflight" in said.fix, "MASTER_ADDR" in said.fix) == ("store-localhost", False, True)
+    other = said_of(tmp_path, f"{TRACE}torch.distributed.DistNetworkError: {words.replace(where, '(n1, 29500)')}\n")
+    assert other.rule == "store-unreachable"
