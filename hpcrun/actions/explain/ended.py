@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.explain.flight import read_flight
+from hpcrun.actions.explain.silence import with_silence
 from hpcrun.actions.explain.wording import Evidence, advice, answer, evidence_of, next_command
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.elements import ElementStatus
@@ -136,6 +137,7 @@ def explained(
         unread: what could not be read.
     """
     found = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
+    found = with_silence(found, facts, attempt)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
     return Explanation(
