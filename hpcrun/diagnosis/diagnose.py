@@ -331,7 +331,8 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
 
 
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sort key, the most likely cause first: kind, no wait, first rank, last traceback, line, rule."""
+    """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the launcher, last
+    traceback, line, rule."""
     assert item.log is not None and item.hit is not None
     by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
     if item.rule.level == "cause":
@@ -344,6 +345,7 @@ def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[st
         tier,
         int(item.rule.level == "wait"),
         rank_place,
+        int((local := item.hit.values.get("local")) is not None and local != str(_launchers_rank(facts))),
         int(not is_in_chain(item.hit, item.log)),
         line,
         places[item.rule.name],

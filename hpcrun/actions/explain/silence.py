@@ -15,7 +15,10 @@ _LEAST_S = 20.0
 """The same as of ranks that run (docs/explain.md)."""
 _MOST_OF_IT = 0.5
 """The share of its time for which a job was silent: a shorter silence may be the usual one between two lines."""
-_FIX = "a job that hangs needs no longer --time: submit it again, and while it is silent, hpcrun explain --stacks shows where"
+_FIX = (
+    "a job that hangs needs no longer --time: submit it again, and while it is silent, "
+    "hpcrun explain --stacks shows where its ranks are"
+)
 
 
 def with_silence(found: Diagnosis, facts: Facts, attempt: Attempt | None) -> Diagnosis:

@@ -235,3 +235,21 @@ def test_a_rank_that_looks_for_rank_0_on_its_own_node_is_told_so(tmp_path: Path,
     assert (said.rule, "preflight" in said.fix, "MASTER_ADDR" in said.fix) == ("store-localhost", False, True)
     other = said_of(tmp_path, f"{TRACE}torch.distributed.DistNetworkError: {words.replace(where, '(n1, 29500)')}\n")
     assert other.rule == "store-unreachable"
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ("unrecognized arguments: --local-rank=0", "local-rank-unknown"),
+        ("unrecognized arguments: --local_rank=3 --fast", "local-rank-unknown"),
+        ("the following arguments are required: --config, --local_rank", "local-rank-required"),
+        ("unrecognized arguments: --local-batch=0", None),
+        ("the following arguments are required: --config", None),
+    ],
+)
+def test_a_script_that_does_not_fit_its_launchers_local_rank_gets_advice(
+    tmp_path: Path, said: str, rule: str | None
+) -> None:
+    found = said_of(tmp_path, f"usage: train.py [-h] [--config CONFIG]\ntrain.py: error: {said}\n")
+    assert found.rule == rule
+    assert ("LOCAL_RANK" in found.fix) == (rule is not None)
