@@ -14,6 +14,7 @@ from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from hpcrun.diagnosis.launcher import agents_exitcode, first_task
 from hpcrun.diagnosis.log import Log
+from hpcrun.diagnosis.ranks import spawned_process
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines
 from hpcrun.diagnosis.speech import uncaught
@@ -162,7 +163,11 @@ def who(rank: int, facts: Facts, found: Diagnosis) -> str:
     end, root = facts.ends.get(rank), root_of(facts)
     if end is None and root is not None and root.rank == rank and not facts.ends:
         return f"{rank_text(rank, root.host)} failed first"
-    return rank_text(rank, end.node if end else None) + (" failed first" if found.failed_first(end) else "")
+    if not found.failed_first(end):
+        return rank_text(rank, end.node if end else None)
+    spawned = [one for log in facts.logs if log.rank == rank and (one := spawned_process(log)) is not None]
+    process = f", in process {spawned[0]} that it spawned" if spawned and end else ""
+    return f"{rank_text(rank, end.node if end else None)} failed first{process}"
 
 
 def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:
