@@ -214,18 +214,10 @@ def test_the_exit_status_of_a_rank_is_named_where_its_log_shows_no_more(tmp_path
 def test_an_exception_without_its_traceback_is_the_answer_at_the_end_of_a_log(tmp_path: Path) -> None:
     line = "pytorch_lightning.utilities.exceptions.MisconfigurationException: No `test_dataloader()` method defined"
     said = said_of(tmp_path, f"`Trainer.fit` stopped: `max_steps=100` reached.\nraise X(f'No {{name}}')\n{line}\n")
-    assert said.summary == "MisconfigurationException: No `test_dataloader()` method defined"
+    assert said.summary == line
+    printed = said_of(tmp_path, f"step 1\nskipped: bad batch\n{line}\n")  # a program prints such lines as well
+    assert printed.summary == "no failure is recognized in this log"
     assert said_of(tmp_path, f"{line}\nstep 1\nstep 2\nstep 3\n").summary == "no failure is recognized in this log"
-
-
-def test_a_signal_that_torchrun_received_is_the_answer_if_nothing_else_is(tmp_path: Path) -> None:
-    signal = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 70 got signal: 15\n"
-    trace = 'Traceback (most recent call last):\n  File "/bin/torchrun", line 8, in <module>\n'
-    said = said_of(tmp_path, trace + signal)
-    assert said.summary == "SignalException: Process 70 got signal: 15"
-    assert "torchrun was ended from outside" in [item.note for item in said.evidence]
-    own = said_of(tmp_path, f"{TRACE}KeyError: 'lr'\n{trace}{signal}")
-    assert own.summary.startswith("KeyError: 'lr' at train.py:9")
 
 
 @pytest.mark.parametrize("where", ["(localhost, 29500)", "(127.0.0.1, 29500)", "localhost:29500"])
