@@ -16,6 +16,7 @@ from hpcrun.diagnosis.order import (
     ended_by_a_timeout,
     first_waits,
     line_of,
+    was_cleared_away,
 )
 from hpcrun.diagnosis.ranks import missing_rank, named_rank
 from hpcrun.diagnosis.rules import Rule, fill
@@ -162,11 +163,15 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
 def _found(facts: Facts, waits: Sequence[LogLine]) -> list[tuple[Cause, bool]]:
     """Return the matching lines that concern the end, and whether each is a consequence of another failure."""
     return [
-        (Cause(hit.rule, log.rank, log, hit), hit.rule.level == "consequence" or came_of_a_timeout(log, hit, waits))
+        (Cause(hit.rule, log.rank, log, hit), _is_late(log, hit, waits))
         for log in facts.logs
         for hit in _telling(log, facts)
         if hit.rule.level != "caught"
     ]
+
+
+def _is_late(log: Log, hit: Hit, waits: Sequence[LogLine]) -> bool:
+    return hit.rule.level == "consequence" or came_of_a_timeout(log, hit, waits) or was_cleared_away(log, hit)
 
 
 def _is_only_the_end(item: Cause, facts: Facts) -> bool:
@@ -326,7 +331,8 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
 
 
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sort key, the most likely cause first: kind, no wait, first rank, last traceback, line, rule."""
+    """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the launcher, last
+    traceback, line, rule."""
     assert item.log is not None and item.hit is not None
     by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
     if item.rule.level == "cause":
@@ -339,6 +345,7 @@ def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[st
         tier,
         int(item.rule.level == "wait"),
         rank_place,
+        int((local := item.hit.values.get("local")) is not None and local != str(_launchers_rank(facts))),
         int(not is_in_chain(item.hit, item.log)),
         line,
         places[item.rule.name],

@@ -58,7 +58,7 @@ _LONGEST = 2000
 """Characters of a line in which a launcher names a rank: more would take time that grows with their square."""
 _WAITED_IN_ORDER = "cmd=process.args"
 """torch.distributed.launch before 1.2 waits for its processes in their order: one that failed first may come later."""
-_AGENT = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (?P<local>\d{1,4}) \(pid")
+_AGENT = re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d{1,4}) \(pid")
 TORN_DOWN = "-15"
 _TERMINATED = ("Terminated", "exit code 143")
 
@@ -155,6 +155,12 @@ def failed_task(lines: Sequence[str], *, several_nodes: bool = False) -> int | N
             return None if several_nodes else int(next(filter(None, match.groups())))
     agents = {match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))}
     return int(agents.pop()) if len(agents) == 1 and not several_nodes else None
+
+
+def agents_exitcode(lines: Sequence[str]) -> str | None:
+    """Return the exit code that torchrun's agent of one node saw; None if it saw none, or several."""
+    codes = {match["code"] for line in _with(_WORDS_OF_LAUNCHERS, lines) if (match := _AGENT.search(line))}
+    return codes.pop() if len(codes) == 1 else None
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:

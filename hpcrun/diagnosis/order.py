@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from hpcrun.diagnosis.culprit import SAME_MOMENT_S
+from hpcrun.diagnosis.culprit import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S
+from hpcrun.diagnosis.launcher import first_root_cause
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.traceback import is_exception_line
@@ -36,6 +37,11 @@ _SHORTLY_S = 600.0
 """The time between a caught failure and the start of the wait of the others, at most: else they are not related."""
 _MOST_WAITS = 16
 """Ranks that waited whose times are compared; of a job with thousands one is as good as another."""
+
+_ENTRY = re.compile(r"^\s*\[\d{1,6}\]:\s*$")
+_ENTRY_TIME = re.compile(r"^\s+time\s*: ")
+_ENTRY_LINES = 8
+"""Lines of an entry of torchrun's summary, which is about one rank."""
 
 
 def time_of(line: str) -> float | None:
@@ -91,19 +97,19 @@ class LogLine:
 
     def near(self, step: int) -> float | None:
         """Return the time of the next line above (-1) or below (1) it that has one."""
-        tail, place = self.log.scan.tail, self.place
+        scan, place = self.log.scan, self.place
         if place is None:
             return None
         begins = place + step
         places = range(begins, begins + step * _NEIGHBOURS, step)
-        times = (time_of(tail[place]) for place in places if 0 <= place < len(tail))
+        times = (time_of(scan.stamped(place)) for place in places if 0 <= place < len(scan.tail))
         return next((time for time in times if time is not None), None)
 
 
 def line_of(log: Log, hit: Hit) -> LogLine:
     """Return the line of a match."""
     named = _NAMED.search(hit.line[:_LOOKED_AT]) if log.rank is None else None
-    return LogLine(log, hit.number, hit.line, int(named["rank"]) if named else log.rank)
+    return LogLine(log, hit.number, hit.stamp + hit.line, int(named["rank"]) if named else log.rank)
 
 
 def _waits_in(log: Log) -> list[Hit]:
@@ -143,7 +149,7 @@ def ended_by_a_timeout(log: Log, waits: Sequence[LogLine] = ()) -> bool:
     raised = log.traceback
     if raised is None:
         return False
-    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.tail[raised.begins]), waits)
+    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.stamped(raised.begins)), waits)
 
 
 def _after_a_timeout(line: LogLine, waits: Sequence[LogLine]) -> bool:
@@ -176,3 +182,21 @@ def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
         return few and (above or not same)  # a timeout takes longer than the copying of a line
     waited_s = float(wait.values.get("ms") or wait.values.get("gloo") or 0) / 1000
     return -SAME_MOMENT_S <= seconds_between(caught_s, timeout_s) <= waited_s + _SHORTLY_S
+
+
+def was_cleared_away(log: Log, hit: Hit) -> bool:
+    """Whether a line of torchrun's summary is about a rank that torchrun killed because another one had failed."""
+    place = log.scan.position(hit.number)
+    if place is None or not 0 <= place < len(log.scan.tail) or hit.rule.level != "symptom":
+        return False
+    root = first_root_cause(log.scan.tail)
+    if root is None:
+        return False
+    for line in reversed(log.scan.tail[max(0, place - _ENTRY_LINES) : place]):
+        if _ENTRY.match(line):
+            break
+        if _ENTRY_TIME.match(line):
+            first_s, ended_s = time_of(root.time), time_of(line)
+            known = first_s is not None and ended_s is not None
+            return known and seconds_between(first_s or 0.0, ended_s or 0.0) >= CLEARED_AWAY_AFTER_S
+    return False

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.speakers import Speaker, without_lead
+from hpcrun.diagnosis.stamps import without_stamp
 from hpcrun.job.patterns import any_of
 
 MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
@@ -36,13 +37,18 @@ _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line that matches a rule. ``number`` counts from 1; None if the log was too long to count."""
+    """A line that matches a rule. ``number`` counts from 1; None if the log was too long to count.
+
+    Attributes:
+        stamp: the time that a collector has put in front of it.
+    """
 
     rule: Rule
     line: str
     number: int | None
     values: dict[str, str | None]
     speaker: Speaker | None = None
+    stamp: str = ""
 
 
 _Found = dict[str, list[tuple[int, Hit]]]
@@ -57,6 +63,7 @@ class LogScan:
         hits: in the order of the log; of one rule the first and the last.
         tail: its last lines, without torch's ``[rank0]:`` and the like in front.
         speakers: the process that wrote each line of ``tail``.
+        stamps: the time that a collector has put in front of each line of ``tail``.
         first_tail_line: number of the first line of ``tail``; None where it was not counted.
         whole: every line was looked at.
     """
@@ -66,6 +73,12 @@ class LogScan:
     first_tail_line: int | None
     whole: bool = True
     speakers: tuple[Speaker | None, ...] = ()
+    stamps: tuple[str, ...] = ()
+
+    def stamped(self, position: int) -> str:
+        """Return a line of ``tail`` with the time in front of it; empty where the line is of another process."""
+        line = self.tail[position]
+        return self.stamps[position] + line if line and self.stamps else line
 
     def number(self, position: int) -> int | None:
         """Return the number of a line of ``tail`` in the log; None if the lines were not counted."""
@@ -136,11 +149,12 @@ class Scanner:
                 continue
             lines += block.count(b"\n", counted_to, start)
             counted_to = start
-            line, speaker = plain(raw)
+            line, speaker, stamp = plain(raw)
             for rule in rules.values():
                 values = rule.match(raw, line)
                 if values is not None:
-                    _keep(found.setdefault(rule.name, []), (lines + 1, Hit(rule, line, lines + 1, values, speaker)))
+                    hit = Hit(rule, line, lines + 1, values, speaker, stamp)
+                    _keep(found.setdefault(rule.name, []), (lines + 1, hit))
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -170,22 +184,23 @@ class Scanner:
         first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
         for position in range(max(0, len(tail) - END_LINES), len(tail)):
             here = tail[position][-_LONGEST_LINE:]
-            line, speaker = plain(here)
+            line, speaker, stamp = plain(here)
             for rule in rules:
                 values = rule.match(here, line)
                 if values is not None:
                     number = None if first is None else first + position
                     place = _LAST + position if number is None else number
-                    _keep(found.setdefault(rule.name, []), (place, Hit(rule, line, number, values, speaker)))
+                    _keep(found.setdefault(rule.name, []), (place, Hit(rule, line, number, values, speaker, stamp)))
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
         hits = sorted((item for kept in found.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
         said = [plain(line) for line in tail]
         return LogScan(
             tuple(hit for _, hit in hits),
-            tuple(line for line, _ in said),
+            tuple(line for line, _, _ in said),
             first,
             whole,
-            tuple(speaker for _, speaker in said),
+            tuple(speaker for _, speaker, _ in said),
+            tuple(stamp for _, _, stamp in said),
         )
 
 
@@ -204,10 +219,16 @@ def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
         del kept[_KEPT_PER_RULE // 2]
 
 
-def plain(raw: bytes) -> tuple[str, Speaker | None]:
-    """Return a line as a terminal shows it, without colours and ``[rank0]:``, and who says it."""
+def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
+    """Return a line as a terminal shows it, without colours and ``[rank0]:``, who says it, and a collector's time."""
     text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
-    return without_lead(_COLOUR.sub("", text) if "\x1b" in text else text)
+    stamp, rest = without_stamp(_COLOUR.sub("", text) if "\x1b" in text else text)
+    line, speaker = without_lead(rest)
+    if stamp or speaker is None:
+        return line, speaker, stamp
+    stamp, rest = without_stamp(line)  # srun --label puts the task before it
+    line, inner = without_lead(rest) if stamp else (line, None)
+    return line, inner or speaker, stamp
 
 
 def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcrun.diagnosis.culprit import RankEnd, Speech
+from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.order import came_of_a_timeout, ended_by_a_timeout
 from hpcrun.diagnosis.root_exception import AFTER_MOST
@@ -18,6 +18,10 @@ UNCAUGHT = 1
 """Python's exit status after an uncaught exception."""
 _EXCEPTION_STATUSES = (UNCAUGHT, 130, EXIT_ABORTED, EXIT_TERMINATED)
 """An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
+_SIGNALS = 128
+"""Exit statuses above it are those of signals."""
+_LAST_WORDS = 3
+"""Lines that a program may write between an exception that it prints and its end."""
 _INTERRUPT = "KeyboardInterrupt"
 _LAST_LINES = 12
 """Lines that may follow a failure after which a program hangs: those of the other ranks, and Slurm's."""
@@ -97,9 +101,19 @@ def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
     Args:
         end: the rank's record; None if there is none.
     """
-    found = [log.traceback for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
-    by_exception = end is None or end.status in _EXCEPTION_STATUSES
-    return next((one for one in found if by_exception or one.stated), None)
+    found = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
+    return next((log.traceback for log in found if log.traceback and _may_end(log, log.traceback, end)), None)
+
+
+def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:
+    """Whether an exception near the end of a log may have ended its program, by the program's exit status.
+
+    A program may print an exception and return any status, at once: what follows a signal is of no exception.
+    """
+    if end is None or raised.stated or end.status in _EXCEPTION_STATUSES:
+        return True
+    at_once = raised.followed_by <= _LAST_WORDS and end.ended_s - log.written_s <= SAME_MOMENT_S
+    return 0 < end.status < _SIGNALS and at_once
 
 
 def raised_in(log: Log) -> Traceback | None:
@@ -120,7 +134,7 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False
     if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
-        return True
+        return log.traceback is None or not is_in_chain(hit, log) or uncaught([log], end) is None
     last, place = log.traceback, log.scan.position(hit.number)
     if place is None:
         return False

@@ -24,7 +24,7 @@ _STATEMENTS = tuple(
         r"^(?P<message>(?:Could not override|Error merging override) '.+)",
         r"^(?P<message>(?:In '.+': )?(?:Could not find|Primary config).+)",
         # C++ and the C library
-        r"^(?P<message>terminate called after throwing an instance of .+)",
+        r"^(?P<message>terminate called (?:after throwing an instance of .+|without an active exception|recursively))",
         r"^(?P<message>F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] .+)",
         r"^(?P<message>\S+: \S+:\d+: .+: Assertion .+ failed\.?)$",
         r"^(?P<message>(?:free|malloc|munmap_chunk|realloc)\(\): .+|double free or corruption.*|corrupted .+ vs\. .+"
@@ -32,6 +32,8 @@ _STATEMENTS = tuple(
         # shells, and what starts a program
         r"^(?P<file>/?[\w./-]+): line (?P<line>\d{1,7}): +(?:\d+ )?(?P<message>.+)",
         r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission denied).*)",
+        r"^(?:/\S{0,80}/)?(?:ba|da|z|k|c|tc)?sh: (?P<message>\S+: (?:No such file or directory"
+        r"|Permission denied|[Cc]annot execute.*)).*",
         r"^(?P<message>\S*python[\d.]*: (?:can\'t open file|No module named|Error while finding module).+)",
         r"^(?P<message>/usr/bin/env: .+)",
         r"^(?:slurmstepd|srun): error: (?P<message>(?:\S+: )?(?:execve|couldn\'t chdir).+)",
@@ -46,13 +48,15 @@ _STATEMENTS = tuple(
 
 
 _BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):?$")
+_BARE_RAISED = re.compile(r"(?:\w+\.)+[A-Z]\w*(?:Error|Exception): \S")
+"""Below a line of code that raises it: the end of a traceback that was cut off. Programs print such lines, too."""
 _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
     r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
     r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
-    r"|\bFATAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
+    r"|\bFATAL\b|\bCRITICAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """Words of error messages of all kinds of programs."""
 _NO_COMPLAINT = re.compile(
@@ -96,11 +100,13 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
 
 
 def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
-    """Return an exception with neither message nor traceback, if it is the last line and the only complaint."""
+    """Return an exception without a traceback, if it is the last line and the only complaint."""
     said = lines[last].strip()[:_LONGEST]
-    if _BARE.match(said) is None or first_complaint(lines) not in (None, last):
+    above = lines[last - 1].lstrip() if last else ""
+    known = _BARE.match(said) or (above.startswith("raise ") and _BARE_RAISED.match(said))
+    if not known or first_complaint(lines) not in (None, last):
         return None
-    return Traceback(last, last, (), said, last, stated=True)
+    return Traceback(last, last, (), said, last, stated=True)  # without a traceback it is no more than a message
 
 
 def _kind(line: str) -> int | None:

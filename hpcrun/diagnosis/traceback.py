@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 
 _HEADER = "Traceback (most recent call last)"
 _HEADER_END = re.compile(r"\s*:(?: \(RANK (?P<rank>\d{1,7})\))?\s*")  # torch.distributed.checkpoint adds the rank
@@ -27,6 +27,7 @@ _NOT_OWN = (
     "<frozen ",
     "<string>",
 )
+_WINDOWS_LIBRARY = "\\lib\\"
 _MOST_LINES = 1500
 """Lines of a box: a header without an end costs so many."""
 _LONGEST_NAME = 300
@@ -45,12 +46,14 @@ class Frame:
     @property
     def own(self) -> bool:
         """Whether it is in the user's code, and not in a library."""
+        if "\\" in self.file and _WINDOWS_LIBRARY in self.file.lower():
+            return False
         return not any(part in self.file for part in _NOT_OWN)
 
     @property
     def short(self) -> str:
         """Its file and line: ``train.py:88``, ``models/__init__.py:3``."""
-        path = PurePath(self.file)
+        path = PureWindowsPath(self.file) if "\\" in self.file else PurePath(self.file)
         parts = path.parts[-2:] if path.stem in ("__init__", "__main__") else path.parts[-1:]
         return f"{'/'.join(parts)}:{self.line}"
 
@@ -179,8 +182,12 @@ def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
         return None
     # a progress bar may stand before the box's first line
     lead = len(lines[header + 1]) - len(lines[header + 1].lstrip())
+    return _read_box(lines, header, header + 1, lead)
+
+
+def _read_box(lines: Sequence[str], begins: int, first: int, lead: int) -> Traceback | None:
     frames: list[Frame] = []
-    for position in range(header + 1, min(len(lines), header + 1 + _MOST_LINES)):
+    for position in range(first, min(len(lines), first + _MOST_LINES)):
         line = lines[position][lead:]
         if line[:1] in ("│", "|"):
             inner = line[1:].rstrip().rstrip("│|").strip()
@@ -190,12 +197,26 @@ def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
                 frames[-1] = replace(frames[-1], code=match["code"].lstrip("│ ").strip())
         elif line.strip() and line[:1] not in ("╰", "+"):
             said = line.strip()
-            return Traceback(header, position, tuple(frames), said, position) if _ANY_EXCEPTION.match(said) else None
+            return Traceback(begins, position, tuple(frames), said, position) if _ANY_EXCEPTION.match(said) else None
     return None
 
 
+def _read_cut_box(lines: Sequence[str], bottom: int) -> Traceback | None:
+    """Read rich's box from below, where its top, with the header, is not in the log."""
+    lead = len(lines[bottom]) - len(lines[bottom].lstrip())
+    if not lines[bottom].startswith("╰─", lead):
+        return None
+    first = bottom
+    while first > max(0, bottom - _MOST_LINES) and lines[first - 1].startswith("│", lead):
+        first -= 1
+    if not any(_BOX_CODE.match(line[lead + 1 :].lstrip()) for line in lines[first:bottom]):
+        return None
+    found = _read_box(lines, first, first, lead)
+    return found if found is not None and is_exception_line(found.exception) else None
+
+
 _CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
-_CELL_PLACE = re.compile(r"^(?:File |Cell )?(?P<file>[^\s:,]+(?: \w+)?|In\[\d+\])")
+_CELL_PLACE = re.compile(r"^(?:File |Cell )?(?P<file>(?:[A-Za-z]:(?=\\))?[^\s:,]+(?: (?!in\b)\w+)?|In\[\d+\])")
 _CELL_CODE = re.compile(r"^-+> (?P<line>\d{1,9}) (?P<code>.*)$")
 
 
@@ -288,6 +309,7 @@ def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
 _NOTATIONS: tuple[Callable[[Sequence[str], int], Traceback | None], ...] = (
     _read_python,
     _read_rich,
+    _read_cut_box,
     _read_ipython,
     _read_fatal,
     _read_syntax,

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.explain.flight import read_flight
+from hpcrun.actions.explain.silence import with_silence
 from hpcrun.actions.explain.wording import Evidence, advice, answer, evidence_of, next_command
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.elements import ElementStatus
@@ -136,6 +137,7 @@ def explained(
         unread: what could not be read.
     """
     found = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
+    found = with_silence(found, facts, attempt)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
     return Explanation(
@@ -295,5 +297,6 @@ def _from_last(beginning: str, log: Log) -> Log:
     first = scan.first_tail_line + begins[-1]
     hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
     since = slice(begins[-1], None)
-    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since], first_tail_line=first)
+    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since],
+                   stamps=scan.stamps[since], first_tail_line=first)  # fmt: skip
     return examine(log.name, log.rank, last, log.written_s)

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from hpcrun.actions.explain.last_words import last_complaint, without_timeout
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, root_of
 from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
-from hpcrun.diagnosis.launcher import first_task
+from hpcrun.diagnosis.launcher import agents_exitcode, first_task
 from hpcrun.diagnosis.log import Log
+from hpcrun.diagnosis.ranks import spawned_process
 from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines
 from hpcrun.diagnosis.speech import uncaught
@@ -92,16 +94,22 @@ def _how(found: Diagnosis, facts: Facts) -> str:
         return f" did not join the other ranks: {cause.text}"
     if cause is not None:
         whole = cause.rule.level != "cause"
-        return f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
+        text = f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
+        silent = without_timeout(facts) if cause.rule.level == "wait" else ""
+        return f"{text}; {silent} reported no timeout" if silent else text
     if raised is not None:
         return f": {_exception_at(raised, whole=True)}"
     end, root = facts.ends.get(found.first), root_of(facts)
     if end is not None:
-        return f" with exit status {end.status}" if end.by_itself else ""
+        said = cut_at_word(last_complaint(found.first, facts), _LONGEST_MESSAGE)
+        return f" with exit status {end.status}" + (f": {said}" if said else "") if end.by_itself else ""
     if root is not None:
         return f" with exit status {root.exitcode}"
     task = next((task for log in facts.logs if (task := first_task(log.scan.tail))), None)
-    return f" failed first: {task[2].partition('srun: error: ')[2]}" if task else ""
+    if task is not None:
+        return f" failed first: {task[2].partition('srun: error: ')[2]}"
+    code = next((code for log in facts.logs if (code := agents_exitcode(log.scan.tail))), None)
+    return f" failed first with exit status {code}" if code else ": its lines show no failure"
 
 
 def _left(found: Diagnosis, facts: Facts) -> str:
@@ -155,7 +163,11 @@ def who(rank: int, facts: Facts, found: Diagnosis) -> str:
     end, root = facts.ends.get(rank), root_of(facts)
     if end is None and root is not None and root.rank == rank and not facts.ends:
         return f"{rank_text(rank, root.host)} failed first"
-    return rank_text(rank, end.node if end else None) + (" failed first" if found.failed_first(end) else "")
+    if not found.failed_first(end):
+        return rank_text(rank, end.node if end else None)
+    spawned = [one for log in facts.logs if log.rank == rank and (one := spawned_process(log)) is not None]
+    process = f", in process {spawned[0]} that it spawned" if spawned and end else ""
+    return f"{rank_text(rank, end.node if end else None)} failed first{process}"
 
 
 def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:

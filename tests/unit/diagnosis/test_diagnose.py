@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.diagnosis.test_corpus import explained
-from tests.unit.diagnosis.written import AGENT, CASES, OOM, PEER_CLOSED, Written, raised, write_run
+from tests.unit.diagnosis.written import AGENT, CASES, OOM, PEER_CLOSED, TRACE, Written, raised, write_run
 
 ATTEMPT = "elements/0/attempts/0"
 
@@ -199,3 +199,47 @@ def test_a_quick_look_reads_on_where_the_first_ranks_only_speak_of_others(tmp_pa
         record_end(folder, rank, 1, 1590.0 + rank / 100)
     (folder / ATTEMPT / "rank-17.err").write_text(raised("KeyError: 'lr'"))
     assert explained(folder, quick=True).summary == "rank 17 on node05 failed first: KeyError: 'lr' at train.py:63"
+
+
+def test_what_hpcrun_itself_says_of_a_node_is_the_answer(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, others="", status=143), folder)
+    for record in folder.glob(f"{ATTEMPT}/rank-*"):
+        record.unlink()
+    said = "hpcrun: a100-2 cannot resolve a100-1, the host of rank 0; try --exclude=a100-2\n"
+    with (folder / "batch.log").open("a") as batch:
+        batch.write(f"{said}srun: error: a100-2: task 1: Exited with exit code 1\n")
+    found = explained(folder)
+    assert (found.rule, found.rank) == ("hpcrun-node", 1)
+    assert found.summary.endswith("a100-2 cannot resolve a100-1, the host of rank 0")
+    assert found.fix.startswith("try --exclude=a100-2")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "a100-2 has no apptainer on its PATH; load its module (--load), or leave the node out (--exclude)",
+        "a100-2 has no image /x/i.sif; put it where all nodes see it, or leave the node out (--exclude)",
+        "cannot start apptainer: Permission denied",
+    ],
+)
+def test_what_hpcrun_says_of_a_rank_that_it_could_not_start_is_the_answer(tmp_path: Path, said: str) -> None:
+    folder = tmp_path / "run"
+    write_run(Written(None, f"hpcrun: {said}\n", others="", status=127), folder)
+    found = explained(folder)
+    what, _, fix = said.partition("; ")
+    assert found.summary == f"rank 5 on node02 failed first: {what}"
+    assert fix in found.fix
+
+
+def test_of_a_program_that_spawns_its_ranks_the_process_is_named(tmp_path: Path) -> None:
+    spawned = (
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 3 terminated with the following error:\n"
+    )
+    folder = tmp_path / "run"
+    write_run(Written(None, f"{TRACE}{spawned}{TRACE}IndexError: index 5\n", others=""), folder)
+    said = explained(folder).summary
+    assert said == "rank 5 on node02 failed first, in process 3 that it spawned: IndexError: index 5 at train.py:63"
+    oom = tmp_path / "oom"
+    write_run(Written(None, f"{TRACE}{spawned}{TRACE}{OOM}\n", others=""), oom)
+    assert explained(oom).summary.startswith("rank 5 on node02 failed first, in process 3 that it spawned: the GPU")

@@ -242,3 +242,20 @@ def test_what_was_complained_of_before_an_exception_of_the_program_is_not_its_ca
 def test_a_script_that_starts_processes_while_it_is_imported_is_known(job: str) -> None:
     said = explain_logs([str(REPO / f"tests/data/explain/order/no-guard-{job}.log")], RULES)
     assert said.rule == "main-guard", said.summary
+
+
+def test_of_two_ranks_the_one_that_did_not_time_out_is_named_too(tmp_path: Path) -> None:
+    folder = job(tmp_path / "run", {0: timed_out(0)}, {0: (1, 0.0), 1: (143, 1.0)})
+    said = explained(folder).summary
+    assert said.startswith("rank 0 on node01 failed first: a collective timed out")
+    assert said.endswith("; rank 1 on node01 reported no timeout")
+    both = job(tmp_path / "both", {0: timed_out(0), 1: timed_out(1)}, {0: (1, 0.0), 1: (1, 1.0)})
+    assert "reported no timeout" not in explained(both).summary
+
+
+def test_of_several_ranks_those_that_did_not_time_out_are_named_if_they_are_few(tmp_path: Path) -> None:
+    waited = {rank: timed_out(rank) for rank in (0, 1, 2)}
+    folder = job(tmp_path / "few", waited, {rank: (1 if rank in waited else 143, rank) for rank in range(5)})
+    assert explained(folder).summary.endswith("; ranks 3-4 reported no timeout")
+    alone = job(tmp_path / "many", {0: timed_out(0)}, {rank: (143 if rank else 1, rank) for rank in range(5)})
+    assert "reported no timeout" not in explained(alone).summary  # the launcher ended them before
