@@ -48,8 +48,6 @@ _STATEMENTS = tuple(
 
 
 _BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):?$")
-_BARE_RAISED = re.compile(r"(?:\w+\.)+[A-Z]\w*(?:Error|Exception): \S")
-"""Below a line of code that raises it: the end of a traceback that was cut off. Programs print such lines, too."""
 _COMPLAINT = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
     r"|[Cc]annot |[Cc]ould not "
@@ -102,9 +100,7 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
 def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
     """Return an exception without a traceback, if it is the last line and the only complaint."""
     said = lines[last].strip()[:_LONGEST]
-    above = lines[last - 1].lstrip() if last else ""
-    known = _BARE.match(said) or (above.startswith("raise ") and _BARE_RAISED.match(said))
-    if not known or first_complaint(lines) not in (None, last):
+    if not _BARE.match(said) or first_complaint(lines) not in (None, last):
         return None
     return Traceback(last, last, (), said, last, stated=True)  # without a traceback it is no more than a message
 

@@ -211,15 +211,6 @@ def test_the_exit_status_of_a_rank_is_named_where_its_log_shows_no_more(tmp_path
     assert said.summary == f"rank 3 failed first with {how}" or said.rule == "crash-said"
 
 
-def test_an_exception_without_its_traceback_is_the_answer_at_the_end_of_a_log(tmp_path: Path) -> None:
-    line = "pytorch_lightning.utilities.exceptions.MisconfigurationException: No `test_dataloader()` method defined"
-    said = said_of(tmp_path, f"`Trainer.fit` stopped: `max_steps=100` reached.\nraise X(f'No {{name}}')\n{line}\n")
-    assert said.summary == line
-    printed = said_of(tmp_path, f"step 1\nskipped: bad batch\n{line}\n")  # a program prints such lines as well
-    assert printed.summary == "no failure is recognized in this log"
-    assert said_of(tmp_path, f"{line}\nstep 1\nstep 2\nstep 3\n").summary == "no failure is recognized in this log"
-
-
 @pytest.mark.parametrize("where", ["(localhost, 29500)", "(127.0.0.1, 29500)", "localhost:29500"])
 def test_a_rank_that_looks_for_rank_0_on_its_own_node_is_told_so(tmp_path: Path, where: str) -> None:
     words = f"The client socket has timed out after 25000ms while trying to connect to {where}."
