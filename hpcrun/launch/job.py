@@ -335,11 +335,13 @@ class Job:
     def _ended(self, status: int) -> Ended:
         run_dir, element = os.environ["HPCRUN_RUN_DIR"], os.environ["HPCRUN_ELEMENT"]
         marks = (os.path.join(run_dir, "cancelled"), os.path.join(run_dir, "elements", element, "cancelled"))
+        # the nodes of this machine get their SIGTERM from here, and may have noted it already
+        own = {records.TERMINATED} if self._local and self._given_up else set()
         return Ended(
             status,
             tuple(records.rank_exits()),
             signalled=self._signalled,
-            stop=frozenset(records.stop_reasons()),
+            stop=frozenset(records.stop_reasons()) - own,
             cancelled=any(map(os.path.exists, marks)),
             was_preempted=os.path.exists(os.path.join(records.attempt_dir(), "preempted")),
             given_up=self._given_up,

@@ -237,3 +237,16 @@ def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(tmp_path: Pa
     argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("told\n", "")
+
+
+def test_the_request_to_a_node_of_a_job_that_gives_up_does_not_look_like_an_end_from_outside(tmp_path: Path) -> None:
+    text = "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('told', flush=True))\n"
+    program = python(tmp_path, f"{text}print('ready', flush=True)\nwhile True:\n    time.sleep(0.1)\n")
+    with job(tmp_path, program, options=("--warn", "2", "--requeue", "1")) as running:
+        running.until("ready")
+        running.process.send_signal(signal.SIGUSR1)
+        running.until("told")
+        # what the node writes when the job ends it: on a busy machine before the job has gone on
+        (running.attempt / "stop" / "terminated").touch()
+        running.end()
+        assert (running.record["reason"], running.record["again"]) == ("time_limit", True)
