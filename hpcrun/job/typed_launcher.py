@@ -138,8 +138,6 @@ def _by_torchrun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
     more = {name: values for name, values in said.items() if not _TORCHRUN_OURS.fullmatch(name)}
     kept = {name: _handed_on("torchrun", name, values) for name, values in more.items()}
     left_out = tuple(" ".join((name, *values)) for name, values in more.items() if not kept[name])
-    if launcher.name == "torch.distributed.launch" and not {"--use-env", "--use_env"} & set(said):
-        left_out += ('--local-rank (a script that reads it has to read int(os.environ["LOCAL_RANK"]) instead)',)
     return _Started(program, _number(nodes), _number(per_node), None, sum(kept.values(), ()), left_out)
 
 

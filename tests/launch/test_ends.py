@@ -136,7 +136,7 @@ def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, 
 
 def command(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
         return ""
 

@@ -62,7 +62,7 @@ def left(folder: Path) -> list[str]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path(f"/proc/{name}/cmdline").read_text()
+            words = Path(f"/proc/{name}/cmdline").read_text(errors="replace")
         except OSError:
             continue
         found += [words] if str(folder / "bin/nvidia-smi") in words else []

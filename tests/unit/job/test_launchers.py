@@ -85,15 +85,6 @@ def test_options_that_hpcrun_does_without_are_named() -> None:
     assert refusal("srun --output=log --mpi=pmix ./a.out").message.endswith("leaves out --output=log")
 
 
-def test_that_a_script_no_longer_gets_its_local_rank_is_said() -> None:
-    launch = "python -m torch.distributed.launch --nproc_per_node=1"
-    assert refusal(f"{launch} train_old.py", "--gpus 2 --nodes 2").message.endswith(
-        'leaves out --local-rank (a script that reads it has to read int(os.environ["LOCAL_RANK"]) instead)'
-    )
-    assert "LOCAL_RANK" not in refusal(f"{launch} --use_env train.py").message
-    assert "LOCAL_RANK" not in refusal("torchrun --nproc-per-node 1 train.py").message
-
-
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
