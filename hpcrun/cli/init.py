@@ -154,7 +154,7 @@ def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chos
     """Ask for the account and the GPU type, where the cluster leaves a choice and nothing was typed.
 
     Raises:
-        UsageError: there is nobody to ask, and no suggestion; the message has the options to add.
+        UsageError: there is no terminal to ask at, and no suggestion; the message has the options to add.
     """
     from hpcrun.actions.profiles.detect_yaml import Choices
     from hpcrun.actions.profiles.init import account_choice, gpu_choice, unmade
@@ -221,7 +221,7 @@ def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
     """Show what would change in an existing profile, ask, and return whether the answer was yes.
 
     Raises:
-        ProfileError: there is nobody to ask.
+        ProfileError: there is no terminal to ask at.
     """
     from hpcrun.views.init import diff_lines
 

@@ -57,7 +57,7 @@ class History:
         others: how many of these jobs only Slurm's accounting knows.
         qos: the QOS that runs have named.
         running: jobs that run, and count until now.
-        unknown: jobs that may have ended, and of which nobody knows how.
+        unknown: jobs that may have ended; how they did is not known.
         local: runs on this machine, which are not counted.
         away: the scheduler's own words where it did not answer.
         damaged: messages about runs that cannot be read.

@@ -54,7 +54,7 @@ class PastJob:
         project: the git repository it was submitted from; the folder, where that is in none.
         gpus, cpus: of its allocation, on all nodes.
         times: of its attempts, the oldest first.
-        end: None for a job that has not ended, and where nobody knows how it ended.
+        end: None for a job that has not ended, or whose end is not known.
         ended_s: in seconds since the epoch.
         is_running: it counts until now.
         wait_s: from its submission to its first start; None if it has not started, or waited for other jobs. Of a
@@ -81,7 +81,7 @@ class PastJob:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody knows how it ended."""
+        """Whether it is not known how it ended."""
         return self.item is not None and (self.item.lost or self.item.status.state == state.UNKNOWN)
 
     @property
@@ -160,7 +160,7 @@ def _times(row: RunStatus, begun: list[Attempt], end: End | None, now_s: float) 
 
 
 def _has_failed(attempt: Attempt) -> bool:
-    """Whether an attempt failed that another one followed; one that was warned of its end did not."""
+    """Whether an attempt that was followed by another one has failed; one that was warned of its end has not."""
     return attempt.exit is None or attempt.exit.reason in ("failure", NODE_FAILURE)
 
 

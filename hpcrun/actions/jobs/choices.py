@@ -72,8 +72,7 @@ class Settled:
     """A request and its profile with nothing left open.
 
     Attributes:
-        notes: what was detected and chosen, for a profile that nobody has written; and why the job's partition may
-            refuse it.
+        notes: what was detected and chosen, for a detected profile; and why the job's partition may refuse it.
     """
 
     request: JobRequest
@@ -83,7 +82,7 @@ class Settled:
 
 @dataclass(slots=True)
 class Picker:
-    """Makes choices, or collects those that nobody is there to make."""
+    """Makes choices, or collects those that cannot be made without a person at a terminal."""
 
     choose: Choose | None
     answers: dict[str, str] = field(default_factory=dict)
@@ -122,7 +121,7 @@ def settle(
         sizes: what was typed as --gpus, if the request is one of several sizes.
 
     Raises:
-        UsageError: there is a choice, and nobody to ask.
+        UsageError: there is a choice, and no terminal to ask at.
         PlanError: the job is larger than what the profile has.
     """
     if loaded.profile.scheduler != "slurm":

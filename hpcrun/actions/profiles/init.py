@@ -77,7 +77,7 @@ def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None
 
 
 def unmade(choices: Sequence[Choice]) -> UsageError:
-    """Return the error for choices that nobody is there to make: it has the options to add."""
+    """Return the error for choices without a terminal to ask at: it has the options to add."""
     flags = " ".join(made.options[made.default].flag for made in choices)
     return UsageError("\n".join(made.flags for made in choices), hint=f"hpcrun init {flags}")
 

@@ -147,7 +147,7 @@ def settle_design(
     """Return a study with what its profile leaves open, settled once by its largest size: GPU type, partition, account.
 
     Raises:
-        UsageError: there is a choice, and nobody to ask.
+        UsageError: there is a choice, and no terminal to ask at.
         PlanError: no GPU type has so many.
     """
     if loaded.profile.scheduler != "slurm":
