@@ -82,6 +82,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/explain.py
 	$(BIN)/python benchmarks/logs.py
+	$(BIN)/python benchmarks/hiding.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/many_ranks.py

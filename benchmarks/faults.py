@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import NoClusterError, cluster_env, cluster_to_oneself
+from fault_nodes import dead_spare, folder_full, folder_squatted, wrapper_killed
 from fault_ranks import local_under_load, wrong_culprit
 from fault_records import another_folder, records_damaged, runs_in_a_home
 from fault_site import Site, Tally
@@ -36,6 +37,10 @@ FAULTS: dict[str, Callable[[Site, int], list[Tally]]] = {
     "records": lambda site, _: records_damaged(site),
     "home": lambda site, _: runs_in_a_home(site),
     "folder": lambda site, _: another_folder(site),
+    "dead-spare": lambda site, _: dead_spare(site),
+    "wrapper": lambda site, _: wrapper_killed(site),
+    "squatted": lambda site, _: folder_squatted(site),
+    "full": lambda site, _: folder_full(site),
 }
 
 

@@ -64,6 +64,7 @@ usage: $SELF COMMAND
 
   unplug NODE, plug NODE    pull a node's network cable, put it back
   block NODE, unblock NODE  let nobody connect to the node's ports $RENDEZVOUS_PORTS, as a firewall would; let them again
+  full NODE                 leave no room in /tmp and /dev/shm of a node; stop and start it to undo this
   stop WHAT, start WHAT     take a daemon away, bring it back: ctld, dbd or a node's slurmd
 
 nodes: ${NAMES[*]}
@@ -238,6 +239,21 @@ ctld_answers() { scontrol ping | grep -q 'is UP'; }
 start_node() {
   runs "slurmd-$1" && return
   start_as_host "$1" nsenter --net="/run/netns/$(cable "$1")" slurmd -N "$1"
+}
+
+# A node on which no file can be made below /tmp and /dev/shm; the folders that are in /tmp now stay usable.
+# shellcheck disable=SC2016  # the inner shell expands them
+FULL='
+mount --make-rprivate /
+mount --rbind /tmp /mnt
+mount -t tmpfs -o mode=1777,nr_inodes=$(($(find /mnt -maxdepth 1 -type d | wc -l) + 1)) tmpfs /tmp
+find /mnt -mindepth 1 -maxdepth 1 -type d -exec sh -c "mkdir /tmp/\${1#/mnt/} && mount --rbind \$1 /tmp/\${1#/mnt/}" sh {} \;
+i=0; while true 2>/dev/null >/tmp/.full$i; do i=$((i + 1)); done
+mount -t tmpfs -o mode=1777,nr_inodes=1 tmpfs /dev/shm
+exec slurmd -N "$0"'
+fill_node() {
+  stop_daemon "slurmd-$1"
+  start_as_host "$1" nsenter --net="/run/netns/$(cable "$1")" unshare --mount sh -eu -c "$FULL" "$1"
 }
 
 # slurmctld does not ask a node again that it has set DOWN; a node that is told to re-read its configuration registers.
@@ -630,6 +646,7 @@ fault() { # fault VERB WHAT
     "stop ctld" | "stop dbd") stop_daemon "slurm$2" ;;
     stop*) stop_daemon "slurmd-$2" ;;
     start*) start_node "$2" ;;
+    full*) fill_node "$2" ;;
     unplug*) ip link set "$(cable "$2")" down ;;
     plug*) plug "$2" ;;
     block*) block "$2" ;;
@@ -650,7 +667,7 @@ main() {
     install) need_capable_machine && install_packages ;;
     status) show_status ;;
     env) show_env ;;
-    "stop "* | "start "* | "unplug "* | "plug "* | "block "* | "unblock "*) fault "$1" "${*:2}" ;;
+    "full "* | "stop "* | "start "* | "unplug "* | "plug "* | "block "* | "unblock "*) fault "$1" "${*:2}" ;;
     help | -h | --help) usage ;;
     "") wrong_call "no command" ;;
     *) wrong_call "not a command: '$*'" ;;

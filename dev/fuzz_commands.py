@@ -223,7 +223,7 @@ def _on_terminal(argv: tuple[bytes, ...], live: Path, variables: dict[str, str])
     pid, terminal = pty.fork()
     if pid == 0:
         _become(argv, live / "work", variables)
-    os.write(terminal, b"n\n\x04")  # an answer to a question, and the end of what is typed
+    os.write(terminal, b"\xff\nn\n\x04")  # two answers to a question, and the end of what is typed
     may_wait = any(word.decode(errors="replace") in WAITING for word in argv)
     output = bytearray()
     for typed, until_s in ((b"\x03", _CTRL_C_AFTER_S if may_wait else LIMIT_S + 1), (b"", LIMIT_S + 2)):

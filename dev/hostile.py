@@ -37,7 +37,7 @@ _TEXT = (
     b"\n#SBATCH --wrap=PWNED", b"a\tb", b"\xff\xfe", b"\xed\xa0\x80", b"\xc3", b"\xc3\xa9" * 40,
     b"\xf0\x9f\x92\xa5", b"a\xcc\x81" * 50, b"\xe2\x80\x8b", b"\xef\xbb\xbfx", b"=cmd|'/c calc'!A1", b"A" * 300,
     b"x/" * 300, b"(a+)+$", b"(", b"a{99999}", b"lr=", b"lr=1,", b"=1", b"lr=1,1,1", b"lr=range(1e9)", b"A=b=c",
-    b"LD_PRELOAD=x", b"PATH=", b"1=2", b"gpu.type=\xff", b"partition=[a, b", b"name=&a [*a]",
+    b"LD_PRELOAD=x", b"a\x85b=x", b"PATH=", b"1=2", b"gpu.type=\xff", b"partition=[a, b", b"name=&a [*a]",
     b"!!python/object:os.system x",
 )  # fmt: skip
 _NUMBERS = (

@@ -1,6 +1,6 @@
 """Train on handwritten digits, and lose nothing when the job is interrupted.
 
-    hpcrun submit --gpus 4 --nodes 2 --time 10 --requeue 3 examples/digits_resume.py --epochs 20
+    hpcrun submit --gpus 4 --nodes 2 --time 10m --requeue 3 examples/digits_resume.py --epochs 20
 
 A run that was interrupted, at whatever step, goes through the very same losses as one that was not: the checkpoint
 holds all that the next step depends on. What is needed for that is marked with "resume:".

@@ -53,9 +53,10 @@ class SubmissionUncertainError(SchedulerError):
 
 
 class NotFoundError(HpcrunError):
-    """No such run, job or log."""
+    """No such run, job or log; ``if_listed`` is the hint if Slurm lists ``job_id``, which is no run's."""
 
     exit_code = 6
+    job_id = if_listed = ""
 
 
 class JobFailedError(HpcrunError):

@@ -1,6 +1,6 @@
 """What each task of a job runs whose program is a Python function: ``python -m hpcrun_function``.
 
-One file, the standard library and submitit: every such run's folder carries it, as it carries hpcrun_runtime.py.
+One file, the standard library and submitit: every run has a link to it, as to hpcrun_runtime.py.
 submitit loads the function, calls it and pickles what it returns; this finds the task's own call, and puts right what
 submitit leaves undone: a result that cannot be pickled, a half-written file of an attempt that was killed.
 """
@@ -73,6 +73,7 @@ def _prepare(folder: Path, paths: Any) -> None:
     paths.result_pickle.unlink(missing_ok=True)  # of the attempt before
     if not paths.submitted_pickle.exists():  # else an attempt before left a checkpoint there
         with zipfile.ZipFile(folder / CALLS) as calls, _fresh(paths.submitted_pickle) as aside:
+            aside.touch(0o644)  # whatever the umask, for this user to write
             aside.write_bytes(calls.read(os.environ["HPCRUN_ELEMENT"]))
     rank = os.environ.get("RANK") or os.environ["NODE_RANK"]
     for stream, link in (("out", paths.stdout), ("err", paths.stderr)):

@@ -1,6 +1,6 @@
 """What a training script may ask of hpcrun while it runs: ``import hpcrun_runtime``.
 
-Standard library only and one file: every run's folder carries it and the job finds it, so that the training environment
+Standard library only and one file: every run has a link to it and the job finds it, so that the training environment
 needs nothing installed. Outside of a job nothing is ever to be stopped, and nothing is logged.
 
 The ranks of a job do not hear of a stop in the same moment. Before they stop they agree, with an all-reduce of their
@@ -148,7 +148,7 @@ def log_metrics(*, step: int | None = None, **values: Any) -> None:
         return
     line = {"time": time.time(), "step": step, **{name: _number(value) for name, value in values.items()}}
     try:
-        file = os.open(folder / f"rank-{_rank()}.metrics", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        file = os.open(folder / f"rank-{_rank()}.metrics", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(file, (json.dumps(line) + "\n").encode())  # one write: a reader sees whole lines
         finally:

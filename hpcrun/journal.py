@@ -65,6 +65,8 @@ def kept_in(path: Path, what: str) -> Iterator[None]:
         def handleError(self, record: logging.LogRecord) -> None:
             """Print no traceback, as logging's own does."""
 
+    with suppress(OSError):
+        path.touch(0o600)  # whatever the umask, no other user can write it
     handler = Quiet(path, encoding="utf-8", errors="backslashreplace", delay=True)
     handler.setFormatter(logging.Formatter(f"%(asctime)s {what}: %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     logger = _logger()

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -215,6 +216,29 @@ def read_fields(
             except ValueError as error:
                 raise ValueError(f"its field {name} {error}") from None
     return known, {name: value for name, value in data.items() if name not in kinds}
+
+
+def kinds_of(record: type, *, integer: Kind, real: Kind, **others: Kind) -> dict[str, Kind]:
+    """Return the table of a dataclass's fields: text, flags and numbers by the types that they are declared with.
+
+    Args:
+        record: its module postpones the evaluation of annotations (PEP 563).
+        integer, real: of its integers and of its floats.
+        others: field → kind, of the fields whose types do not tell.
+    """
+    by_type = {"str": text, "bool": flag, "int": integer, "float": real}
+    kinds = {}
+    for each in fields(record):
+        name, _, none = str(each.type).partition(" | ")
+        kind = others.get(each.name) or by_type.get(name)
+        if kind is not None:
+            kinds[each.name] = optional(kind) if none and each.name not in others else kind
+    return kinds
+
+
+def needs_of(record: type) -> tuple[str, ...]:
+    """Return the fields of a dataclass that have no default."""
+    return tuple(each.name for each in fields(record) if each.default is each.default_factory is MISSING)
 
 
 def text(value: Any) -> str:

@@ -10,6 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+def for_oneself(path: str, flags: int) -> int:
+    """Open a file for ``open``: no other user can write a new one, whatever the umask."""
+    return os.open(path, flags, 0o644)
+
+
 def write_file(path: Path | int, content: str | bytes, *, durable: bool = True) -> None:
     """Write a file.
 
@@ -20,7 +25,7 @@ def write_file(path: Path | int, content: str | bytes, *, durable: bool = True) 
     Raises:
         OSError: it could not be written.
     """
-    with open(path, "wb") as file:
+    with open(path, "wb", opener=None if isinstance(path, int) else for_oneself) as file:
         file.write(content.encode() if isinstance(content, str) else content)
         if durable:
             file.flush()
@@ -70,7 +75,7 @@ def flocked(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
         OSError: the file cannot be made.
     """
     deadline = time.monotonic() + wait_s
-    with path.open("wb") as file:
+    with open(path, "wb", opener=for_oneself) as file:
         free = False
         while not free:
             try:

@@ -227,6 +227,7 @@ class Cluster:
     _stopped: set[str] = field(default_factory=set)
     _unplugged: set[str] = field(default_factory=set)
     _blocked: set[str] = field(default_factory=set)
+    _full: set[str] = field(default_factory=set)
 
     @classmethod
     def running(cls) -> Cluster:
@@ -257,6 +258,11 @@ class Cluster:
     def start(self, what: str) -> None:
         cluster_sh("start", what)
         self._stopped.discard(what)
+
+    def fill(self, node: str) -> None:
+        """Leave no room in /tmp and /dev/shm of a node, which runs no job; until it is stopped and started."""
+        self._full.add(node)
+        cluster_sh("full", node)
 
     def unplug(self, node: str) -> None:
         """Pull a node's network cable."""
@@ -295,6 +301,8 @@ class Cluster:
 
     def restore(self, *, keep: Iterable[str]) -> None:
         """Undo every fault, cancel every job but those to keep, and wait until the nodes can be used again."""
+        while self._full:
+            self.stop(self._full.pop())
         for what in sorted(self._stopped):
             self.start(what)
         for node in sorted(self._unplugged):
@@ -345,6 +353,18 @@ def only_session_on_cluster() -> Iterator[None]:
 def as_researcher_command() -> tuple[str, ...]:
     gid = pwd.getpwnam(RESEARCHER).pw_gid
     return ("setpriv", f"--reuid={RESEARCHER}", f"--regid={gid}", "--init-groups")
+
+
+def inodes(folder: Path) -> tuple[int, int]:
+    """The files and links below a folder, and the folders, with itself."""
+    paths = [folder, *folder.rglob("*")]
+    folders = sum(path.is_dir() and not path.is_symlink() for path in paths)
+    return len(paths) - folders, folders
+
+
+def writable_by_others(folder: Path) -> list[Path]:
+    """What another user could write to, if the folders above allowed it."""
+    return [path for path in folder.rglob("*") if path.lstat().st_mode & 0o022 and not path.is_symlink()]
 
 
 def account(folder: Path) -> str:

@@ -59,8 +59,12 @@ class Left:
     def of(cls, folder: Path) -> Left:
         """Read it from a run's folder."""
         attempt = folder / "elements/0/attempts/0"
-        rank, job = (json.loads((attempt / name).read_text())["status"] for name in ("rank-0.exit", "exit"))
-        return cls((attempt / "rank-0.out").read_text(), rank, job)
+        end = json.loads((attempt / "exit").read_text())
+        rank, job = (
+            json.loads(end["files"]["rank-0.exit"] if "files" in end else (attempt / "rank-0.exit").read_text()),
+            end,
+        )
+        return cls((attempt / "rank-0.out").read_text(), rank["status"], job["status"])
 
 
 RIGHT = {

@@ -21,6 +21,7 @@ class Received:
     messages: list[tuple[str, str]] = field(default_factory=list)
     status: int = 200
     hangs_s: float = 0.0
+    location: str = ""
 
     @property
     def texts(self) -> list[str]:
@@ -39,9 +40,11 @@ class _Threads(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def http_server(status: int = 200, hangs_s: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> Iterator[Received]:
-    """A webhook on this machine that answers with a status, after some seconds."""
-    received = Received(status=status, hangs_s=hangs_s)
+def http_server(
+    status: int = 200, hangs_s: float = 0.0, host: str = "127.0.0.1", port: int = 0, location: str = ""
+) -> Iterator[Received]:
+    """A webhook on this machine that answers with a status, after some seconds; or that redirects."""
+    received = Received(status=status, hangs_s=hangs_s, location=location)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -50,10 +53,12 @@ def http_server(status: int = 200, hangs_s: float = 0.0, host: str = "127.0.0.1"
             time.sleep(received.hangs_s)
             with suppress(OSError):  # nobody waits any more
                 self.send_response(received.status)
+                if received.location:
+                    self.send_header("Location", received.location)
                 self.end_headers()
                 self.wfile.write(b"{}")
 
-        do_PUT = do_POST
+        do_PUT = do_GET = do_POST
 
         def log_message(self, format: str, *args: Any) -> None:
             """Print nothing."""

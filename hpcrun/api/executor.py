@@ -16,7 +16,7 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcrun import hpcrun_function
 from hpcrun.actions.jobs.callables import function_files, function_request, prepare_functions
-from hpcrun.actions.jobs.prepare import Prepared, choose_profile
+from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
 from hpcrun.api import parameters
 from hpcrun.api.job import FunctionJob
@@ -102,8 +102,7 @@ class Executor(core.Executor):
 
     def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
         surroundings = context.surroundings
-        asked, no_slurm = self.parameters.get("profile"), lambda: context.scheduler("slurm").unavailable()
-        profile = choose_profile(asked, surroundings, no_slurm)
+        profile = context.profile_name(self.parameters.get("profile"))
         said = {"name": name, **_python(context), **parameters.fields(self.parameters), **defaults}
         if parameters.stderr_to_stdout(self.parameters):
             said["env"] = [*said.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]

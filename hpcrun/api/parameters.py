@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.request import JobRequest
-from hpcrun.job.secrets import hide_secrets
+from hpcrun.job.request import JobRequest, learn_secrets
+from hpcrun.job.secret_hider import HIDER
 
 _FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node",
            "cancel_idle": "cancel_idle_s"}  # fmt: skip
@@ -88,9 +88,10 @@ def read_function_request(asked: dict[str, Any]) -> JobRequest:
         field = str(first["loc"][0])
         detail = first["msg"].removeprefix("Value error, ")
         is_text = field not in ("env", "notify")  # these may be secrets
-        given = hide_secrets(repr(asked.get(field))) if is_text else "..."
+        given = repr(asked.get(field)) if is_text else "..."
+        learn_secrets(asked)
         raise UsageError(
-            f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}",
+            HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
             hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
         ) from None
 
@@ -98,7 +99,7 @@ def read_function_request(asked: dict[str, Any]) -> JobRequest:
 def _as_typed(field: str, value: Any) -> Any:
     """Return a value as it would be typed: 240 minutes, 64 MB and 4 GPUs are numbers in Python."""
     if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return f"{value}m" if field == "walltime_s" else str(value)
     if field == "env" and isinstance(value, Mapping):
         return [f"{name}={content}" for name, content in value.items()]
     if field in ("sbatch", "srun") and isinstance(value, Mapping):

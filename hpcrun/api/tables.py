@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas
 
 from hpcrun.actions.runs.find import find_element
-from hpcrun.actions.runs.metrics import Metrics, metric_patterns, read_elements
+from hpcrun.actions.runs.metrics import Metrics, read_elements
 from hpcrun.actions.runs.metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status import chosen_ids, get_status
 from hpcrun.cli.context import make_context
@@ -59,8 +59,7 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
     """
     context = make_context(announce=None)
     found = find_element(run, context.store, elements_with_calls)
-    folders = tuple(context.profile_layers.values())
-    patterns, _ = metric_patterns(found.run.profile, folders, context.config.metrics)
+    patterns, _ = context.metric_patterns(found.run.profile)
     folder = context.store.folder(found.run.run_id)
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
     elements = elements_with_calls(found.run, folder)

@@ -11,6 +11,7 @@ import typer
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.durations import read_duration
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.status import check_states
@@ -126,16 +127,9 @@ def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
 
 
 def _age_s(text: str | None) -> int | None:
-    from hpcrun.job.units import parse_time
-
     if text is None:
         return None
-    if text.strip().isdigit():  # minutes to Slurm, days to most people
-        raise UsageError(f"--older-than {text}: the unit is missing", hint=f"--older-than {text.strip()}d is days")
-    try:
-        return 0 if _ANY_AGE.fullmatch(text.strip()) else parse_time(text)
-    except ValueError:
-        raise UsageError(f"--older-than {text!r} is not an age", hint="write it as 30d, 12h or 1d12h") from None
+    return 0 if _ANY_AGE.fullmatch(text.strip()) else read_duration("--older-than", text)
 
 
 def _statuses(context: Context, found: Sequence[FoundRun]) -> StatusResult:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 from typer.models import OptionInfo
@@ -13,6 +15,7 @@ from typer.models import OptionInfo
 from hpcrun.actions.jobs.caller import Typed
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
+from hpcrun.job.launchers import find_calls
 from hpcrun.job.other_options import takes_no_value
 from hpcrun.job.quoting import quote_bash
 
@@ -33,16 +36,15 @@ class Misplaced:
     args: tuple[str, ...]
 
 
-def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, bool], *, submits: bool) -> Context:
+def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, bool]) -> Context:
     """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
 
     Args:
         asked: the values of the command, ``script`` and ``args`` among them.
         options: hpcrun's options; see ``option_names``.
-        submits: jobs will be submitted: --dry-run does not stand before SCRIPT.
 
     Raises:
-        UsageError: --dry-run stands behind SCRIPT, so that a job would be submitted.
+        UsageError: one of them stands behind SCRIPT, and SCRIPT does not define it.
     """
     script, args = asked["script"], tuple(asked.get("args") or ())
     words = tuple(sys.argv[1:])
@@ -51,18 +53,47 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     words = words[: len(words) - 1 - len(args)]
     if words and words[-1] == "--":  # all behind it is the script's, and meant so
         return replace(context, typed=Typed(words[:-1]))
-    found = find_misplaced(args, options)
-    if not found.names:
+    behind = find_misplaced(args, options)
+    # the options of a launcher are converted, or refused, with it
+    if not behind.names or find_calls((script, *args), lambda _: None):
         return replace(context, typed=Typed(words))
-    line = _line("hpcrun", *last_of_each((*words, *found.options), options), script, *found.args)
-    if submits and _DRY_RUN in found.names:
-        as_it_is = _line("hpcrun", *words, "--", script, *args)
+    text = _program_text(asked, context)
+    lost = [name for name in behind.names if not defines_option(text, name)]
+    if lost:
+        behind = find_misplaced(args, {name: options[name] for name in lost})
+    line = _line("hpcrun", *last_of_each((*words, *behind.options), options), script, *behind.args)
+    names = f"{', '.join(behind.names)} after {script}"
+    if lost:
+        quoted = ", ".join(f'"{name}"' for name in lost)
         raise UsageError(
-            f"{_DRY_RUN} after {script} goes to the script, and the job would be submitted",
-            hint=f"{line}; if the script needs it: {as_it_is}",
+            f"{names} would go to the script, but its text has no {quoted}",
+            hint=f"{line}; for the script: {_line('hpcrun', *words, '--', script, *args)}",
         )
-    note = f"{', '.join(found.names)} after {script} went to the script; for hpcrun, write: {line}"
-    return replace(context, typed=Typed(words, (note,)))
+    return replace(context, typed=Typed(words, (f"{names} went to the script; for hpcrun, write: {line}",)))
+
+
+def _program_text(asked: Mapping[str, Any], context: Context) -> str:
+    """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
+    from hpcrun.actions.jobs.program import file_text
+
+    script, folder = asked["script"], context.cwd / Path(asked.get("workdir") or "").expanduser()
+    if asked.get("module"):
+        path = script.replace(".", "/")
+        names = [f"{path}.py", f"{path}/__main__.py"]
+    else:
+        names = [script, *(word for word in asked.get("args") or () if word.endswith((".py", ".sh")))]
+    return "\n".join(file_text(folder / name) for name in names)
+
+
+def defines_option(text: str, name: str) -> bool:
+    """Whether a program's text defines an option: in quotes (argparse, click), or as an annotated name (typer, tyro).
+
+    A comment or ``nodes = 2`` is not enough: the script would then ignore or refuse what hpcrun was meant to take.
+    """
+    variable = name.removeprefix("--").replace("-", "_")
+    quoted = rf"""['"]{name}(?![\w-])"""
+    annotated = rf"(?:^|[(,])\s*{variable}\s*:\s*(?:int|float|str|bool|list|Path|[A-Z]\w*\[)"
+    return re.search(f"{quoted}|{annotated}" if name.startswith("--") else quoted, text, re.MULTILINE) is not None
 
 
 def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:

@@ -87,7 +87,7 @@ def _answer(question: str) -> str:
     before = signal.set_wakeup_fd(wakes)
     try:
         select.select([sys.stdin, woken], [], [])
-        return sys.stdin.readline()
+        return os.fsdecode(sys.stdin.buffer.readline())  # bytes that are not UTF-8, as in sys.argv
     finally:
         signal.set_wakeup_fd(before)
         os.close(woken)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.jobs.caller import Surroundings, Typed
 from hpcrun.cli.output import hold, tell
 from hpcrun.errors import HpcrunError
+from hpcrun.job.secret_hider import HIDER
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.folder import Folder, shipped
 from hpcrun.profiles.layers import Layer, own_layer, project_layer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.status import RunStatus
     from hpcrun.actions.status.wait import Waiter
+    from hpcrun.diagnosis.rules import Rule
     from hpcrun.job.resources import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
@@ -134,6 +136,12 @@ class Context:
     def profile_paths(self) -> dict[str, Path]:
         """Where the folders of profiles lie."""
         return {name: folder.path for name, folder in self.profile_layers.items()}
+
+    def profile_name(self, asked: str | None) -> str:
+        """Return the requested profile, or the default one."""
+        from hpcrun.actions.jobs.prepare import choose_profile
+
+        return choose_profile(asked, self.surroundings, lambda: self.scheduler("slurm").unavailable())
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -250,29 +258,47 @@ class Context:
         """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
         from hpcrun.actions.status.wait import waiter_for
 
-        return replace(waiter_for(run_id, self.ports), tell=_tell_once_if_it_never_starts())
+        return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Return explain's rules: the shipped ones and those of the layers.
+
+        Raises:
+            HpcrunError: a file of rules is wrong.
+        """
+        from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
+
+        return load_rules(self.layers.values())
+
+    def metric_patterns(self, profile: str) -> tuple[dict[str, str], str | None]:
+        """Return the patterns for the logs of a profile's runs, and a remark if the profile cannot be read."""
+        from hpcrun.actions.runs.metrics import metric_patterns
+
+        return metric_patterns(profile, tuple(self.profile_layers.values()), self.config.metrics)
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""
         return time.time()
 
 
-def _tell_once_if_it_never_starts() -> Callable[[RunStatus], None]:
-    """Return what tells a person who waits for a job that it will never start."""
-    told = False
+def _tell_why_it_waits() -> Callable[[RunStatus], None]:
+    """Return what tells a person who waits for a job why it does not run yet, whenever that changes."""
+    told: set[tuple[str, str | None, bool]] = set()
 
-    def tell_once(item: RunStatus) -> None:
-        nonlocal told
-        if told:
-            return
-        from hpcrun.views.status import never_starts_lines
+    def tell_new(item: RunStatus) -> None:
+        from hpcrun.job.state import RUNNING
+        from hpcrun.views.status import waiting_lines
         from hpcrun.views.text import one_line
 
-        if lines := never_starts_lines(item):
-            told = True
-            tell(map(one_line, lines))
+        status = item.status
+        reason = (status.state, status.reason, status.start_s is None)
+        if status.state == RUNNING:
+            told.clear()
+        elif reason not in told:
+            told.add(reason)
+            tell(map(one_line, waiting_lines(item, time.time())))
 
-    return tell_once
+    return tell_new
 
 
 def make_context(announce: Announce | None = hold) -> Context:
@@ -288,6 +314,7 @@ def make_context(announce: Announce | None = hold) -> Context:
         cwd = Path.cwd()
     except OSError:
         raise HpcrunError("the current folder no longer exists", hint="cd to an existing folder") from None
+    HIDER.learn(os.environ)
     return Context(dict(os.environ), cwd, announce)
 
 

@@ -14,9 +14,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Replace a script written before", "hpcrun render --gpus 4 --out job.sh --force train.py"),
     ),
     "import": (
-        ("Show the command that does what train.sbatch does", "hpcrun import train.sbatch"),
-        ("Save what is the same for all jobs as a profile", "hpcrun import train.sbatch --write mycluster"),
-        ("Of a script that is submitted with an argument", "hpcrun import train.sbatch config.yaml"),
+        ("Show what submit makes of train.sbatch", "hpcrun import train.sbatch"),
+        ("Show it for a script with an argument", "hpcrun import train.sbatch config.yaml"),
     ),
     "scale": (
         (

@@ -55,7 +55,6 @@ def explain(
     For an unknown failure it shows the exception and the last lines of the
     rank that failed first.
     """
-    from hpcrun.actions.explain.rules import load_rules
 
     context = make_context()
     words = runs or []
@@ -68,11 +67,13 @@ def explain(
         names = [*(log or []), *words]  # --log a.out b.err: the shell's pattern gives several
         if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
             raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
-        yield _shown(explain_logs(names, load_rules(context.layers.values())))
+        yield _shown(explain_logs(names, context.rules()))
         return
     if len(words) > 1:
-        raise UsageError(f"explain takes one run; unexpected: {words[1]!r}", hint="hpcrun explain RUN")
-    rules = load_rules(context.layers.values())
+        raise UsageError(
+            f"explain takes one run; unexpected: {words[1]!r}", hint=f"hpcrun explain {quote_bash(words[0])}"
+        )
+    rules = context.rules()
     try:
         yield from _run(words[0] if words else "last", context, rules, stacks=stacks)
     except NotFoundError:
@@ -84,7 +85,6 @@ def explain(
             ) from None
         if said is None:
             _refuse_file(words)
-            _refuse_number(words)
             raise
         yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
         yield _shown(said)
@@ -115,21 +115,6 @@ def _refuse_file(words: list[str]) -> None:
         raise NotFoundError(
             f"there is no run {words[0]!r}, but a file of this name",
             hint=f"hpcrun explain --log {quote_bash(words[0])} explains it as a log",
-        ) from None
-
-
-def _refuse_number(words: list[str]) -> None:
-    """Refuse the number of a job that neither hpcrun nor Slurm knows: the hint to explain it would not help here.
-
-    Raises:
-        NotFoundError: it is a number.
-    """
-    from hpcrun.actions.runs.find import is_job_number
-
-    if words and is_job_number(words[0]):
-        raise NotFoundError(
-            f"there is no job {words[0]}: no run of hpcrun has this job id, and Slurm does not list it",
-            hint="hpcrun status --all lists the runs; hpcrun explain --log FILE explains an output file",
         ) from None
 
 
@@ -173,10 +158,8 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
 def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation | None:
     """Explain a job that runs; None if its script has not started."""
     from hpcrun.actions.explain.running import explain_running, look
-    from hpcrun.actions.runs.metrics import metric_patterns
 
-    patterns, _ = metric_patterns(item.run.profile, tuple(context.profile_layers.values()), context.config.metrics)
-    running = look(item, context.now_s(), patterns)
+    running = look(item, context.now_s(), context.metric_patterns(item.run.profile)[0])
     if running is None or not stacks:
         return explain_running(running) if running else None
     from hpcrun.actions.explain.stacks import take_stacks

@@ -9,6 +9,7 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.help_panel import HelpPanel
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_options
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stdout, table
@@ -18,146 +19,73 @@ from hpcrun.errors import UsageError
 if TYPE_CHECKING:
     from hpcrun.actions.studies.forecast import ForecastResult
 
-_MEASURED, _ASKED, _KNOWN = "Measurement", "Forecast", "Training"
-
-
-def _option(*names: str, help: str, panel: str, metavar: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+_MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
 
 
 class ForecastOptions:
     """One attribute for each option of which ``actions.forecast.read_question`` reads the text."""
 
-    samples: Annotated[
-        str | None, _option("--samples", metavar="N", panel=_MEASURED, help="Samples per epoch: 1.2M, 500k.")
-    ] = None
-    batch_size: Annotated[
-        str | None, _option("--batch-size", metavar="N", panel=_MEASURED, help="Global batch of the measured epoch.")
-    ] = None
-    epoch_time: Annotated[
-        str | None,
-        _option(
-            "--epoch-time",
-            metavar="TIME",
-            panel=_MEASURED,
-            help="Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step.",
-        ),
-    ] = None
-    reference_gpus: Annotated[
-        str | None,
-        _option(
-            "--reference-gpus",
-            metavar="N[/NODES]",
-            panel=_MEASURED,
-            help="GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
-        ),
-    ] = None
-    also: Annotated[
-        list[str] | None,
-        _option(
-            "--also",
-            metavar="[GPUS:]BATCH=TIME",
-            panel=_MEASURED,
-            help="Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
-        ),
-    ] = None
+    samples = _MEASUREMENT.text("--samples", metavar="N", help="Samples per epoch: 1.2M, 500k.")
+    batch_size = _MEASUREMENT.text("--batch-size", metavar="N", help="Global batch of the measured epoch.")
+    epoch_time = _MEASUREMENT.text(
+        "--epoch-time", metavar="TIME", help="Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
+    )
+    reference_gpus = _MEASUREMENT.text(
+        "--reference-gpus",
+        metavar="N[/NODES]",
+        help="GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
+    )
+    also = _MEASUREMENT.texts(
+        "--also",
+        metavar="[GPUS:]BATCH=TIME",
+        help="Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
+    )
 
-    gpus: Annotated[
-        str | None,
-        _option(
-            "--gpus",
-            "-G",
-            metavar="[TYPE:]N,...",
-            panel=_ASKED,
-            help="Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
-        ),
-    ] = None
-    nodes: Annotated[
-        str | None,
-        _option(
-            "--nodes",
-            "-N",
-            metavar="N,...",
-            panel=_ASKED,
-            help="Nodes for each number of GPUs, or one number for all. Default: the fewest.",
-        ),
-    ] = None
-    mode: Annotated[
-        str | None,
-        _option(
-            "--mode",
-            metavar="fixed|scaled|both",
-            panel=_ASKED,
-            help="Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
-        ),
-    ] = None
-    price_per_gpu_hour: Annotated[
-        str | None,
-        _option(
-            "--price-per-gpu-hour", metavar="PRICE", panel=_ASKED, help="Price of one GPU-hour. Default: the profile's."
-        ),
-    ] = None
+    gpus = _FORECAST.text(
+        "--gpus",
+        "-G",
+        metavar="[TYPE:]N,...",
+        help="Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
+    )
+    nodes = _FORECAST.text(
+        "--nodes",
+        "-N",
+        metavar="N,...",
+        help="Nodes for each number of GPUs, or one number for all. Default: the fewest.",
+    )
+    mode = _FORECAST.text(
+        "--mode",
+        metavar="fixed|scaled|both",
+        help="Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
+    )
+    price_per_gpu_hour = _FORECAST.text(
+        "--price-per-gpu-hour", metavar="PRICE", help="Price of one GPU-hour. Default: the profile's."
+    )
 
-    lr: Annotated[
-        str | None, _option("--lr", metavar="RATE", panel=_KNOWN, help="Learning rate at the measured global batch.")
-    ] = None
-    optimizer: Annotated[
-        str | None,
-        _option(
-            "--optimizer",
-            metavar="NAME",
-            panel=_KNOWN,
-            help="Optimizer (sgd, adam, adamw ...); decides how the learning rate scales.",
-        ),
-    ] = None
-    warmup_epochs: Annotated[
-        str | None,
-        _option(
-            "--warmup-epochs",
-            metavar="N",
-            panel=_KNOWN,
-            help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
-        ),
-    ] = None
-    epochs: Annotated[
-        str | None,
-        _option(
-            "--epochs", metavar="N", panel=_KNOWN, help="Epochs of the training, for GPU-hours and cost. Default: 1."
-        ),
-    ] = None
-    parameters: Annotated[
-        str | None,
-        _option(
-            "--parameters",
-            metavar="N",
-            panel=_KNOWN,
-            help="Parameters of the model (25M), for the size of the gradients.",
-        ),
-    ] = None
-    dtype: Annotated[
-        str | None,
-        _option(
-            "--dtype", metavar="fp32|bf16|fp16", panel=_KNOWN, help="Data type of the gradients. autocast keeps fp32."
-        ),
-    ] = None
-    overlap: Annotated[
-        str | None,
-        _option(
-            "--overlap",
-            metavar="SHARE",
-            panel=_KNOWN,
-            help="Share of communication that overlaps the backward pass, 0 to 1. Default: all but one bucket.",
-        ),
-    ] = None
-    tokens_per_sample: Annotated[
-        str | None,
-        _option(
-            "--tokens-per-sample",
-            metavar="N",
-            panel=_KNOWN,
-            help="Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
-        ),
-    ] = None
+    lr = _TRAINING.text("--lr", metavar="RATE", help="Learning rate at the measured global batch.")
+    optimizer = _TRAINING.text(
+        "--optimizer", metavar="NAME", help="Optimizer (sgd, adam, adamw ...); decides how the learning rate scales."
+    )
+    warmup_epochs = _TRAINING.text(
+        "--warmup-epochs",
+        metavar="N",
+        help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
+    )
+    epochs = _TRAINING.text("--epochs", metavar="N", help="Epochs of the training, for GPU-hours and cost. Default: 1.")
+    parameters = _TRAINING.text(
+        "--parameters", metavar="N", help="Parameters of the model (25M), for the size of the gradients."
+    )
+    dtype = _TRAINING.text("--dtype", metavar="fp32|bf16|fp16", help="Data type of the gradients. autocast keeps fp32.")
+    overlap = _TRAINING.text(
+        "--overlap",
+        metavar="SHARE",
+        help="Share of communication that overlaps the backward pass, 0 to 1. Default: all but one bucket.",
+    )
+    tokens_per_sample = _TRAINING.text(
+        "--tokens-per-sample",
+        metavar="N",
+        help="Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
+    )
 
 
 @takes_options(ForecastOptions)
@@ -169,7 +97,7 @@ def forecast(
             "--from",
             metavar="STUDY|RUN",
             help="Read the measured epochs from the metrics of a scaling study or a run.",
-            rich_help_panel=_MEASURED,
+            rich_help_panel=_MEASUREMENT.title,
             show_default=False,
             autocompletion=complete.study_or_run_name,
         ),
@@ -181,7 +109,7 @@ def forecast(
             "-P",
             metavar="NAME",
             help="Cluster profile, by name or path. Default: as submit, or the study's.",
-            rich_help_panel=_ASKED,
+            rich_help_panel=_FORECAST.title,
             show_default=False,
             autocompletion=complete.profile_name,
         ),
@@ -222,17 +150,15 @@ def forecast(
 
 def _measured(word: str, context: Context, batch_size: str | None) -> tuple[dict[str, Any], str, list[str]]:
     """Return what the runs of a study, or one run, say of a training, their profile, and remarks."""
-    from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.studies.forecast import read_named
     from hpcrun.job.units import parse_count
     from hpcrun.scaling.workload import read_option, workload_of
 
-    folders = tuple(context.profile_layers.values())
     found = read_named(
         word,
         context.ports,
         place=context.studies,
-        patterns=lambda profile: metric_patterns(profile, folders, context.config.metrics)[0],
+        patterns=lambda profile: context.metric_patterns(profile)[0],
     )
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     return workload_of(found.points, found.warmup, batch), found.profile, [*found.remarks]

@@ -61,10 +61,11 @@ def gpu(
 def _look(run_id: str, element: int | None, context: Context, *, watch: bool, as_json: bool = False) -> Outcomes:
     from hpcrun.actions.runs.allocation import one_element
     from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
+    from hpcrun.actions.status.status import one_status
     from hpcrun.views.gpu import gpu_json, recorded_json
 
-    waiter = context.waiter(run_id)
-    item, remark = one_element(waiter.refresh(), element)
+    ports = context.ports.for_polling() if watch else context.ports
+    item, remark = one_element(one_status(run_id, ports).runs[0], element)
     yield note([remark])
     if item.status.final and not watch:
         uses = list(islice(recorded_uses(item), None if as_json else MOST_ELEMENTS + 1))

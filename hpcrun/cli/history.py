@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.durations import read_duration
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import PlanError, UsageError, nearest
 
 if TYPE_CHECKING:
     from hpcrun.actions.history.history import Budget, History
-    from hpcrun.diagnosis.rules import Rule
     from hpcrun.schedulers.accounting import AccountedJob
 
 _BY = ("week", "project", "account", "name", "profile", "cluster")
-_WEEKS = re.compile(r"(\d{1,4})w", re.ASCII)
 
 
 def history(
@@ -67,7 +66,7 @@ def history(
     context = make_context()
     since_s = _since_s(since, context.now_s())
     accounted, accounting = _accounted(context, since_s, wanted=all_jobs)
-    result = get_history(context.ports, by=by, since_s=since_s, rules=lambda: _rules(context), accounted=accounted)
+    result = get_history(context.ports, by=by, since_s=since_s, rules=context.rules, accounted=accounted)
     yield note(_remarks(result))
     if plot is not None:
         save_history_figure(result, plot)
@@ -127,12 +126,6 @@ def _accounted(context: Context, since_s: float, *, wanted: bool) -> tuple[list[
     return [], one_line(f"no more jobs from Slurm's accounting: {' '.join(answer.words().split())}")
 
 
-def _rules(context: Context) -> tuple[Rule, ...]:
-    from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
-
-    return load_rules(context.layers.values())
-
-
 def _remarks(result: History) -> Iterator[str]:
     from hpcrun.actions.history.past_jobs import NOT_EXAMINED
     from hpcrun.views.text import count, one_line
@@ -151,19 +144,11 @@ def _since_s(text: str, now_s: float) -> float:
     Raises:
         UsageError: the text is neither a length of time nor a day, or lies in the future.
     """
-    from hpcrun.job.units import parse_time
-
+    if not re.match(r"\d{4}-\d\d-", text.strip()):
+        return max(0.0, now_s - read_duration("--since", text))
     hint = "--since 30d, --since 8w, --since 2026-10-01"
-    word = text.strip().lower()
-    if word.isdigit():  # minutes to Slurm, days to most people
-        raise UsageError(f"--since {text}: the unit is missing", hint=f"--since {word}d is days")
     try:
-        if weeks := _WEEKS.fullmatch(word):
-            return max(0.0, now_s - int(weeks[1]) * 7 * 86400)
-        if re.fullmatch(r"\d{4}-\d\d-\d\d(t.*)?", word):
-            begin_s = datetime.fromisoformat(text.strip()).timestamp()
-        else:
-            begin_s = now_s - parse_time(word)
+        begin_s = datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"--since {text!r} is neither a length of time nor a day", hint=hint) from None
     if begin_s > now_s:

@@ -156,6 +156,7 @@ def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chos
     Raises:
         UsageError: there is no terminal to ask at, and no suggestion; the message has the options to add.
     """
+    from hpcrun.actions.profiles.detect_types import accounts_of
     from hpcrun.actions.profiles.detect_yaml import Choices
     from hpcrun.actions.profiles.init import account_choice, gpu_choice, unmade
 
@@ -165,6 +166,8 @@ def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chos
         if not chosen.anew:
             return typed  # what is not typed stays as it is
         account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
+    if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
+        account = facts.default_account
     if account is None:
         account = _chosen(account_choice(facts, existing), chosen, left)
     if gpu_type is None:
@@ -280,12 +283,11 @@ def _wants_test(test: bool | None, job: TrialJob, *, asks: bool) -> bool:
 def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Outcome, None, Outcome]:
     """Submit the test job, wait for its end, and return how it ended."""
     from hpcrun.actions.jobs.submit import submit
-    from hpcrun.actions.jobs.trial_job import trial_files
     from hpcrun.views.plan import submitted_json
 
     if prepared.plan.scheduler == "slurm":
         import_submitit()
-    result = submit(prepared, context.ports, context.surroundings, files=trial_files())
+    result = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(result))
     yield note(
         [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]

@@ -1,378 +1,207 @@
 """The options of a job, each declared once, in the order and the panels of ``--help``."""
 
-# Annotations that are text would be compiled anew for each command that reads them.
-from typing import Annotated
-
 from hpcrun.cli import complete
-from hpcrun.cli.submission_options import SUBMISSION as SUBMISSION
-from hpcrun.cli.submission_options import SubmissionOptions
-from hpcrun.cli.submission_options import job_option as _option
+from hpcrun.cli.help_panel import HelpPanel
 
-RESOURCES, PLACEMENT, LAUNCH, SWEEPS = "Resources", "Placement", "Launch", "Sweeps"
-REQUEUE, SNAPSHOT = "Requeue", "Snapshot"
+SUBMISSION = "Submission"
+_resources, _placement, _launch = HelpPanel("Resources"), HelpPanel("Placement"), HelpPanel("Launch")
+_sweeps, _requeue, _snapshot = HelpPanel("Sweeps"), HelpPanel("Requeue"), HelpPanel("Snapshot")
+_submission = HelpPanel(SUBMISSION)
 
 
-class JobOptions(SubmissionOptions):
-    """One attribute per field of ``JobRequest``; the annotations are the command line, in the order of ``--help``.
+class JobOptions:
+    """One attribute per field of ``JobRequest``, in the order of ``--help``."""
 
-    Those of the base class come last.
-    """
+    gpus = _resources.text(
+        "--gpus",
+        "-G",
+        metavar="[TYPE:]N",
+        help="GPUs of the whole job (sbatch --gpus): 4, a100:4; 0 for a CPU job. Default: 1 on each node.",
+    )
+    nodes = _resources.number(
+        "--nodes", "-N", metavar="N", help="Number of nodes (sbatch --nodes). Default: the fewest that hold the GPUs."
+    )
+    walltime_s = _resources.text(
+        "--time",
+        "-t",
+        metavar="TIME",
+        help="Time limit (sbatch --time): 90m, 36h, 1:30:00, 1-12:00:00. Default: the profile's.",
+    )
+    gpus_per_node = _resources.text(
+        "--gpus-per-node",
+        metavar="[TYPE:]N",
+        help="GPUs of each node (sbatch --gpus-per-node). Default: --gpus divided by --nodes.",
+    )
+    nproc_per_node = _resources.number(
+        "--nproc-per-node", metavar="N", help="Ranks on each node (torchrun --nproc-per-node). Default: one per GPU."
+    )
+    cpus = _resources.number("--cpus", metavar="N", help="CPUs of each node. Default: the profile's per GPU.")
+    cpus_per_task = _resources.number(
+        "--cpus-per-task",
+        "-c",
+        metavar="N",
+        help="CPUs of each Slurm task (sbatch --cpus-per-task). A task is a node, or a rank with --launcher srun.",
+    )
+    cpus_per_gpu = _resources.number("--cpus-per-gpu", metavar="N", help="CPUs for each GPU (sbatch --cpus-per-gpu).")
+    memory_mb = _resources.text(
+        "--mem",
+        metavar="SIZE",
+        help="Memory of each node (sbatch --mem): 64G, 500M; 0 for all. Default: the profile's per GPU.",
+    )
+    cancel_idle_s = _resources.text("--cancel-idle", metavar="TIME", help="End a job whose GPUs are all idle: 30m, 2h.")
 
-    gpus: Annotated[
-        str | None,
-        _option(
-            "--gpus",
-            "-G",
-            metavar="[TYPE:]N",
-            panel=RESOURCES,
-            help="GPUs of the whole job (sbatch --gpus): 4, a100:4; 0 for a CPU job. Default: 1 on each node.",
-        ),
-    ] = None
-    nodes: Annotated[
-        int | None,
-        _option(
-            "--nodes",
-            "-N",
-            metavar="N",
-            panel=RESOURCES,
-            help="Number of nodes (sbatch --nodes). Default: the fewest that hold the GPUs.",
-        ),
-    ] = None
-    walltime_s: Annotated[
-        str | None,
-        _option(
-            "--time",
-            "-t",
-            metavar="TIME",
-            panel=RESOURCES,
-            help="Time limit (sbatch --time): 90 (minutes), 1:30:00, 36h, 90m. Default: the profile's.",
-        ),
-    ] = None
-    gpus_per_node: Annotated[
-        str | None,
-        _option(
-            "--gpus-per-node",
-            metavar="[TYPE:]N",
-            panel=RESOURCES,
-            help="GPUs of each node (sbatch --gpus-per-node). Default: --gpus divided by --nodes.",
-        ),
-    ] = None
-    nproc_per_node: Annotated[
-        int | None,
-        _option(
-            "--nproc-per-node",
-            metavar="N",
-            panel=RESOURCES,
-            help="Ranks on each node (torchrun --nproc-per-node). Default: one per GPU.",
-        ),
-    ] = None
-    cpus: Annotated[
-        int | None,
-        _option("--cpus", metavar="N", panel=RESOURCES, help="CPUs of each node. Default: the profile's per GPU."),
-    ] = None
-    cpus_per_task: Annotated[
-        int | None,
-        _option(
-            "--cpus-per-task",
-            "-c",
-            metavar="N",
-            panel=RESOURCES,
-            help="CPUs of each Slurm task (sbatch --cpus-per-task). A task is a node, or a rank with --launcher srun.",
-        ),
-    ] = None
-    cpus_per_gpu: Annotated[
-        int | None,
-        _option("--cpus-per-gpu", metavar="N", panel=RESOURCES, help="CPUs for each GPU (sbatch --cpus-per-gpu)."),
-    ] = None
-    memory_mb: Annotated[
-        str | None,
-        _option(
-            "--mem",
-            metavar="SIZE",
-            panel=RESOURCES,
-            help="Memory of each node (sbatch --mem): 64G, 500M; 0 for all. Default: the profile's per GPU.",
-        ),
-    ] = None
-    cancel_idle_s: Annotated[
-        str | None,
-        _option("--cancel-idle", metavar="TIME", panel=RESOURCES, help="End a job whose GPUs are all idle: 30m, 2h."),
-    ] = None
+    profile = _placement.text(
+        "--profile",
+        "-P",
+        metavar="NAME",
+        help="Cluster profile, by name or path. Default: the one `profile list` marks.",
+        complete=complete.profile_name,
+    )
+    partition = _placement.text(
+        "--partition",
+        "-p",
+        metavar="NAME",
+        help="Partition (sbatch --partition). Default: the profile's.",
+        complete=complete.partition,
+    )
+    account = _placement.text(
+        "--account",
+        "-A",
+        metavar="NAME",
+        help="Account (sbatch --account). Default: the profile's.",
+        complete=complete.account,
+    )
+    qos = _placement.text(
+        "--qos",
+        "-q",
+        metavar="NAME",
+        help="Quality of service (sbatch --qos). Default: the profile's.",
+        complete=complete.qos,
+    )
+    constraint = _placement.text("--constraint", "-C", metavar="FEATURES", help="Node features (sbatch --constraint).")
+    reservation = _placement.text("--reservation", metavar="NAME", help="Reservation (sbatch --reservation).")
+    exclude = _placement.text("--exclude", "-x", metavar="NODES", help="Nodes to exclude (sbatch --exclude).")
+    nodelist = _placement.text("--nodelist", "-w", metavar="NODES", help="Nodes to use (sbatch --nodelist).")
+    segment = _placement.number(
+        "--segment", metavar="N", help="Nodes per network block (sbatch --segment, Slurm 23.11 or later)."
+    )
+    sbatch = _placement.texts("--sbatch", metavar="KEY[=VALUE]", help="Any other option of sbatch. Repeatable.")
+    no_sbatch = _placement.texts(
+        "--no-sbatch", metavar="KEY", help="Leave out an sbatch option of the profile. Repeatable."
+    )
 
-    profile: Annotated[
-        str | None,
-        _option(
-            "--profile",
-            "-P",
-            metavar="NAME",
-            help="Cluster profile, by name or path. Default: the one `profile list` marks.",
-            panel=PLACEMENT,
-            complete=complete.profile_name,
-        ),
-    ] = None
-    partition: Annotated[
-        str | None,
-        _option(
-            "--partition",
-            "-p",
-            metavar="NAME",
-            help="Partition (sbatch --partition). Default: the profile's.",
-            panel=PLACEMENT,
-            complete=complete.partition,
-        ),
-    ] = None
-    account: Annotated[
-        str | None,
-        _option(
-            "--account",
-            "-A",
-            metavar="NAME",
-            help="Account (sbatch --account). Default: the profile's.",
-            panel=PLACEMENT,
-            complete=complete.account,
-        ),
-    ] = None
-    qos: Annotated[
-        str | None,
-        _option(
-            "--qos",
-            "-q",
-            metavar="NAME",
-            help="Quality of service (sbatch --qos). Default: the profile's.",
-            panel=PLACEMENT,
-            complete=complete.qos,
-        ),
-    ] = None
-    constraint: Annotated[
-        str | None,
-        _option("--constraint", "-C", metavar="FEATURES", panel=PLACEMENT, help="Node features (sbatch --constraint)."),
-    ] = None
-    reservation: Annotated[
-        str | None,
-        _option("--reservation", metavar="NAME", help="Reservation (sbatch --reservation).", panel=PLACEMENT),
-    ] = None
-    exclude: Annotated[
-        str | None,
-        _option("--exclude", "-x", metavar="NODES", help="Nodes to exclude (sbatch --exclude).", panel=PLACEMENT),
-    ] = None
-    nodelist: Annotated[
-        str | None,
-        _option("--nodelist", "-w", metavar="NODES", help="Nodes to use (sbatch --nodelist).", panel=PLACEMENT),
-    ] = None
-    segment: Annotated[
-        int | None,
-        _option(
-            "--segment",
-            metavar="N",
-            panel=PLACEMENT,
-            help="Nodes per network block (sbatch --segment, Slurm 23.11 or later).",
-        ),
-    ] = None
-    sbatch: Annotated[
-        list[str] | None,
-        _option("--sbatch", metavar="KEY[=VALUE]", panel=PLACEMENT, help="Any other option of sbatch. Repeatable."),
-    ] = None
-    no_sbatch: Annotated[
-        list[str] | None,
-        _option(
-            "--no-sbatch",
-            metavar="KEY",
-            panel=PLACEMENT,
-            help="Leave out an sbatch option of the profile. Repeatable.",
-        ),
-    ] = None
+    launcher = _launch.text(
+        "--launcher",
+        metavar="NAME",
+        help="How ranks start: torchrun (default with GPUs); srun, one task per rank (Lightning, MPI); python, one "
+        "process per node (default without GPUs); command, a program that starts its own ranks (accelerate).",
+        complete=complete.launcher,
+    )
+    env = _launch.texts("--env", metavar="NAME=VALUE", help="Set an environment variable. Repeatable.")
+    python = _launch.text(
+        "--python", metavar="PATH", help="Python of the job. Default: that of the active virtual or conda environment."
+    )
+    uv = _launch.flag("--uv", help="Install uv.lock on the disk of each node (uv sync), and use it.")
+    load = _launch.texts("--load", metavar="MODULE", help="Load an environment module. Repeatable.")
+    setup = _launch.texts("--setup", metavar="CMD", help="Run a shell command before the ranks start. Repeatable.")
+    srun = _launch.texts(
+        "--srun",
+        metavar="KEY[=VALUE]",
+        help="Option of the srun that starts the ranks: mpi=pmix, cpu-bind=cores. Repeatable.",
+    )
+    torchrun = _launch.texts(
+        "--torchrun", metavar="KEY[=VALUE]", help="Option of torchrun: max-restarts=1, numa-binding=node. Repeatable."
+    )
+    module = _launch.flag("--module", "-m", help="SCRIPT is a Python module (torchrun --module).")
+    workdir = _launch.text(
+        "--workdir",
+        metavar="DIR",
+        help="Working directory of the job (sbatch --chdir). Default: the current directory.",
+    )
+    secrets = _launch.texts(
+        "--secret",
+        metavar="NAME",
+        help="Pass this variable of your environment to the job without writing its value to a file. Repeatable.",
+    )
+    container = _launch.text(
+        "--container",
+        metavar="IMAGE",
+        help="Run the ranks in a container: train.sif, docker://pytorch/pytorch. `none` removes the profile's.",
+    )
+    mounts = _launch.texts(
+        "--mount",
+        metavar="SRC[:DST[:ro]]",
+        help="Mount a folder in the container, besides the run's and the job's. Repeatable.",
+    )
+    preflight = _launch.flag("--preflight", help="Check all nodes first (at most 30 s); a bad one fails the job.")
 
-    launcher: Annotated[
-        str | None,
-        _option(
-            "--launcher",
-            metavar="NAME",
-            panel=LAUNCH,
-            help="How ranks start: torchrun (default with GPUs); srun, one task per rank (Lightning, MPI); python, one "
-            "process per node (default without GPUs); command, a program that starts its own ranks (accelerate).",
-            complete=complete.launcher,
-        ),
-    ] = None
-    env: Annotated[
-        list[str] | None,
-        _option("--env", metavar="NAME=VALUE", panel=LAUNCH, help="Set an environment variable. Repeatable."),
-    ] = None
-    python: Annotated[
-        str | None,
-        _option(
-            "--python",
-            metavar="PATH",
-            panel=LAUNCH,
-            help="Python of the job. Default: that of the active virtual or conda environment.",
-        ),
-    ] = None
-    uv: Annotated[
-        bool,
-        _option("--uv", panel=LAUNCH, help="Install uv.lock on the disk of each node (uv sync), and use it."),
-    ] = False
-    load: Annotated[
-        list[str] | None,
-        _option("--load", metavar="MODULE", panel=LAUNCH, help="Load an environment module. Repeatable."),
-    ] = None
-    setup: Annotated[
-        list[str] | None,
-        _option("--setup", metavar="CMD", panel=LAUNCH, help="Run a shell command before the ranks start. Repeatable."),
-    ] = None
-    srun: Annotated[
-        list[str] | None,
-        _option(
-            "--srun",
-            metavar="KEY[=VALUE]",
-            panel=LAUNCH,
-            help="Option of the srun that starts the ranks: mpi=pmix, cpu-bind=cores. Repeatable.",
-        ),
-    ] = None
-    torchrun: Annotated[
-        list[str] | None,
-        _option(
-            "--torchrun",
-            metavar="KEY[=VALUE]",
-            panel=LAUNCH,
-            help="Option of torchrun: max-restarts=1, numa-binding=node. Repeatable.",
-        ),
-    ] = None
-    module: Annotated[
-        bool, _option("--module", "-m", panel=LAUNCH, help="SCRIPT is a Python module (torchrun --module).")
-    ] = False
-    workdir: Annotated[
-        str | None,
-        _option(
-            "--workdir",
-            metavar="DIR",
-            panel=LAUNCH,
-            help="Working directory of the job (sbatch --chdir). Default: the current directory.",
-        ),
-    ] = None
-    secrets: Annotated[
-        list[str] | None,
-        _option(
-            "--secret",
-            metavar="NAME",
-            panel=LAUNCH,
-            help="Pass this variable of your environment to the job without writing its value to a file. Repeatable.",
-        ),
-    ] = None
-    container: Annotated[
-        str | None,
-        _option(
-            "--container",
-            metavar="IMAGE",
-            panel=LAUNCH,
-            help="Run the ranks in a container: train.sif, docker://pytorch/pytorch. `none` removes the profile's.",
-        ),
-    ] = None
-    mounts: Annotated[
-        list[str] | None,
-        _option(
-            "--mount",
-            metavar="SRC[:DST[:ro]]",
-            panel=LAUNCH,
-            help="Mount a folder in the container, besides the run's and the job's. Repeatable.",
-        ),
-    ] = None
-    preflight: Annotated[
-        bool,
-        _option("--preflight", panel=LAUNCH, help="Check all nodes first (at most 30 s); a bad one fails the job."),
-    ] = False
+    sweep = _sweeps.texts(
+        "--sweep",
+        metavar="NAME=VALUE,...",
+        help="Run the script once per value, with --NAME VALUE, or with VALUE in place of {NAME} in ARGS. "
+        "Repeatable: all combinations.",
+    )
+    sweep_file = _sweeps.text(
+        "--sweep-file",
+        metavar="FILE",
+        help="Read parameters from YAML (product:, zip:, or a list) or from CSV with a header.",
+    )
+    max_parallel = _sweeps.number(
+        "--max-parallel", metavar="N", help="Array elements that may run at once (sbatch --array=...%N). Default: all."
+    )
+    elements = _sweeps.text("--elements", metavar="3,7-9", help="Submit only these array elements. Default: all.")
 
-    sweep: Annotated[
-        list[str] | None,
-        _option(
-            "--sweep",
-            metavar="NAME=VALUE,...",
-            panel=SWEEPS,
-            help="Run the script once per value, with --NAME VALUE, or with VALUE in place of {NAME} in ARGS. "
-            "Repeatable: all combinations.",
-        ),
-    ] = None
-    sweep_file: Annotated[
-        str | None,
-        _option(
-            "--sweep-file",
-            metavar="FILE",
-            panel=SWEEPS,
-            help="Read parameters from YAML (product:, zip:, or a list) or from CSV with a header.",
-        ),
-    ] = None
-    max_parallel: Annotated[
-        int | None,
-        _option(
-            "--max-parallel",
-            metavar="N",
-            panel=SWEEPS,
-            help="Array elements that may run at once (sbatch --array=...%N). Default: all.",
-        ),
-    ] = None
-    elements: Annotated[
-        str | None,
-        _option("--elements", metavar="3,7-9", panel=SWEEPS, help="Submit only these array elements. Default: all."),
-    ] = None
+    requeue = _requeue.number(
+        "--requeue",
+        metavar="N",
+        help="Requeue up to N times after a time limit, a preemption or a node failure. Default: the profile's.",
+    )
+    warn_s = _requeue.text(
+        "--warn",
+        metavar="TIME",
+        help="Signal the ranks this long before the time limit (SIGUSR1, should_stop()): 120s, 5m.",
+    )
+    retry_on_failure = _requeue.flag("--retry-on-failure", help="Requeue also when the program fails; needs --requeue.")
+    exclude_bad_nodes = _requeue.flag(
+        "--exclude-bad-nodes", help="Exclude nodes on which attempts failed (`hpcrun nodes`)."
+    )
+    restarts = _requeue.number(
+        "--restarts",
+        metavar="N",
+        help="Restart the ranks up to N times in the same allocation after a node failure. Default: the profile's.",
+    )
+    spares = _requeue.number(
+        "--spares",
+        metavar="N",
+        help="Allocate N spare nodes that replace failed ones; needs --restarts. Default: the profile's.",
+    )
 
-    requeue: Annotated[
-        int | None,
-        _option(
-            "--requeue",
-            metavar="N",
-            panel=REQUEUE,
-            help="Requeue up to N times after a time limit, a preemption or a node failure. Default: the profile's.",
-        ),
-    ] = None
-    warn_s: Annotated[
-        str | None,
-        _option(
-            "--warn",
-            metavar="TIME",
-            panel=REQUEUE,
-            help="Signal the ranks this long before the time limit (SIGUSR1, should_stop()): 120s, 5m.",
-        ),
-    ] = None
-    retry_on_failure: Annotated[
-        bool,
-        _option("--retry-on-failure", panel=REQUEUE, help="Requeue also when the program fails; needs --requeue."),
-    ] = False
-    exclude_bad_nodes: Annotated[
-        bool,
-        _option("--exclude-bad-nodes", panel=REQUEUE, help="Exclude nodes on which attempts failed (`hpcrun nodes`)."),
-    ] = False
-    restarts: Annotated[
-        int | None,
-        _option(
-            "--restarts",
-            metavar="N",
-            panel=REQUEUE,
-            help="Restart the ranks up to N times in the same allocation after a node failure. Default: the profile's.",
-        ),
-    ] = None
-    spares: Annotated[
-        int | None,
-        _option(
-            "--spares",
-            metavar="N",
-            panel=REQUEUE,
-            help="Allocate N spare nodes that replace failed ones; needs --restarts. Default: the profile's.",
-        ),
-    ] = None
+    snapshot = _snapshot.flag(
+        "--snapshot", help="Run a copy of the code as it is now: the git work tree, or this folder."
+    )
+    snapshot_limit_mb = _snapshot.text(
+        "--snapshot-limit", metavar="SIZE", help="Largest size of the copy. Default: 200M."
+    )
+    snapshot_include = _snapshot.texts(
+        "--snapshot-include",
+        metavar="PATTERN",
+        help="Copy files that look like secrets all the same: .env, certs/*.pem. Repeatable.",
+    )
 
-    snapshot: Annotated[
-        bool,
-        _option(
-            "--snapshot", panel=SNAPSHOT, help="Run a copy of the code as it is now: the git work tree, or this folder."
-        ),
-    ] = False
-    snapshot_limit_mb: Annotated[
-        str | None,
-        _option("--snapshot-limit", metavar="SIZE", panel=SNAPSHOT, help="Largest size of the copy. Default: 200M."),
-    ] = None
-    snapshot_include: Annotated[
-        list[str] | None,
-        _option(
-            "--snapshot-include",
-            metavar="PATTERN",
-            panel=SNAPSHOT,
-            help="Copy files that look like secrets all the same: .env, certs/*.pem. Repeatable.",
-        ),
-    ] = None
+    name = _submission.text(
+        "--name", "-J", metavar="NAME", help="Job name (sbatch --job-name). Default: the script's name."
+    )
+    notify = _submission.texts(
+        "--notify",
+        metavar="URL",
+        help="Send messages there: an apprise URL (ntfys://HOST/TOPIC), '$NAME' of a variable that holds one, or "
+        "mailto:ADDRESS. `none` removes the configured ones. Repeatable.",
+    )
+    notify_on = _submission.text(
+        "--notify-on",
+        metavar="EVENTS",
+        help="Events to send messages about, with commas: started, first-step, failed, finished, waiting, idle. "
+        "Default: all.",
+    )
+    mail_user = _submission.text("--mail-user", metavar="ADDRESS", help="Send mail to this address (sbatch).")
+    mail_type = _submission.text("--mail-type", metavar="EVENTS", help="Events to mail about (sbatch): END, FAIL.")

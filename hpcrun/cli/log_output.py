@@ -20,6 +20,7 @@ from hpcrun.views.log_text import heading, label, terminal_text
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.logs import LogChoice
+    from hpcrun.actions.status.wait import Waiter
 
 _ERASE_LINE = "\r\x1b[K"
 
@@ -80,7 +81,7 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
 
 
 def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: _Printer) -> None:
-    from hpcrun.runs.log_lines import merged
+    from hpcrun.runs.log_times import merged
 
     found: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
     pattern = lines.pattern
@@ -99,7 +100,7 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
 
 
 def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
-    from hpcrun.runs.log_lines import has_stamps, matching, since
+    from hpcrun.runs.log_times import has_stamps, matching, since
 
     found = log_lines(log.path)
     if lines.since_s is not None:
@@ -112,9 +113,9 @@ def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
     return found if lines.pattern is None else matching(found, lines.pattern)
 
 
-def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines: Lines | None = None) -> bool:
+def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines: Lines) -> bool:
     """Print logs as they come, each line with its rank where several are mixed; False if nothing came."""
-    printer = (lines or Lines()).printer(prefixes=prefixes)
+    printer = lines.printer(prefixes=prefixes)
     attempt: int | None = None
     for log, text in stream:
         if attempt is not None and log.attempt > attempt:
@@ -124,6 +125,16 @@ def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines
         printer.feed(log, text)
     printer.finish()
     return attempt is not None
+
+
+def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
+    """Print a run's logs until it is over; while it waits, the waiter tells why."""
+    from hpcrun.actions.runs.logs import follow_logs
+
+    lines = lines or Lines()
+    stream = follow_logs(folder, choice, lines=lines.last, is_over=waiter.over())
+    if not print_stream(stream, prefixes=choice.several, lines=lines):
+        print_finished(folder, choice, lines)
 
 
 class _Printer(Protocol):

@@ -11,6 +11,7 @@ import typer
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.durations import read_duration
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.cli.log_output import Lines
     from hpcrun.job.patterns import Pattern
-    from hpcrun.runs.record import LastStatus
 
 _ANY_RANK = 10_000_000
 
@@ -45,7 +45,12 @@ def logs(
     ] = False,
     rank: Annotated[
         str | None,
-        typer.Option("--rank", metavar="RANKS", help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0.", show_default=False),
+        typer.Option(
+            "--rank",
+            metavar="RANKS",
+            help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first.",
+            show_default=False,
+        ),
     ] = None,
     all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks, each line with its rank.")] = False,
     node: Annotated[
@@ -93,7 +98,7 @@ def logs(
             "--follow cannot be combined with --merge or --since", hint="to begin with the last 100 lines: -f -n 100"
         )
     context = make_context()
-    pattern, since_s = _pattern(grep), _since(since, context)
+    pattern, since_s = _pattern(grep), None if since is None else context.now_s() - read_duration("--since", since)
     place = yield from _find(run, context)
     choice = LogChoice(
         ranks=parse_ranks(rank, place.world_size) if rank is not None else (0,),
@@ -105,6 +110,9 @@ def logs(
         element=place.element,
         batch_log=place.batch_log,
     )
+    if choice == LogChoice(err=err, element=place.element, batch_log=place.batch_log) and rank is None:
+        choice, remark = _with_failed_rank(choice, place, context)
+        yield note([remark])
     check_choice(place.folder, choice)
     begun = chosen_attempt(place.folder, choice)
     shown = Lines(
@@ -146,10 +154,28 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return place
     element = found.element
     if element is None:
-        element, remark = _choose_element(waiter.refresh(), word)
+        element, remark = _choose_element(waiter.look(), word)
         yield note([remark])
     log = str(elements.batch_log(Path(), element))
     return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
+
+
+def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
+    """Return the choice of the rank that failed first and what to say of it, by the run's folder; else rank 0."""
+    from hpcrun.actions.status.first_line import ending, has_failed
+    from hpcrun.actions.status.status import element_of, last_known
+
+    for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
+        one = element_of(item, place.element) if item.elements else item
+        if not has_failed(one.status):
+            break
+        from hpcrun.actions.runs.logs import finished_logs
+
+        rank = ending(one, context.rules).rank
+        first = replace(choice, ranks=(rank or 0,))
+        if rank and finished_logs(place.folder, first):
+            return first, f"hpcrun: showing rank {rank}, which failed first; others: --rank 0, or --all-ranks"
+    return choice, None
 
 
 def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
@@ -164,38 +190,31 @@ def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
-    from hpcrun.actions.runs.logs import follow_logs
-    from hpcrun.cli.log_output import print_finished, print_stream
+    from hpcrun.cli.log_output import print_finished, print_followed
     from hpcrun.views.text import one_line
 
-    status = place.waiter.status() if follow and place.waiter else None
-    if status is None or place.waiter is None or status.final:
+    item = place.waiter.current() if follow and place.waiter else None
+    if item is None or place.waiter is None or item.status.final:
         if not print_finished(place.folder, choice, lines):
             yield note([one_line(f"hpcrun: {_nothing(place, choice)}")])
         return
-    if status.state != "RUNNING":
-        yield note([one_line(f"hpcrun: {_state_words(status)}; its log is shown when it runs")])
-    stream = follow_logs(place.folder, choice, lines=lines.last, is_over=place.waiter.over())
-    if not print_stream(stream, prefixes=choice.several, lines=lines):
-        print_finished(place.folder, choice, lines)
+    place.waiter.tell(item)
+    print_followed(place.folder, choice, place.waiter, lines)
 
 
 def _nothing(place: _LogSource, choice: LogChoice) -> str:
     """Return why there is nothing to show."""
     from hpcrun.actions.runs.logs import choose_logs
 
-    status = place.waiter.status() if place.waiter else None
+    status = place.waiter.current().status if place.waiter else None
+    reason = f" ({status.reason})" if status and status.reason else ""
+    words = f": the job is {status.state}{reason}" if status else ""
     if status is not None and not status.final:
-        return f"no output yet: {_state_words(status)}"
+        return f"no output yet{words}"
     logs = choose_logs(place.folder, choice)
     if logs and not any(log.path.exists() for log in logs):
         return f"there is no log {logs[0].path}: never written, or deleted"
-    words = f": {_state_words(status)}" if status else ""
     return f"no output{words}"
-
-
-def _state_words(status: LastStatus) -> str:
-    return f"the job is {status.state}" + (f" ({status.reason})" if status.reason else "")
 
 
 def _pattern(text: str | None) -> Pattern | None:
@@ -209,14 +228,3 @@ def _pattern(text: str | None) -> Pattern | None:
         raise UsageError(
             f"--grep {text}: {error}", hint=r"it is a regular expression: write \( for a literal bracket"
         ) from None
-
-
-def _since(text: str | None, context: Context) -> float | None:
-    from hpcrun.job.units import parse_time
-
-    if text is None:
-        return None
-    try:
-        return context.now_s() - parse_time(text)
-    except ValueError as error:
-        raise UsageError(f"--since: {error}", hint="--since 10m, --since 2h") from None

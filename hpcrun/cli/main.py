@@ -19,7 +19,7 @@ from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
 from hpcrun.cli.output import finish, give_up_stdout, show, want_json
 from hpcrun.cli.typer_command import CliCommand, CliGroup
-from hpcrun.errors import HpcrunError, PlanError, UsageError
+from hpcrun.errors import HpcrunError, NotFoundError, PlanError, UsageError
 from hpcrun.journal import tell_on_stderr
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
@@ -165,6 +165,10 @@ def main() -> NoReturn:
 
         _fail(usage_error(error, sys.argv[1:], command_names()))
     except HpcrunError as error:
+        if isinstance(error, NotFoundError) and error.job_id:
+            from hpcrun.schedulers.any_job import is_own_live_job
+
+            error.hint = error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
         _fail(error)
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_PRINT:

@@ -81,7 +81,7 @@ def metrics(
     import_pydantic()
     from hpcrun.actions.runs.find import find_element
     from hpcrun.actions.runs.logs import parse_ranks
-    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, metric_patterns, read_elements, read_metrics
+    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, read_elements, read_metrics
     from hpcrun.job.parameters import index_ranges
     from hpcrun.runs.elements import elements_with_calls
     from hpcrun.views.metrics import elements_json, metrics_json, save_png
@@ -90,8 +90,7 @@ def metrics(
     context = make_context()
     found = find_element(run, context.store, elements_with_calls)
     wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
-    folders = tuple(context.profile_layers.values())
-    patterns, remark = metric_patterns(found.run.profile, folders, context.config.metrics)
+    patterns, remark = context.metric_patterns(found.run.profile)
     yield note([found.note, remark])
     folder = context.store.folder(found.run.run_id)
     elements = elements_with_calls(found.run, folder)

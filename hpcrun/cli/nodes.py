@@ -63,7 +63,7 @@ def _document(known: Iterable[FailedNode]) -> dict[str, Any]:
 
 def _listed(known: Sequence[FailedNode], now_s: float) -> TextPart:
     from hpcrun.job.units import format_age
-    from hpcrun.views.table import text_table
+    from hpcrun.views.text import text_table
 
     if not known:
         return stdout(["no node failed in the last 24 hours"])

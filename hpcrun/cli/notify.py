@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,6 +108,8 @@ def _send_due(item: RunStatus, context: Context, asked: str | None) -> list[tupl
         from hpcrun.views.messages import message_of
 
         facts = facts_of(event, item, context.now_s(), lambda: _rules(context), lambda: _patterns(item.run, context))
+        if not all(context.env.get(name) for name in item.run.secrets):
+            facts = replace(facts, cause="")  # here, a secret in a log cannot be recognised by its value
         open_ = unclaimed(item.folder, event, wanted.to)
         sent = send_message(message_of(facts), open_, context.env, run_folder=item.folder, event=event)
         results += [(event, each) for each in sent]
@@ -114,10 +117,8 @@ def _send_due(item: RunStatus, context: Context, asked: str | None) -> list[tupl
 
 
 def _rules(context: Context) -> Sequence[Rule]:
-    from hpcrun.actions.explain.rules import load_rules
-
     try:
-        return load_rules(context.layers.values())
+        return context.rules()
     except HpcrunError:  # a broken file of rules: the run has failed all the same
         return ()
 
@@ -194,15 +195,12 @@ def _checked(words: list[str]) -> list[str]:
 
 def _configured(context: Context) -> list[str]:
     """Return the destinations of the configuration and of the default profile."""
-    from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.job.notify import is_slurms_mail
     from hpcrun.profiles.load import load_profile
 
-    surroundings = context.surroundings
-    name = choose_profile(None, surroundings, lambda: context.scheduler("slurm").unavailable())
     named = list(context.config.notify)
     with suppress(HpcrunError):  # Slurm may be away, of which a test of messages need not know
-        named += load_profile(name, surroundings.profile_folders).profile.notify
+        named += load_profile(context.profile_name(None), context.surroundings.profile_folders).profile.notify
     return [to for to in dict.fromkeys(named) if not is_slurms_mail(to)]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
+from hpcrun.cli.help_panel import Declared
 from hpcrun.cli.job_options import JobOptions
 
 _Command = Callable[..., Any]
@@ -57,15 +58,13 @@ def job_fields() -> tuple[str, ...]:
 
 
 def takes_options(declared: type) -> Callable[[_Command], _Command]:
-    """Give a command the options that a class declares as ``JobOptions`` does; one without a default must be given."""
+    """Give a command the options that a class declares as ``JobOptions`` does."""
     return lambda command: _taking(_options(declared), command)
 
 
 def _options(declared: type, without: Collection[str] = ()) -> _Fields:
-    hints = get_type_hints(declared, include_extras=True)
-    names = [name for each in declared.__mro__ for name in inspect.get_annotations(each)]  # those of a base come last
     return {
-        name: (hints[name], getattr(declared, name, inspect.Parameter.empty)) for name in names if name not in without
+        name: tuple(each) for name, each in vars(declared).items() if isinstance(each, Declared) and name not in without
     }
 
 

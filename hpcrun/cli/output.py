@@ -98,7 +98,9 @@ def finish(status: int = 0) -> None:
     if status and not document.get("error"):
         document = {**document, "error": {"message": f"exit status {status}", "hint": None, "exit_code": status}}
     _Answer.document = None
-    _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **document}, indent=2, default=str))
+    from hpcrun.job.secret_hider import HIDER
+
+    _print(sys.stdout, json.dumps({"schema": JSON_SCHEMA, **HIDER.hide_all(document)}, indent=2))
 
 
 def give_up_stdout() -> None:
@@ -175,10 +177,10 @@ def _print_folded(lines: Iterable[str]) -> None:
 
 def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
     """Print a failure on stderr, or put it into the JSON document; secrets are masked."""
-    from hpcrun.job.secrets import hide_secrets
+    from hpcrun.job.secret_hider import HIDER
 
     _Answer.held = tuple(line for line in _Answer.held if not _repeats(error.message, line))
-    message, hint = hide_secrets(error.message), hide_secrets(error.hint) if error.hint else None
+    message, hint = HIDER.hide(error.message), HIDER.hide(error.hint) if error.hint else None
     if _Answer.json:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
         _Answer.document = {**(_Answer.document or {}), "error": failure}

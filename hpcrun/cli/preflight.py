@@ -42,7 +42,7 @@ def preflight(
     from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()
-    said = {"name": NAME, "walltime_s": str(WALLTIME_S // 60), **{key: v for key, v in asked.items() if v is not None}}
+    said = {"name": NAME, "walltime_s": f"{WALLTIME_S}s", **{key: v for key, v in asked.items() if v is not None}}
     prepared = prepare_job({**said, "script": NAME, "preflight": "only"}, context)
     if dry_run:
         yield dry_run_outcome(prepared)

@@ -14,7 +14,7 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.profile_edit import edit, new, set_, unset, use
+from hpcrun.cli.profile_edit import NameOrDefault, OwnName, edit, new, set_, unset, use
 from hpcrun.cli.typer_command import CliCommand, CliGroup
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from hpcrun.profiles.load import LoadedProfile
 
 app = typer.Typer(cls=CliGroup, no_args_is_help=True)
-_Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="Name or path of a profile.", show_default=False, autocompletion=complete.profile_name
-    ),
-]
 
 
 @app.command("list", cls=CliCommand, epilog=epilog("profile list"))
@@ -57,16 +51,16 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
 
 @app.command("show", cls=CliCommand, epilog=epilog("profile show"))
 def show_(
-    name: _Name,
+    name: NameOrDefault = None,
     origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
     from hpcrun.profiles.load import load_profile
-    from hpcrun.views.profile_values import origins_json
+    from hpcrun.views.profiles import origins_json
 
     context = make_context()
-    loaded = load_profile(name, context.surroundings.profile_folders)
+    loaded = load_profile(context.profile_name(name), context.surroundings.profile_folders)
     values = loaded.profile.model_dump(exclude_defaults=True)
 
     def document() -> dict[str, Any]:
@@ -79,7 +73,7 @@ def show_(
 
 
 def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    from hpcrun.views.profile_values import origins_table
+    from hpcrun.views.profiles import origins_table
 
     drawn, folders = origins_table(loaded, paths, width())
     yield table(drawn)
@@ -119,7 +113,7 @@ def env(
 ) -> Outcome:
     """Explain the environment variables of NCCL, torch and CUDA."""
     from hpcrun.actions.profiles.variables import ProfileVariables, all_variables, find_variables
-    from hpcrun.views import variables as view
+    from hpcrun.views import profiles as view
 
     if name is None:
         variables = all_variables()
@@ -192,7 +186,7 @@ def validate(
     Exit status 3 if there is an error.
     """
     from hpcrun.actions.profiles.profiles import validate_profiles
-    from hpcrun.views.profile_values import verdicts_json
+    from hpcrun.views.profiles import verdicts_json
 
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
@@ -216,10 +210,10 @@ def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Ite
     yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
 
 
-def diff(left: _Name, right: _Name, _json: JsonOption = False) -> Outcome:
+def diff(left: OwnName, right: OwnName, _json: JsonOption = False) -> Outcome:
     """Show the values that differ between two profiles."""
     from hpcrun.actions.profiles.profiles import diff_profiles
-    from hpcrun.views.profile_values import diff_json, diff_table
+    from hpcrun.views.profiles import diff_json, diff_table
 
     differences = diff_profiles(left, right, make_context().surroundings)
     same = stderr([f"{left} and {right} have the same values"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
+from hpcrun.cli.durations import read_duration
 from hpcrun.cli.editor import edit_again, find_editor, run_editor
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
@@ -21,10 +23,22 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.edit import Changed, Place
     from hpcrun.profiles.mistakes import Mistake
 
-_OWN_NAME = "Name or path of a profile."
 OwnName = Annotated[
-    str, typer.Argument(metavar="NAME", help=_OWN_NAME, show_default=False, autocompletion=complete.profile_name)
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name or path of a profile.", show_default=False, autocompletion=complete.profile_name
+    ),
 ]
+NameOrDefault = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="Name or path of a profile. Default: the one `profile list` marks.",
+        show_default=False,
+        autocompletion=complete.profile_name,
+    ),
+]
+_ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
 def _value(name: str, help: str) -> Any:
@@ -68,6 +82,9 @@ def new(
         "time.default": time,
         "time.max": max_time,
     }
+    for option, limit in (("--time", time), ("--max-time", max_time)):
+        if limit:
+            read_duration(option, limit)
     place = own_place(make_context())
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
@@ -106,29 +123,29 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
 
 def set_(
-    name: OwnName,
+    name: NameOrDefault,
     values: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE...",
             help="Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
             show_default=False,
             autocompletion=complete.assignment,
         ),
-    ],
+    ] = None,
 ) -> Outcomes:
     """Set values in your copy of a profile.
 
     Without a copy, one is made that extends the profile.
     """
-    from hpcrun.actions.profiles.edit import set_values, types_that_win
+    from hpcrun.actions.profiles.edit import set_values
 
     context = make_context()
-    place = own_place(context)
-    yield from _report(set_values(name, values, place), context)
-    if own := types_that_win(name, values, place):
-        words = shlex.join([name, *own])
-        yield note([f"hpcrun: GPU types have values of their own, which count: hpcrun profile set {words}"])
+    if name and _ASSIGNMENT.match(name):
+        values, name = [name, *(values or ())], None
+    if not values:
+        raise UsageError("KEY=VALUE is missing", hint=f"hpcrun profile set {shlex.quote(name or 'NAME')} KEY=VALUE")
+    return _report(set_values(context.profile_name(name), values, own_place(context)), context)
 
 
 def unset(
@@ -147,7 +164,7 @@ def unset(
     return _report(unset_values(name, keys, own_place(context)), context)
 
 
-def edit(name: OwnName) -> Outcomes:
+def edit(name: NameOrDefault = None) -> Outcomes:
     """Edit your copy of a profile in $VISUAL or $EDITOR.
 
     Without a copy, one is made that extends the profile.
@@ -158,7 +175,12 @@ def edit(name: OwnName) -> Outcomes:
     context = make_context()
     argv = find_editor(context.env, "hpcrun profile set NAME KEY=VALUE")
     return _report(
-        edit_profile(name, own_place(context), lambda path: run_editor([*argv, str(path)], context.env), _ask_again),
+        edit_profile(
+            context.profile_name(name),
+            own_place(context),
+            lambda path: run_editor([*argv, str(path)], context.env),
+            _ask_again,
+        ),
         context,
     )
 
@@ -203,6 +225,10 @@ def _report(result: Changed, context: Context) -> Outcomes:
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     word = "written" if result.made else "changed" if result.changed else "unchanged"
     yield printed([f"{word}  {result.path}"])
+    yield note(
+        f"hpcrun: {key} now applies to GPU types {', '.join(types)} too, which had their own"
+        for key, types in result.replaced.items()
+    )
     if result.hidden_by:
         yield note([f"hpcrun: {result.hidden_by} takes precedence here"])
 

@@ -91,8 +91,7 @@ def report(
     )
     from hpcrun.actions.studies.report_folder import check_folder, save_report
     from hpcrun.actions.studies.study import find_study
-    from hpcrun.views.report.document import report_files, report_json
-    from hpcrun.views.report.text import report_text
+    from hpcrun.views.report.document import report_files, report_json, report_text
 
     context = make_context()
     if not (studies or from_csv):
@@ -118,12 +117,12 @@ def report(
             lambda: {**report_json(result), "folder": None, "files": []},
         )
         return
-    files = report_files(result)
-    save_report(folder, files.contents)
-    written = one_line(f"written  {folder}: report.html and {count(len(files.contents) - 1, 'other file')}")
+    made = report_files(result)
+    save_report(folder, made.files)
+    written = one_line(f"written  {folder}: report.html and {count(len(made.files) - 1, 'other file')}")
     yield Outcome(
-        lambda: [stdout(report_text(result, missing=files.missing, most=_SHOWN)), stderr([written])],
-        lambda: {**report_json(result), "folder": str(folder), "files": sorted(files.contents)},
+        lambda: [stdout(report_text(result, missing=made.missing, most=_SHOWN)), stderr([written])],
+        lambda: {**report_json(result), "folder": str(folder), "files": sorted(made.files)},
     )
 
 
@@ -132,7 +131,6 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
 
     Where the scheduler does not respond, runs are as they were last known.
     """
-    from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.studies.points import StudyMeasurements, read_points
 
     if not studies:
@@ -141,7 +139,7 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
 
     @cache
     def patterns(profile: str) -> dict[str, str]:
-        found, remark = metric_patterns(profile, tuple(context.profile_layers.values()), context.config.metrics)
+        found, remark = context.metric_patterns(profile)
         remarks.extend([remark] if remark else [])
         return found
 

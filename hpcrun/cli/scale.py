@@ -189,7 +189,7 @@ def scale(
     design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
     yield note([f"note: {remark}" if remark else None])
     asked |= {"script": script, "args": args or []}
-    context = with_typed(context, asked, _names(), submits=not dry_run)
+    context = with_typed(context, asked, _names())
     study, jobs = yield from _plan(asked, design, context, chain=chain)
     if dry_run:
         yield study_plan(study, jobs)

@@ -12,7 +12,8 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
 from hpcrun.cli.output import JsonOption
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.quoting import quote_bash
 
 
 def share(
@@ -27,7 +28,9 @@ def share(
     no_code: Annotated[
         bool, typer.Option("--no-code", help="Leave out the script and the changes of the code.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace FILE, and write it without the values of all secrets.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Write one HTML page about a run, to send to others.
@@ -39,11 +42,9 @@ def share(
     if out == "-" and as_json:
         raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
     import_pydantic()
-    from hpcrun.actions.explain.rules import load_rules
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.actions.runs.metrics import metric_patterns
     from hpcrun.actions.runs.share import ShareChoice, check_page_file, gather, save_page
-    from hpcrun.job.secrets import SecretHider
+    from hpcrun.job.secret_hider import HIDER
     from hpcrun.views.clean import bytes_text
     from hpcrun.views.share.page import share_page
     from hpcrun.views.text import count, one_line
@@ -54,22 +55,26 @@ def share(
     file = context.cwd / (out or f"{found.run.run_id}{element}.html")
     if out != "-":
         check_page_file(file, force=force)
-    patterns, remark = metric_patterns(
-        found.run.profile, tuple(context.profile_layers.values()), context.config.metrics
-    )
+    if (unset := [name for name in found.run.secrets if not context.env.get(name)]) and not force:
+        raise PlanError(
+            f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot hide",
+            hint=f"read -rs {unset[0]} && export {unset[0]}; or write the page all the same: "
+            f"hpcrun share {quote_bash(run)} --force",
+        )
+    patterns, remark = context.metric_patterns(found.run.profile)
     yield note([found.note, remark])
     if run == LAST:
         yield Outcome(notes=[for_person(newest_line(found.run))])
-    rules = load_rules(context.layers.values())
-    choice = ShareChoice(found.element, logs=not no_logs, code=not no_code, rules=rules, patterns=patterns)
+    choice = ShareChoice(found.element, logs=not no_logs, code=not no_code, rules=context.rules(), patterns=patterns)
     shared = gather(found.run, choice, context.ports)
     yield note(f"hpcrun: {missing}" for missing in shared.missing)
-    page = share_page(shared, SecretHider(context.env, found.run.request.get("secrets", ())), str(Path.home()))
+    page = share_page(shared, HIDER, str(Path.home()))
     if out == "-":
         yield Outcome(lambda: [verbatim(page.content.decode())])
         return
     save_page(file, page.content)
     hidden = f"{count(page.hidden, 'secret')} hidden" if page.hidden else "no secret was found in it"
+    hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
     written = one_line(f"written  {out or file.name} ({bytes_text(len(page.content))}; {hidden})")
     yield Outcome(
         lambda: [

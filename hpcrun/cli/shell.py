@@ -26,12 +26,12 @@ def shell(
     """
     from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
     from hpcrun.actions.runs.find import find_element
+    from hpcrun.actions.status.status import one_status
 
     context = make_context()
     found = find_element(run, context.store)
     yield note([found.note])
-    waiter = context.waiter(found.run.run_id)
-    item, remark = one_element(waiter.refresh(), found.element)
+    item, remark = one_element(one_status(found.run.run_id, context.ports).runs[0], found.element)
     yield note([remark])
     is_terminal = sys.stdin.isatty()
     if is_terminal and item.status.state == "RUNNING":

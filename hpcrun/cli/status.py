@@ -20,7 +20,6 @@ from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 if TYPE_CHECKING:
     from hpcrun.actions.status.details import Insight
     from hpcrun.actions.status.status import RunStatus, StatusResult
-    from hpcrun.diagnosis.rules import Rule
 
 MIN_INTERVAL_S = 10
 PATIENCE_S = 3.0
@@ -95,9 +94,7 @@ def status(
             yield Outcome(lambda: [cleared()])
             yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
-                yield from _show(
-                    context, runs or [], wanted, everything=everything, layout=layout, afresh=changes.are_new
-                )
+                yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
             except SchedulerError as error:  # a controller that is away may come back
                 yield note([f"hpcrun: {error.message}"])
             changes.wait()
@@ -137,9 +134,7 @@ def _layout(
     return _Layout(check_columns(columns), as_csv, as_json, verbose, watch, folds)
 
 
-def _show(
-    context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout, afresh: bool = False
-) -> Outcomes:
+def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout) -> Outcomes:
     from hpcrun.actions.background import answers_of
     from hpcrun.actions.runs.find import find_element
     from hpcrun.actions.status.first_line import with_first_lines
@@ -152,14 +147,14 @@ def _show(
     ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
     named = [(item.run.run_id, item.element) for item in found]
     now_s = context.now_s()
-    ports = context.ports.for_polling() if layout.watch and not afresh else context.ports
+    ports = context.ports.for_polling() if layout.watch else context.ports
 
     def shown(result: StatusResult, *, known_only: bool = False) -> Outcomes:
         return _shown(context, only_elements(result, named), wanted, now_s, named, layout=layout, known_only=known_only)
 
     def ask() -> StatusResult:
         result = with_silence(get_status(ids, ports), context.now_s())
-        result = with_first_lines(result, context.store, lambda: _rules(context))
+        result = with_first_lines(result, context.store, context.rules)
         shown = (_with_elements(item, named, context) for item in result.runs)
         return replace(result, runs=tuple(shown))
 
@@ -187,7 +182,7 @@ def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context
         return item
     all_of_it = [element.index for element in item.elements]
     indices = all_of_it if None in words else [index for index in words if index is not None]
-    return with_element_lines(item, indices, context.store, lambda: _rules(context))
+    return with_element_lines(item, indices, context.store, context.rules)
 
 
 def _shown(
@@ -273,12 +268,6 @@ def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[Sta
     if wanted:
         return replace(result, runs=tuple(item for item in result.runs if is_in(item, wanted))), 0
     return without_lost(result) if folds else (result, 0)
-
-
-def _rules(context: Context) -> tuple[Rule, ...]:
-    from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
-
-    return load_rules(context.layers.values())
 
 
 def check_states(given: list[str]) -> set[str]:

@@ -206,10 +206,9 @@ def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
     """Return what adds to runs that failed the first line of their explanation."""
 
     def explain(result: StatusResult) -> StatusResult:
-        from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
         from hpcrun.actions.status.first_line import with_first_lines
 
-        return with_first_lines(result, context.store, lambda: load_rules(context.layers.values()))
+        return with_first_lines(result, context.store, context.rules)
 
     return explain
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.jobs.submit import SubmitResult
     from hpcrun.actions.status.first_line import Rules
     from hpcrun.actions.status.status import RunStatus
-    from hpcrun.actions.status.wait import Waiter
     from hpcrun.job.request import JobRequest
 
 
@@ -67,7 +66,7 @@ def submit(
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     check_start(after, chain, follow=follow, wait=wait, as_json=as_json)
-    context = with_typed(make_context(), asked, option_names(submit), submits=not dry_run)
+    context = with_typed(make_context(), asked, option_names(submit))
     prepared = prepare_job(asked, context)
     check_follow(prepared, follow=follow)
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
@@ -98,7 +97,7 @@ def render(
     sbatch FILE then submits the same job as hpcrun submit.
     With the local profile, bash FILE runs it.
     """
-    context = with_typed(make_context(), asked, option_names(submit), submits=False)
+    context = with_typed(make_context(), asked, option_names(submit))
     prepared = prepare_job(asked, context)
     from hpcrun.views.plan import plan_lines
 
@@ -146,7 +145,6 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
         UsageError: a value cannot be read, or nothing says which profile.
     """
     import_pydantic()
-    from hpcrun.actions.jobs.prepare import choose_profile
     from hpcrun.job.request import read_request
 
     profile = asked.pop("profile", None)
@@ -156,8 +154,7 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
         said["workdir"] = str(context.cwd / Path(said["workdir"]).expanduser())
         if not os.path.isdir(said["workdir"]):
             raise UsageError(f"--workdir: there is no folder {said['workdir']}")
-    surroundings = context.surroundings
-    name = choose_profile(profile, surroundings, lambda: context.scheduler("slurm").unavailable())
+    name = context.profile_name(profile)
     return read_request(said), name
 
 
@@ -194,7 +191,8 @@ def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outc
     Raises:
         InterruptedByUser: Ctrl-C; the job goes on.
     """
-    from hpcrun.actions.explain.rules import load_rules
+    from hpcrun.actions.runs.logs import LogChoice
+    from hpcrun.cli.log_output import print_followed
     from hpcrun.views.plan import submitted_json
 
     run = result.run
@@ -205,7 +203,7 @@ def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outc
     waiter = context.waiter(run.run_id)
     with interrupted_as(interrupted):
         if follow:
-            _follow(result.folder, waiter)
+            print_followed(result.folder, LogChoice(), waiter)
         item = waiter.wait()
     ended = {"state": item.status.state, "exit_status": item.status.exit_status}
     failure = None
@@ -214,18 +212,9 @@ def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outc
     return Outcome(
         lambda: [_how_it_ended(item), *_what_to_ask_for(item)],
         lambda: {**submitted_json(result), **ended},
-        notes=_why_it_failed(item, lambda: load_rules(context.layers.values())),
+        notes=_why_it_failed(item, context.rules),
         failure=failure,
     )
-
-
-def _follow(folder: Path, waiter: Waiter) -> None:
-    from hpcrun.actions.runs.logs import LogChoice, follow_logs
-    from hpcrun.cli.log_output import print_finished, print_stream
-
-    choice = LogChoice()
-    if not print_stream(follow_logs(folder, choice, lines=None, is_over=waiter.over()), prefixes=False):
-        print_finished(folder, choice)
 
 
 def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
@@ -252,4 +241,4 @@ def _what_to_ask_for(item: RunStatus) -> Iterator[TextPart]:
 def _how_it_ended(item: RunStatus) -> TextPart:
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
-    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.elapsed_s)}"])
+    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}"])

@@ -93,17 +93,16 @@ def sweep(
     if lines is not None and lines < 1:
         raise UsageError(f"--lines {lines}: must be 1 or more")
     import_pydantic()
-    from hpcrun.actions.runs.metrics import metric_patterns, read_elements
+    from hpcrun.actions.runs.metrics import read_elements
     from hpcrun.actions.runs.sweep import sweep_table
     from hpcrun.actions.status.status import get_status
 
     context = make_context()
     found = yield from _sweeps(runs or ["last"], context)
-    folders = tuple(context.profile_layers.values())
     result = get_status([run.run_id for run in found], context.ports)
     items: list[tuple[RunStatus, Mapping[int, Metrics]]] = []
     for item in result.runs:
-        patterns, remark = metric_patterns(item.run.profile, folders, context.config.metrics)
+        patterns, remark = context.metric_patterns(item.run.profile)
         yield note([remark])
         items.append((item, read_elements(item.folder, [one.index for one in item.elements], patterns)))
     made = sweep_table(items, best or order, best_step=best_step)
@@ -245,12 +244,11 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
 
 def _explained(item: RunStatus, context: Context) -> RunStatus:
     """Return a sweep that is over, the elements that are named at its end with what happened to them."""
-    from hpcrun.actions.explain.rules import load_rules
     from hpcrun.actions.status.elements import failed_elements
     from hpcrun.actions.status.first_line import with_element_lines
 
     named = failed_elements(item.elements)[:NAMED_AT_MOST]
-    return with_element_lines(item, named, context.store, lambda: load_rules(context.layers.values()))
+    return with_element_lines(item, named, context.store, context.rules)
 
 
 def _wait(result: SubmitResult, context: Context) -> RunStatus:

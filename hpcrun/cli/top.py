@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import make_context
 from hpcrun.cli.outcome import Outcomes
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from hpcrun.diagnosis.rules import Rule
+    pass
 
 
 def top(
@@ -30,10 +30,7 @@ def top(
     _check_terminal(context.env)
     from hpcrun.top.reader import Reader
 
-    def rules() -> tuple[Rule, ...]:
-        return _rules(context)
-
-    reader = Reader(context.ports, context.env, rules, lambda profile: _patterns(profile, context))
+    reader = Reader(context.ports, context.env, context.rules, lambda profile: context.metric_patterns(profile)[0])
     reader.start()
     from hpcrun.top.app import show_top
 
@@ -60,15 +57,3 @@ def _let_the_terminal_s_size_count() -> None:
     if all(os.get_terminal_size(sys.stdout.fileno())):  # a serial console has no size of its own
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-
-
-def _rules(context: Context) -> tuple[Rule, ...]:
-    from hpcrun.actions.explain.rules import load_rules
-
-    return load_rules(context.layers.values())
-
-
-def _patterns(profile: str, context: Context) -> Mapping[str, str]:
-    from hpcrun.actions.runs.metrics import metric_patterns
-
-    return metric_patterns(profile, tuple(context.profile_layers.values()), context.config.metrics)[0]

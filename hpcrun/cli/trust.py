@@ -58,15 +58,14 @@ def trust(
 
 def _ask(path: Path, context: Context) -> Outcomes:
     from hpcrun.actions.jobs.trust import look_into, trust_folder
-    from hpcrun.views.trust import question_lines, question_table, trusted_line
+    from hpcrun.views.trust import content_lines, question_lines, question_table, trusted_line
 
     question = look_into(path, context.trust)
+    below = [f"{path} is already trusted"] if question.trusted else question_lines(question)
+    head = stdout([str(path), "", *content_lines(question)])
+    yield Outcome(lambda: [head, table(question_table(question)), stdout(["", *below])])
     if question.trusted:
-        yield printed([f"{path} is already trusted"])
         return
-    yield Outcome(
-        lambda: [stdout([str(path), ""]), table(question_table(question)), stdout(["", *question_lines(question)])]
-    )
     if not can_ask():
         raise UsageError(
             "cannot ask without a terminal; nothing was trusted",

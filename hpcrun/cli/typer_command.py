@@ -51,17 +51,21 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
     return params
 
 
-class CliCommand(TyperCommand):
-    """A command whose text options cost nothing, and whose outcomes are printed."""
+class _Cheap:
+    """What typer's commands and groups do in the same way: take text as typed, and import for the help only then."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
-        return _take_as_typed(super().get_params(ctx))
+        return _take_as_typed(super().get_params(ctx))  # type: ignore[misc]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
         import_help()
-        super().format_help(ctx, formatter)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class CliCommand(_Cheap, TyperCommand):
+    """A command whose text options cost nothing, and whose outcomes are printed."""
 
     def invoke(self, ctx: Any) -> int:
         """Run the command and print what it comes to; returns the exit status."""
@@ -73,14 +77,5 @@ class CliCommand(TyperCommand):
             exit_at_interrupt()
 
 
-class CliGroup(TyperGroup):
+class CliGroup(_Cheap, TyperGroup):
     """A group of commands whose own options cost nothing."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, those that typer adds itself included."""
-        return _take_as_typed(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        import_help()
-        super().format_help(ctx, formatter)

@@ -83,11 +83,6 @@ class Cause:
         """What happened."""
         return fill(self.rule.cause, self.hit.values if self.hit else {})
 
-    @property
-    def fix(self) -> str:
-        """What to do."""
-        return fill(self.rule.fix, self.hit.values if self.hit else {})
-
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -129,7 +124,7 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     """
     waits = first_waits(facts.logs)
     speech = _speeches(facts, waits)
-    culprit = _culprit(facts, speech)
+    culprit = find_culprit(_counted(facts), speech)
     order = _failure_order(facts, speech)
     found = _found(facts, waits)
     candidates = [item for item, late in found if not (late or _is_evidence(item, culprit, speech))]
@@ -265,10 +260,6 @@ def _counted(facts: Facts) -> list[RankEnd]:
     return before_signal(facts.ends.values(), facts.signalled_s)
 
 
-def _culprit(facts: Facts, speech: Mapping[int, Speech]) -> Culprit | None:
-    return find_culprit(_counted(facts), speech)
-
-
 def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Speech]) -> bool:
     """Whether a line is a consequence of the first rank's failure, and not its cause.
 
@@ -294,14 +285,11 @@ def _without_lines(
     speech: Mapping[int, Speech],
 ) -> list[tuple[tuple[int, ...], Cause]]:
     """Return the rules that match the job's state or a rank's exit status, with their sort keys."""
-    ranked: list[tuple[tuple[int, ...], Cause]] = [
-        ((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states
-    ]
-    if _ended_before(facts):
-        ranked = []
+    ranked: list[tuple[tuple[int, ...], Cause]] = []
     own = culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others
-    if own and facts.state not in _OF_THE_JOB:
-        ranked = []  # the rank ended before the job was signalled
+    # else a rank ended before the job was signalled
+    if not _ended_before(facts) and (not own or facts.state in _OF_THE_JOB):
+        ranked = [((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states]
     for rule in rules:
         for end in facts.ends.values():
             if end.status not in rule.exits or end.rank in blaming:

@@ -57,7 +57,7 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     """
     chains = _chains(lines)
     real = [found for found in chains if not _REPORTERS.match(found.exception)]
-    ends = _ends_of_reports(chains, len(lines))
+    ends = [*(found.begins for found in chains if _REPORTERS.match(found.exception)), len(lines)]
     chosen = _chosen([_behind(found, lines, ends) for found in real], mixed=mixed)
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
@@ -100,10 +100,6 @@ def _first_of_its_kind(found: Sequence[Traceback]) -> Traceback:
 
 def _program(found: Traceback) -> str:
     return found.frames[0].file if found.frames else ""
-
-
-def _ends_of_reports(chains: Sequence[Traceback], end: int) -> list[int]:
-    return [*(found.begins for found in chains if _REPORTERS.match(found.exception)), end]
 
 
 def _behind(found: Traceback, lines: Sequence[str], ends: Sequence[int]) -> Traceback:

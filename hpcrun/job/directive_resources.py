@@ -23,7 +23,7 @@ from hpcrun.job.directives import Directives
 from hpcrun.job.launch_options import check_binding
 from hpcrun.job.profile import Profile
 from hpcrun.job.shape import Shape
-from hpcrun.job.units import parse_memory, parse_time
+from hpcrun.job.units import parse_memory, parse_slurm_time
 
 _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
@@ -53,7 +53,7 @@ def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> R
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
     cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
     return RequestedResources(
-        cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_time, directives.get("time"))
+        cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_slurm_time, directives.get("time"))
     )
 
 

@@ -33,6 +33,26 @@ def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ..
     return tuple(dict.fromkeys((*own, *profile.gpu.types)))
 
 
+def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
+    """Return the options for so many GPUs of each type of a profile whose nodes hold them, the fewest nodes first.
+
+    Args:
+        without: a type to leave out.
+    """
+    rooms = [
+        (nodes, f"--gpus {type_}:{total} --nodes {nodes}")
+        for type_, entry in profile.gpu.types.items()
+        if type_ != without and (nodes := nodes_for(total, entry.per_node or profile.gpu.per_node, entry.nodes))
+    ]
+    return [options for _, options in sorted(rooms)]
+
+
+def nodes_for(total: int, per_node: int, most: int | None) -> int | None:
+    """Return the fewest nodes over which so many GPUs can be split evenly; None if more nodes than most are needed."""
+    fewest = -(-total // per_node) if per_node else total + 1
+    return next((nodes for nodes in range(fewest, min(total, most or total) + 1) if total % nodes == 0), None)
+
+
 def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
     """Return the request with a GPU type."""
     counts = {field: count for field in ("gpus", "gpus_per_node") if (count := getattr(request, field))}
@@ -54,24 +74,33 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
     if not types or profile.scheduler == "local" or (type_ is None and _wants_no_gpu(request)):
         return profile
     type_ = type_ or profile.gpu.type
-    names = ", ".join(types)
     if type_ is None:
         # Slurm would give an untyped request any card, often the most expensive one
         first = next(iter(types))
         raise UsageError(
-            f"profile {profile.name!r} has GPUs of several types: {names}",
+            f"profile {profile.name!r} has GPUs of several types: {', '.join(types)}",
             hint=f"choose one, such as --gpus {first}:{request.gpus.count if request.gpus else 1}, or request --gpus 0",
         )
-    if type_ not in types:
-        if type_ == profile.gpu.type:  # the profile's own values are for this type
-            return profile
-        close = nearest(type_, list(types))
-        any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types" if type_ == "any" else ""
-        raise UsageError(
-            f"profile {profile.name!r} has no GPUs of type {type_!r}",
-            hint=f"did you mean {close!r}? there are: {names}" if close else f"there are: {names}{any_type}",
-        )
-    return _chosen(profile, type_)
+    check_gpu_type(profile, type_)
+    return _chosen(profile, type_) if type_ in types else profile
+
+
+def check_gpu_type(profile: Profile, type_: str) -> None:
+    """Refuse a GPU type that a profile with several does not have.
+
+    Raises:
+        UsageError: it is none of ``gpu.types``, and the profile's own values are not for it.
+    """
+    types = profile.gpu.types
+    is_own = type_ == profile.gpu.type and profile.gpu.per_node  # then the profile's own values are for this type
+    if is_own or not types or type_ in types or profile.scheduler == "local":
+        return
+    close, names = nearest(type_, list(types)), ", ".join(types)
+    any_type = "; for GPUs of any type: docs/profiles.md, Several GPU types" if type_ == "any" else ""
+    raise UsageError(
+        f"profile {profile.name!r} has no GPUs of type {type_!r}",
+        hint=f"did you mean {close!r}? there are: {names}" if close else f"there are: {names}{any_type}",
+    )
 
 
 def _wants_no_gpu(request: JobRequest) -> bool:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launchers import SHELLS, Call, named_launcher
+from hpcrun.job.launchers import Call
 from hpcrun.job.profile import Profile
+from hpcrun.job.program_notes import (
+    LOCAL_RANK,
+    READ_LOCAL_RANK,
+    MpiTypes,
+    ReadText,
+    has_mpi_type,
+    mpi_options,
+    program_notes,
+    source_match,
+)
+from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import decide_shape
 
@@ -18,9 +26,6 @@ if TYPE_CHECKING:  # few programs start ranks themselves
 
 _ONCE = ("python", "command")
 _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
-# A script from the time of torch.distributed.launch, which gave each process its local rank as an option.
-_LOCAL_RANK_OPTION = re.compile(r"""["'](--local[_-]rank)["']""")
-_READ_IT = 'read int(os.environ["LOCAL_RANK"])'
 
 
 def choose_launcher(
@@ -28,31 +33,61 @@ def choose_launcher(
     profile: Profile,
     calls: list[Call],
     typed: tuple[str, ...] = (),
-    read_text: Callable[[str], str] = lambda _: "",
+    read_text: ReadText = lambda _: "",
+    mpi_types: MpiTypes = tuple,
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with the launcher that its program needs, and notes on it.
 
     Args:
         calls: the launchers that the program is, or calls.
         typed: hpcrun's subcommand and options as typed, for the line to type instead.
-        read_text: returns the text of a program by its name as written, nothing if it is no readable text.
+        read_text, mpi_types: see ``program_notes``.
 
     Raises:
         UsageError: hpcrun starts the ranks itself, the program submits jobs, or its nodes would not join one training.
     """
     if not calls:
-        notes = (*_remark(request), *_shell_script(request, profile))
-        return request, (*notes, *_without_local_rank(request, profile, read_text))
+        return request, tuple(program_notes(request, profile, typed, read_text, mpi_types))
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
     if _is_ours(call):
+        if started := _taken_over(call, request, profile, typed, read_text):
+            note = f"`{call.title}` starts ranks, and hpcrun starts them: {_line(call, request, profile, typed)}"
+            return started, (note, *program_notes(started, profile, typed, read_text, mpi_types))
         raise _refusal(call, request, profile, typed, read_text)
     changed = request.model_copy(update={"launcher": "command"})
     nodes = decide_shape(changed, profile).nodes
     if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
-        raise _apart(call, request, profile, nodes, typed)
+        raise _apart(call, request, profile, nodes, typed, mpi_types)
     return changed, (_once_note(call), *_shorter(call, request, profile, typed))
+
+
+def _taken_over(
+    call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: ReadText
+) -> JobRequest | None:
+    """Return the request for what torchrun or srun was to start; None if that would not be the same."""
+    from hpcrun.job.typed_launcher import taken_over
+
+    if typed[:1] == ("scale",):  # a study has its own sizes
+        return None
+    started = taken_over(call, request, has_gpus=_has_gpus(profile))
+    if (
+        started
+        and call.launcher.name == "torch.distributed.launch"
+        and source_match(LOCAL_RANK, read_text(started.script))
+    ):
+        return None
+    return started
+
+
+def _line(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> str:
+    instead = _line_instead(call, request, profile, typed)
+    return instead.line if instead else ""
+
+
+def _has_gpus(profile: Profile) -> bool:
+    return profile.scheduler == "local" or profile.gpu.per_node > 0
 
 
 def _is_ours(call: Call) -> bool:
@@ -96,7 +131,7 @@ def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str
 def _line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
     from hpcrun.job.typed_launcher import line_instead
 
-    return line_instead(call, request, typed, has_gpus=profile.scheduler == "local" or profile.gpu.per_node > 0)
+    return line_instead(call, request, typed, has_gpus=_has_gpus(profile))
 
 
 def _left_out(instead: Instead) -> str:
@@ -108,7 +143,7 @@ def _dropped(instead: Instead) -> str:
 
 
 def _refusal(
-    call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: Callable[[str], str]
+    call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: ReadText
 ) -> UsageError:
     """Return the error for a launcher that hpcrun replaces."""
     if call.place is not None:
@@ -125,16 +160,23 @@ def _refusal(
     if instead is None:
         return UsageError(f"`{call.title}` {why}", hint="give the program that it starts")
     why += _dropped(instead)
-    if call.launcher.name == "torch.distributed.launch" and (option := _local_rank_option(read_text(instead.script))):
-        why += f"; hpcrun gives {instead.script} no {option}: {_READ_IT} there"
+    old = call.launcher.name == "torch.distributed.launch" and source_match(LOCAL_RANK, read_text(instead.script))
+    if old:
+        why += f"; hpcrun gives {instead.script} no {old[1]}: {READ_LOCAL_RANK} there"
     return UsageError(f"`{call.title}` {why}", hint=instead.line)
 
 
-def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...]) -> UsageError:
+def _apart(
+    call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...], mpi_types: MpiTypes
+) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
     from hpcrun.job.typed_launcher import node_line
 
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
+    if call.launcher.on_nodes:
+        line = " ".join(map(quote_bash, ("hpcrun", *(typed or ("submit",)), "bash", "-c", call.launcher.on_nodes)))
+        return UsageError(f"{message}; hpcrun has no launcher for a {call.launcher.name} cluster",
+                          hint=f"{line}; or use one node: --nodes 1")  # fmt: skip
     if call.launcher.role == "submits":
         message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
     way_out = "--launcher command runs it as it is"
@@ -142,51 +184,11 @@ def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, typed:
         options = call.launcher.node_options
         add = f"give it {options}" if options else f"use {_VARIABLES} there"
         return UsageError(message, hint=f"{add}; {way_out}")
-    if line := node_line(call, typed):
-        return UsageError(message, hint=line)
-    instead = _line_instead(call, request, profile, typed)
-    return UsageError(message + _dropped(instead), hint=instead.line) if instead else UsageError(message, hint=way_out)
-
-
-def _local_rank_option(text: str) -> str | None:
-    """Return the option in which a script expects its local rank; None if it has none, or reads LOCAL_RANK too."""
-    found = _LOCAL_RANK_OPTION.search(text)
-    return found[1] if found and "LOCAL_RANK" not in text else None
-
-
-def _without_local_rank(request: JobRequest, profile: Profile, read_text: Callable[[str], str]) -> tuple[str, ...]:
-    """Return a note if each rank would take its local rank from an option that it does not get."""
-    if request.module or not request.script.endswith(".py"):
-        return ()
-    option = _local_rank_option(read_text(request.script))
-    if option is None or any(word.startswith(("--local_rank", "--local-rank")) for word in request.args):
-        return ()
-    shape = decide_shape(request, profile)
-    if shape.launcher not in ("torchrun", "srun") or shape.world_size < 2:
-        return ()
-    return (f"{request.script} has an option {option}, which {shape.launcher} does not give it: {_READ_IT} instead",)
-
-
-def _shell_script(request: JobRequest, profile: Profile) -> tuple[str, ...]:
-    """Return a note if a shell script, which starts no ranks itself, runs more than once on a node."""
-    by_shell = PurePath(request.script).name in SHELLS and not "".join(request.args[:1]).startswith("-")
-    is_shell = by_shell or request.script.endswith((".sh", ".bash"))
-    if request.module or request.launcher is not None or not is_shell:
-        return ()
-    shape = decide_shape(request, profile)
-    if shape.launcher == "command" or shape.procs_per_node < 2:
-        return ()
-    name = " ".join((request.script, *request.args[:1])) if by_shell else request.script
-    return (
-        f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); --launcher command runs it "
-        "once per node",
-    )
-
-
-def _remark(request: JobRequest) -> tuple[str, ...]:
-    """Return a note if an unknown program has a launcher among its arguments."""
-    name = None if request.module or request.launcher in _ONCE else named_launcher((request.script, *request.args))
-    if name is None:
-        return ()
-    return (f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
-            "add --launcher command, which runs it once per node",)  # fmt: skip
+    if joining := node_line(call, typed):
+        return UsageError(message, hint=joining)
+    types = mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
+    instead = _line_instead(call, request, profile, (*typed, "--srun", f"mpi={types[0]}") if types else typed)
+    if instead is None:
+        return UsageError(message, hint=way_out)
+    message += _dropped(instead) + (f"; the ranks need one of: {mpi_options(types)}" if types[1:] else "")
+    return UsageError(message, hint=instead.line)

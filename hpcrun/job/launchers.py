@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.wrappers import WRAPPERS, Wrapper, unwrap
+from hpcrun.job.wrappers import SHELLS, WRAPPERS, Interpreted, Wrapper, interpreted, is_python, unwrap
 
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]
@@ -30,10 +30,11 @@ class Launcher:
         subcommands: the first words with which it starts ranks or jobs; empty if it always does.
         modules: names of the same program after ``python -m``.
         values: the number of words that follow an option written without ``=``.
-        other_values: the same for an option that is not in ``values``.
         reads_env: it reads node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT.
         node_options: the options, in shell syntax, that make it one node of several.
         torchrun_runs_it: its scripts also run under torchrun.
+        uses_mpi: its ranks are those of one MPI job.
+        on_nodes: the shell command that does the same on several nodes, run once on each.
     """
 
     name: str
@@ -42,10 +43,11 @@ class Launcher:
     modules: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     values: Mapping[str, int] = field(default_factory=dict)
-    other_values: int = 0
     reads_env: bool = False
     node_options: str = ""
     torchrun_runs_it: bool = False
+    uses_mpi: bool = False
+    on_nodes: str = ""
 
     @property
     def title(self) -> str:
@@ -82,14 +84,7 @@ TORCHRUN_VALUES = _ones(
     "--nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval "
     "--start-method --event-log-handler --role --log-dir -r --redirects -t --tee --local-ranks-filter --node-rank "
     "--duplicate-stdout-filters --duplicate-stderr-filters --master-addr --master-port --local-addr --logs-specs "
-    "--numa-binding --signals-to-handle --shutdown-timeout"
-)
-# srun(1) of Slurm 22.05 to 26.05: all other options take a value
-_SRUN_FLAGS = dict.fromkeys(
-    "--overlap -l --label -u --unbuffered -v --verbose -Q --quiet -K --kill-on-bad-exit -k --no-kill -O --overcommit "
-    "-s --oversubscribe -H --hold -E --preserve-env -X --disable-status -Z --no-allocate --pty --exclusive --exact "
-    "--contiguous --use-min-nodes --spread-job --reboot --multi-prog --whole --external-launcher".split(),
-    0,
+    "--numa-binding --signals-to-handle --shutdown-timeout --log-line-prefix-template"
 )
 # mpirun(1) of Open MPI 4 and 5, and MPICH's mpiexec
 _MPI_VALUES = {
@@ -98,17 +93,23 @@ _MPI_VALUES = {
     **_ones("--app --output-filename --timeout -envlist -genvlist -launcher --launcher"),
     **dict.fromkeys("-mca --mca -gmca --gmca --prtemca --pmixmca -genv -env".split(), 2),
 }
+# What hpcrun decides itself, such as the places of logs, and --use-env, which torchrun always does.
+TORCHRUN_BY_HPCRUN = re.compile(
+    r"--(rdzv-(backend|endpoint|id|conf)|master-addr|master-port|node-rank|local-addr|standalone|use-env|log-dir|"
+    r"redirects|tee|role|start-method|monitor-interval|no-python|module|nnodes|nproc-per-node|"
+    r"local-ranks-filter)|-[rtm]"
+)
 _TORCHRUN_NODE = (
     "--nnodes $NNODES --nproc-per-node $NPROC_PER_NODE --node-rank $NODE_RANK "
     "--master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 )
 
 LAUNCHERS: tuple[Launcher, ...] = (
-    Launcher("torchrun", "ours", modules=("torch.distributed.run", "torchrun"), values=TORCHRUN_VALUES,
+    Launcher("torchrun", "ours", modules=("torch.distributed.run", "torchrun"),
              aliases=("torch.distributed.run",), node_options=_TORCHRUN_NODE, torchrun_runs_it=True),
-    Launcher("torch.distributed.launch", "ours", modules=("torch.distributed.launch",), values=TORCHRUN_VALUES,
+    Launcher("torch.distributed.launch", "ours", modules=("torch.distributed.launch",),
              node_options=_TORCHRUN_NODE, torchrun_runs_it=True),
-    Launcher("srun", "ours", values=_SRUN_FLAGS, other_values=1),
+    Launcher("srun", "ours"),
     Launcher("salloc", "submits"),
     Launcher("sbatch", "submits"),
     Launcher("hpcrun", "submits", subcommands=("submit", "resubmit", "scale", "preflight"), modules=("hpcrun",)),
@@ -134,19 +135,18 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Launcher("llamafactory-cli", "node", subcommands=("train",), reads_env=True),
     Launcher("swift", "node", subcommands=("sft", "pt", "rlhf"), reads_env=True),
     Launcher("mpirun", "job", aliases=("mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpiexec.slurm"),
-             values=_MPI_VALUES),
-    Launcher("horovodrun", "job", values=_ones("-np --num-proc -H --hosts -hostfile --hostfile -p --ssh-port")),
-    Launcher("ray", "job", subcommands=("start", "job", "submit", "symmetric-run", "up")),
+             values=_MPI_VALUES, uses_mpi=True),
+    Launcher("horovodrun", "job", values=_ones("-np --num-proc -H --hosts -hostfile --hostfile -p --ssh-port"),
+             uses_mpi=True),
+    # symmetric-run came with Ray 2.49: the first node runs the program, with the others as its workers
+    Launcher("ray", "job", subcommands=("start", "job", "submit", "symmetric-run", "up"),
+             on_nodes="ray symmetric-run --address $MASTER_ADDR:$MASTER_PORT --min-nodes $NNODES -- python train.py"),
     Launcher("torchx", "submits", subcommands=("run",)),
 )  # fmt: skip
-_BY_NAME = {name: launcher for launcher in LAUNCHERS for name in (launcher.name, *launcher.aliases)}
-_BY_MODULE = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
+BY_NAME = {name: launcher for launcher in LAUNCHERS for name in (launcher.name, *launcher.aliases)}
+BY_MODULE = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
 
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
-_SHELL_VALUES = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
-_PYTHON = re.compile(r"python(\d(\.\d+)?)?")
-_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 # A script that uses one of these can distinguish its nodes, or find the first node.
 _OF_NODES = re.compile(
     r"\b(NNODES|NODE_RANK|MASTER_ADDR|HPCRUN_(HEAD|HEAD_ADDR|NODE|NODE_RANK)|GROUP_RANK"
@@ -177,16 +177,14 @@ def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], dept
     if not argv or depth == 0:
         return
     name, rest = PurePath(argv[0]).name or argv[0], argv[1:]
-    if name in _BY_NAME:
-        yield from _called(_BY_NAME[name], argv, rest, before)
+    if name in BY_NAME:
+        yield from _called(BY_NAME[name], argv, rest, before)
     elif name in WRAPPERS:
         yield from _unwrapped(WRAPPERS[name], argv, read, before, depth)
-    elif _PYTHON.fullmatch(name):
-        yield from _python(argv, before)
+    elif inner := interpreted(argv):
+        yield from _interpreted(inner, argv, read, before, depth)
     elif name == "eval":
         yield from _in_text(" ".join(rest), None, read, depth)
-    elif name in SHELLS:
-        yield from _shell(rest, read, depth)
     elif name in ("source", ".") and rest:
         yield from _in_script(rest[0], read, depth)
     else:
@@ -217,33 +215,20 @@ def _unwrapped(
         yield from _find(rest, read, (*before, *start), depth)
 
 
-def _python(argv: tuple[str, ...], before: tuple[str, ...]) -> Iterator[Call]:
-    rest = argv[1:]
-    while rest and rest[0].startswith("-"):
-        if rest[0].endswith("m") and not rest[0].startswith("--"):  # -m, -um
-            yield from _module(rest[1:], argv[: len(argv) - len(rest) + 1], before)
-            return
-        if rest[0] in ("-c", "-"):
-            return
-        rest = rest[2:] if rest[0] in _PYTHON_VALUES else rest[1:]
-
-
 def _module(rest: tuple[str, ...], start: tuple[str, ...], before: tuple[str, ...]) -> Iterator[Call]:
-    if rest and rest[0] in _BY_MODULE:
-        yield from _called(_BY_MODULE[rest[0]], (*start, *rest), rest[1:], before)
+    if rest and rest[0] in BY_MODULE:
+        yield from _called(BY_MODULE[rest[0]], (*start, *rest), rest[1:], before)
 
 
-def _shell(rest: tuple[str, ...], read: ReadScript, depth: int) -> Iterator[Call]:
-    while rest and rest[0][:1] in ("-", "+") and rest[0] != "-":
-        if rest[0] in _SHELL_VALUES:
-            rest = rest[2:]
-        elif rest[0].startswith("-") and not rest[0].startswith("--") and "c" in rest[0]:
-            yield from _in_text(rest[1] if len(rest) > 1 else "", None, read, depth)
-            return
-        else:
-            rest = rest[1:]
-    if rest:
-        yield from _in_script(rest[0], read, depth)
+def _interpreted(
+    inner: Interpreted, argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int
+) -> Iterator[Call]:
+    if inner.option == "-m":
+        yield from _module(inner.words, argv[: len(argv) - len(inner.words)], before)
+    elif PurePath(argv[0]).name in SHELLS and inner.option == "-c":
+        yield from _in_text("".join(inner.words[:1]), None, read, depth)
+    elif PurePath(argv[0]).name in SHELLS:
+        yield from _in_script(inner.words[0], read, depth)
 
 
 def _in_script(name: str, read: ReadScript, depth: int) -> Iterator[Call]:
@@ -265,7 +250,7 @@ def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Ite
 def named_launcher(argv: tuple[str, ...]) -> str | None:
     """Return the launcher among the arguments of an unknown program, as in ``./with-modules torchrun train.py``."""
     name = PurePath(argv[0]).name
-    if name in WRAPPERS or name in SHELLS or _PYTHON.fullmatch(name) or name.endswith(".py"):
+    if name in WRAPPERS or name in SHELLS or is_python(name) or name.endswith(".py"):
         return None
-    behind = (argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in _BY_NAME)
+    behind = (argv[index:] for index in range(1, len(argv)) if PurePath(argv[index]).name in BY_NAME)
     return next((call.title for words in behind for call in _find(words, lambda _: None, (), 1)), None)

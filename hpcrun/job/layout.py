@@ -20,7 +20,7 @@ SUBMISSION_FILE = ".submission_file_"
 """The beginning of submitit's name for the script that it submits; Slurm shows it as the job's command."""
 
 _ANY_RUN_ID = RUN_ID.pattern.replace("?P<name>", "?:")
-_ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID})(?:\.gone)?", re.ASCII)
+_ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID}|[0-9a-f]{{16}}\.[0-9a-f]{{8}})(?:\.gone)?", re.ASCII)
 _JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID})", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
@@ -219,25 +219,9 @@ class RunFolder(JobFolder):
         """The difference between the snapshot of the code and its commit."""
         return self.path / "code.diff"
 
-    @property
-    def launch(self) -> Path:
-        """The programs that run the job."""
-        return self.path / "launch"
-
-    @property
-    def probe(self) -> Path:
-        """The programs that look at the ranks of the running job."""
-        return self.path / "probe"
-
-    @property
-    def preflight(self) -> Path:
-        """The programs of a preflight."""
-        return self.path / "preflight"
-
-    @property
-    def runtime(self) -> Path:
-        """The modules that ranks can import."""
-        return self.path / "runtime"
+    def programs(self, part: str = "") -> Path:
+        """Return the link to the programs that run inside the job, which runs share, or a part of them: ``launch``."""
+        return self.path / "programs" / part
 
     @property
     def submitit(self) -> Path:
@@ -321,6 +305,14 @@ class RunsFolder:
         """Return the folder of a run that is being deleted."""
         return RunFolder(self.path / f".{run_id}.gone")
 
+    def programs(self, version: str = "") -> Path:
+        """Return the folder of the copies of the programs that run inside jobs, or one copy."""
+        return self.path / ".programs" / version
+
+    def programs_aside(self, version: str, number: int) -> Path:
+        """Return the folder of a copy of the programs that is being made or deleted."""
+        return self.programs(f".{version}.{number:08x}")
+
     @property
     def active(self) -> Path:
         """The folder of the markers of runs that have not ended."""
@@ -361,7 +353,7 @@ def run_name(run_id: str) -> str:
 
 
 def parse_aside(name: str) -> str | None:
-    """Return the run whose folder has this name while it is made or deleted, None for another name."""
+    """Return the run, or copy of the programs, whose folder has this name while it is made or deleted, else None."""
     match = _ASIDE.fullmatch(name)
     return match["run_id"] if match else None
 

@@ -1,8 +1,9 @@
-"""Numbers that a training reports: the regular expressions that find them in a log."""
+"""Numbers that a training reports: the regular expressions that find them in a log, the usual ones and users' own."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,16 @@ VALUE = "value"
 """The named group with the number; without it, the first group has the number."""
 STEP = "step"
 """The named group, or the metric, with the step of a line."""
+_NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)"
+_USUAL = re.compile(
+    r"(?<![\w./-])(?P<name>(?:(?:train|training|val|valid|validation|test|eval|best|min|max|mean|avg|total) )?"
+    r"(?:[a-z]\w{0,30}[_./-])?(?:loss|acc|accuracy)(?:[_/](?:train|val|valid|test|eval)\w{0,9})?)['\"]?"
+    # behind a blank only what cannot be a count: "loss 3 of 5 packets"
+    r"(?:\s*[:=]\s*|\s+(?=(?:tensor\()?(?:[-+]?\d*\.\d|\d+e|\d+%|[-+]?(?:nan|inf)\b)))"
+    rf"(?:tensor\()?(?P<value>{_NUMBER})(?=\.?(?:[\s,;%|)\]}}'\"]|$))",
+    re.IGNORECASE,
+)
+_USUAL_STEP = re.compile(r"(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?![\w.])", re.IGNORECASE)
 
 
 def check_metric_pattern(text: str) -> str:
@@ -47,3 +58,16 @@ def finite_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def usual_numbers(line: str) -> tuple[float | None, dict[str, float]]:
+    """Return the step and the losses and accuracies in a line as most scripts print them: ``step 3 val_loss=0.12``.
+
+    A step beside an epoch is None: it may begin again with each epoch.
+    """
+    lowered = line.lower()
+    if "loss" not in lowered and "acc" not in lowered:
+        return None, {}
+    values = {match["name"].lower().replace(" ", "_"): float(match["value"]) for match in _USUAL.finditer(line)}
+    step = _USUAL_STEP.search(line) if values and "epoch" not in lowered else None
+    return float(step[1]) if step else None, values

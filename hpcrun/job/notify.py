@@ -90,8 +90,8 @@ def _secret_in_url(text: str) -> str | None:
     if user and not password and not _is_filled_in(user) and parts.scheme not in _WITH_USER:
         return "a user or token"
     if parts.scheme not in _OPEN and not _VARIABLE.search(text):
-        _check_service(parts.scheme)
-        return f"the token of {parts.scheme}://"
+        close = nearest(parts.scheme, sorted(_OPEN))
+        return f"the token of {parts.scheme}://" + (f" (did you mean {close}://?)" if close else "")
     items = [item.partition("=")[::2] for item in filter(None, parts.query.split("&"))]
     words = " ".join((host, parts.path, *(value for _, value in items if "@" not in value)))
     if any(map(_RANDOM.fullmatch, re.split(r"[^\w-]+", unquote(_VARIABLE.sub(" ", words))))):
@@ -100,21 +100,6 @@ def _secret_in_url(text: str) -> str | None:
         if name not in _PLAIN_QUERY and not _is_filled_in(value):
             return f"a value of ?{name}= that may be a secret" if name.isalnum() else "a value that may be a secret"
     return None
-
-
-def _check_service(scheme: str) -> None:
-    """Raise ValueError if apprise has no such service."""
-    import warnings
-
-    with warnings.catch_warnings():  # of its libraries: they are not about the destination
-        warnings.simplefilter("ignore")
-        from apprise.plugins import N_MGR  # takes a second, only before a destination is refused
-
-        known: set[str] = set(N_MGR.schemas())  # type: ignore[no-untyped-call]
-    if scheme not in known:
-        close = nearest(scheme, sorted(_OPEN)) or nearest(scheme, sorted(known))
-        more = f"did you mean {close}://?" if close else "https://appriseit.com/services lists the services"
-        raise ValueError(f"no service {scheme}://; {more}")
 
 
 def _is_filled_in(text: str) -> bool:

@@ -16,6 +16,9 @@ Parameters = tuple[tuple[str, str], ...]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # {{name}} becomes {name}; any other text in braces, such as JSON, belongs to the script
 _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+# what Slurm and other programs take for a range: 1e-3:1e-1, 0:10:2, 0..9, 0-9
+_BOUND = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"(?P<low>{_BOUND})(?::|\.\.|-)(?P<high>{_BOUND})(?::{_BOUND})?")
 _INDICES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 
 
@@ -37,6 +40,15 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
             raise ValueError(
                 f"{item!r} has an empty value; write values that are empty or contain a comma in a --sweep-file"
             )
+        if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
+            raise ValueError(
+                f"{item!r} is no range: write every value, such as {name}={ends['low']},{ends['high']}; "
+                "or, if it is a text, write it in a --sweep-file"
+            )
+        if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):
+            inner = text[1:-1] if text[0] + text[-1] in ("[]", "()", "{}") else ""
+            way = f"write the values without brackets: {name}={inner}" if inner else "write it in a --sweep-file"
+            raise ValueError(f"{item!r} is split at its commas; {way}")
         if twice := [value for index, value in enumerate(values) if value in values[:index]]:
             raise ValueError(
                 f"{item!r} has the value {twice[0]!r} twice: both elements would be the same; write it once, "

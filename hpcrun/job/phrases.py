@@ -1,12 +1,14 @@
-"""Phrases that many messages have: ranks and their nodes, and lists of which only the first few are named. Pure."""
+"""Phrases that many messages have: ranks and their nodes, lists and texts that are cut to a length. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from hpcrun.job.parameters import index_ranges
 
 _LONGEST_RANKS = 40
+_NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>0|[1-9]\d{0,8})", re.ASCII)
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
@@ -35,6 +37,25 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank {ranges}" if len(ranks) == 1 else f"ranks {ranges}"
 
 
+def host_list(names: Iterable[str]) -> str:
+    """Return the names of nodes as squeue shows them: ``a100-[1-2],login``."""
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        numbers.setdefault(match["name"] if match else name, []).extend([int(match["number"])] if match else [])
+    ranges = {name: f"[{index_ranges(own)}]" if own[1:] else "".join(map(str, own)) for name, own in numbers.items()}
+    return ",".join(name + text for name, text in ranges.items())
+
+
 def other_ranks(number: int) -> str:
     """Return ``1 other rank`` or ``7 other ranks``."""
     return "1 other rank" if number == 1 else f"{number} other ranks"
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return at most so many characters of a text: whole words and ``…``, or a part of a single long one."""
+    if len(text) <= most:
+        return text
+    head = text[: most - 1]
+    whole = head if text[most - 1].isspace() else head.rpartition(" ")[0]
+    return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hpcrun.job import directives as sbatch
 from hpcrun.job.container import Container, decide_container
@@ -33,8 +32,18 @@ from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, check_nodes, decide_segment, decide_shape
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.wrappers import program_of
 
-_INTERPRETER = re.compile(r"(ba|da|z|k)?sh|python[\d.]*")
+if TYPE_CHECKING:  # few jobs run a batch script
+    from hpcrun.job.batch.convert import BatchScript
+
+_FLIGHT_FILE = "$HPCRUN_ATTEMPT_DIR/flight/rank_"
+_FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
+    ({"TORCH_FR_BUFFER_SIZE": "2000"}, "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+    ({"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}, "TORCH_FR_DUMP_ON_TIMEOUT"),
+    ({"TORCH_FR_DUMP_TEMP_FILE": _FLIGHT_FILE, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": _FLIGHT_FILE}, ""),
+)
+"""Settings of torch's flight recorder, in the shell's syntax, and another name of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,7 @@ class Plan:
         walltime_s: time limit in seconds, None if the site decides.
         directives: the #SBATCH lines in order, name → value (None for a flag).
         env: variables of the job; None stands for a secret, whose value goes only through the environment.
+        added: variables that hpcrun adds before them, in the shell's syntax.
         command: program and arguments of one rank, undecodable bytes kept as surrogates.
         requeue: how it continues after an interruption; None if it does not.
         sweep: the elements of a sweep, whose arguments follow ``command``; None for one job.
@@ -96,6 +106,7 @@ class Plan:
         cancel_idle_s: it ends if all of its GPUs are idle for so many seconds; None for no limit.
         sample_use: it records what it uses of its nodes.
         notify: where messages about the run go; None if there are none.
+        batch: the person's batch script that it runs; None if hpcrun starts the ranks.
     """
 
     name: str
@@ -109,6 +120,7 @@ class Plan:
     modules: tuple[str, ...]
     setup: tuple[str, ...]
     env: tuple[tuple[str, str | None], ...]
+    added: tuple[tuple[str, str], ...]
     python: PythonEnvironment
     command: tuple[str, ...]
     workdir: str | None
@@ -125,6 +137,12 @@ class Plan:
     cancel_idle_s: int | None = None
     sample_use: bool = True
     notify: Notify | None = None
+    batch: BatchScript | None = None
+
+    @property
+    def script_secrets(self) -> dict[str, str]:
+        """The secrets of the batch script, whose values go only through the environment."""
+        return dict(self.batch.secrets) if self.batch else {}
 
     @property
     def cpus_per_rank(self) -> int | None:
@@ -195,10 +213,10 @@ def build_plan(
         nodes = shape.nodes + (requeue.spares if requeue else 0)
         directives = {"job-name": name, **_profile_directives(profile, shape, nodes, share, memory_mb, walltime_s)}
         directives |= {} if segment is None else {"segment": str(segment)}
-        directives |= _requeue_directives(requeue)
+        directives |= requeue_directives(requeue)
         directives |= {"array": sweep.array} if sweep else {}
         directives |= mail or {}
-        _apply_request(directives, request)
+        apply_request(directives, request)
         # the directives after --sbatch and --no-sbatch decide
         asked = read_allocation(directives, shape, profile)
         cpus, memory_mb, walltime_s = asked.cpus_per_node, asked.memory_mb, asked.walltime_s
@@ -219,6 +237,7 @@ def build_plan(
         modules=(*profile.modules, *request.load),
         setup=(*profile.setup, *request.setup),
         env=planned_env(request, profile),
+        added=flight_recorder_env(job_env(request, profile)),
         python=python,
         command=_command(request, python, sweep.common if sweep else request.args),
         workdir=request.workdir,
@@ -253,6 +272,17 @@ def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str |
     return (*known, *((name, None) for name in named if name not in env))
 
 
+def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the variables that hpcrun adds for torch's flight recorder, which writes the last collectives of a hang.
+
+    Args:
+        env: the variables from profile, request and shell. They have priority under each name of a setting: torch
+            would prefer the name that hpcrun adds.
+    """
+    settings = [setting for setting, other in _FLIGHT_RECORDER if not {*setting, other} & {*env}]
+    return tuple(item for setting in settings for item in setting.items())
+
+
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
     """Return the profile's rates of the card and the network, by the names that preflight/judge.py uses."""
     rates = {
@@ -268,23 +298,8 @@ def name_of(request: JobRequest) -> str:
     """Return the name of a job: the requested name, else the name of its script."""
     if request.name:
         return check_job_name(request.name)
-    if request.module:
-        return job_name_from(request.script.rpartition(".")[2])
-    return job_name_from(_interpreted(request) or PurePath(request.script).stem)
-
-
-def _interpreted(request: JobRequest) -> str | None:
-    """Return the name of the script of ``python -u train.py`` or ``bash run.sh``; None of other programs."""
-    if _INTERPRETER.fullmatch(PurePath(request.script).name) is None:
-        return None
-    for before, word in zip(("", *request.args), request.args, strict=False):
-        if before == "-m":
-            return word.rpartition(".")[2]
-        if not word.startswith("-"):
-            return PurePath(word).stem if word.endswith((".py", ".sh", ".bash")) else None
-        if "c" in word and not word.startswith("--"):  # bash -c TEXT
-            return None
-    return None
+    program = ("-m", request.script) if request.module else program_of((request.script, *request.args))
+    return job_name_from(program[1].rpartition(".")[2] if program[0] == "-m" else PurePath(program[0]).stem)
 
 
 def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:
@@ -334,7 +349,8 @@ def _gpu_directives(profile: Profile, shape: Shape, nodes: int) -> Directives:
     return {"gpus": f"{prefix}{nodes * shape.gpus_per_node}", **({"gpus-per-node": each} if nodes > 1 else {})}
 
 
-def _requeue_directives(requeue: Requeue | None) -> Directives:
+def requeue_directives(requeue: Requeue | None) -> Directives:
+    """Return the directives of requeue and warning."""
     # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of earlier attempts.
     again = requeue is not None and requeue.times > 0
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
@@ -347,7 +363,7 @@ def _requeue_directives(requeue: Requeue | None) -> Directives:
     return directives
 
 
-def _apply_request(directives: Directives, request: JobRequest) -> None:
+def apply_request(directives: Directives, request: JobRequest) -> None:
     """Override the profile's directives by the request's: options, then --sbatch, then --no-sbatch."""
     asked = {
         "partition": request.partition,

@@ -22,7 +22,7 @@ from hpcrun.job.metrics import check_metric_pattern
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.request import Launcher
-from hpcrun.job.units import parse_memory, parse_time
+from hpcrun.job.units import parse_memory, parse_slurm_time
 
 
 def _no_bool(value: Any) -> Any:
@@ -48,7 +48,7 @@ def _switch(value: Any) -> Any:
 
 
 def _time(value: Any) -> Any:
-    return parse_time(value) if isinstance(value, str) else _no_bool(value)
+    return parse_slurm_time(value) if isinstance(value, str) else _no_bool(value)
 
 
 def _memory(value: Any) -> Any:

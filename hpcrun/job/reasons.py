@@ -65,7 +65,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     # --- held
     ("JobHeldUser", "held by you", "`scontrol release JOB` lets it start."),
     ("JobHeldAdmin", "held by an administrator", "Ask the administrators: only they can release it."),
-    ("JobHoldMaxRequeue", "requeued too often", "See why it fails (hpcrun logs), then `scontrol release JOB`."),
+    ("JobHoldMaxRequeue", "requeued too often", "See `hpcrun explain JOB`, then `scontrol release JOB`."),
     (
         "JobLaunchFailure|launch failed requeued held|.*RaisedSignal.*",
         "held: the launch on its nodes failed",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError, field_validator
 
 from hpcrun.errors import UsageError
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
-from hpcrun.job.secrets import is_secret_option, secret_arguments, secret_in_command, secret_kind
+from hpcrun.job.secret_hider import HIDER, SecretHider
+from hpcrun.job.secrets import is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.job.units import parse_memory, parse_time, parse_walltime
 from hpcrun.job.value_errors import error_words
 
@@ -22,7 +24,9 @@ MOST = 1_000_000
 """The largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits."""
 # Bytes that are not UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
-_INSTEAD_OF_SECRET = "export NAME=... where you submit, add --secret NAME, and use $NAME"
+_INSTEAD_OF_SECRET = (
+    "export NAME=... where you submit, add --secret NAME, and use $NAME in --setup, or in bash -c 'PROGRAM \"$NAME\"'"
+)
 # In these fields secrets have their own rules, or they have no text from the user.
 _APART = frozenset({"args", "env", "secrets", "setup", "sweep", "elements", "snapshot_include"})
 
@@ -48,6 +52,11 @@ class GpuCount(BaseModel):
         return cls(count=int(count), type=type_ or None)
 
 
+def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
+    """Return what reads a value as it was typed; a value from a record or from Python is no text."""
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+
+
 class JobRequest(BaseModel):
     """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not given."""
 
@@ -57,16 +66,18 @@ class JobRequest(BaseModel):
     args: tuple[RawText, ...] = ()
     module: bool = False
 
-    gpus: GpuCount | None = None
-    gpus_per_node: GpuCount | None = None
+    gpus: Annotated[GpuCount | None, _from_text(GpuCount.parse)] = None
+    gpus_per_node: Annotated[GpuCount | None, _from_text(GpuCount.parse)] = None
     nodes: int | None = Field(default=None, ge=1, le=MOST)
     nproc_per_node: int | None = Field(default=None, ge=1, le=MOST)
     cpus: int | None = Field(default=None, ge=1, le=MOST)
     cpus_per_task: int | None = Field(default=None, ge=1, le=MOST)
     cpus_per_gpu: int | None = Field(default=None, ge=1, le=MOST)
-    memory_mb: int | None = None
-    walltime_s: int | None = None
-    cancel_idle_s: int | None = Field(default=None, ge=0)
+    memory_mb: Annotated[int | None, _from_text(parse_memory)] = None
+    walltime_s: Annotated[int | None, _from_text(parse_walltime)] = None
+    cancel_idle_s: Annotated[int | None, _from_text(lambda text: 0 if text == "0" else parse_time(text))] = Field(
+        default=None, ge=0
+    )
 
     partition: str | None = None
     account: str | None = None
@@ -106,50 +117,17 @@ class JobRequest(BaseModel):
     requeue: int | None = Field(default=None, ge=0, le=1000)
     restarts: int | None = Field(default=None, ge=0, le=1000)
     spares: int | None = Field(default=None, ge=0, le=1000)
-    warn_s: int | None = None
+    warn_s: Annotated[int | None, _from_text(parse_time)] = None
     retry_on_failure: bool = False
     exclude_bad_nodes: bool = False
 
     snapshot: bool = False
-    snapshot_limit_mb: int | None = None
+    snapshot_limit_mb: Annotated[int | None, _from_text(lambda text: parse_memory(text, "200M or 1G"))] = None
     snapshot_include: tuple[str, ...] = ()
     sweep: Annotated[tuple[Parameters, ...], SkipValidation] = ()
     sweep_file: str | None = None
     max_parallel: int | None = Field(default=None, ge=1, le=MOST)
     elements: tuple[int, ...] = ()
-
-    @field_validator("gpus", "gpus_per_node", mode="before")
-    @classmethod
-    def _gpus(cls, value: Any) -> Any:
-        return GpuCount.parse(value) if isinstance(value, str) else value
-
-    @field_validator("memory_mb", mode="before")
-    @classmethod
-    def _memory(cls, value: Any) -> Any:
-        return parse_memory(value) if isinstance(value, str) else value
-
-    @field_validator("snapshot_limit_mb", mode="before")
-    @classmethod
-    def _size(cls, value: Any) -> Any:
-        return parse_memory(value, "200M or 1G") if isinstance(value, str) else value
-
-    @field_validator("walltime_s", mode="before")
-    @classmethod
-    def _walltime(cls, value: Any) -> Any:
-        return parse_walltime(value) if isinstance(value, str) else value
-
-    @field_validator("cancel_idle_s", mode="before")
-    @classmethod
-    def _cancel_idle(cls, value: Any) -> Any:
-        return 0 if value == "0" else cls._warn(value)
-
-    @field_validator("warn_s", mode="before")
-    @classmethod
-    def _warn(cls, value: Any) -> Any:
-        # minutes to --time, seconds to sbatch --signal
-        if isinstance(value, str) and re.fullmatch(r"0*[1-9]\d{0,8}", number := value.strip(), re.ASCII):
-            raise ValueError(f"{number!r} has no unit; write {number}m for minutes or {number}s for seconds")
-        return parse_time(value) if isinstance(value, str) else value
 
     @field_validator("sweep", mode="before")
     @classmethod
@@ -206,7 +184,9 @@ class JobRequest(BaseModel):
     def _secrets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if "=" in name:
-                raise ValueError(f"{name.partition('=')[0]}: takes a name; the value comes from your environment")
+                raise ValueError(
+                    f"takes a name, not {name.partition('=')[0]!r} and a value, which comes from your environment"
+                )
             check_env_name(name)
         return value
 
@@ -249,56 +229,66 @@ def read_request(asked: dict[str, Any]) -> JobRequest:
     try:
         return JobRequest(**asked)
     except ValidationError as error:
+        learn_secrets(asked)
         lines = dict.fromkeys(_error_line(one) for one in error.errors())
-        raise UsageError("\n".join(lines), hint="hpcrun submit --help lists every option") from None
+        raise UsageError(HIDER.hide("\n".join(lines)), hint="hpcrun submit --help lists every option") from None
 
 
 def _error_line(error: Any) -> str:
     """Return one mistake of a request: the option, and how its value is written."""
     field = str(error["loc"][0]) if error["loc"] else "request"
+    if field not in ("env", "secrets") and (name := HIDER.variable_in(str(error["input"]))):
+        return f"{option_of(field)} holds the value of {name}"  # a proposal may have it in another form
     given = repr(error["input"])
     given = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}..."
     detail = error_words(error) + ("" if error["type"] == "value_error" else f", not {given}")
     return f"{option_of(field)}: {detail}"
 
 
-def check_secrets(request: JobRequest) -> tuple[str, ...]:
-    """Return notes on arguments that look like secrets; refuse secrets in all other parts of the script.
+def learn_secrets(asked: Mapping[str, Any]) -> None:
+    """Let no message repeat the value of a variable that a request, not yet read, declares as secret."""
+    variables = dict(text.split("=", 1) for text in _texts(asked.get("env")) if "=" in text)
+    HIDER.learn(variables, [*_texts(asked.get("secrets"))])
 
-    The messages name the kind of secret, never its value.
+
+def check_secrets(
+    request: JobRequest, env: Mapping[str, str] = MappingProxyType({}), named: Collection[str] = ()
+) -> None:
+    """Refuse secrets everywhere but in ``--env``. The messages name the kind of secret, never its value.
+
+    Args:
+        env: variables of the job: the shell may have filled in the value of one that is a secret.
+        named: names of variables that are declared as secret.
 
     Raises:
-        UsageError: a set-up command, a directive or another option holds one.
+        UsageError: a set-up command, an argument, a value of a sweep or another option holds one.
     """
-    for command in request.setup:
-        if found := secret_in_command(command):
-            raise UsageError(
-                f"--setup holds {found}: set-up commands are written to the script", hint=_INSTEAD_OF_SECRET
-            )
-    for field, text in _texts(request):
-        if found := secret_kind(text):
-            raise UsageError(
-                f"{option_of(field)} holds {found}: it would be written to the script", hint=_INSTEAD_OF_SECRET
-            )
-    found_in_arguments = dict.fromkeys((*secret_arguments(request.args), *_in_sweep(request)))
-    return tuple(
-        f"the arguments hold {found}: they appear in the script, in the run's record and in process lists; "
-        "read a variable in the script, and pass it with --secret NAME"
-        for found in found_in_arguments
-    )
+    for place, kind in _secrets_in(request, SecretHider(env, named), named):
+        raise UsageError(
+            f"{place} holds {kind}, which the script, the run's record and process lists would show",
+            hint=_INSTEAD_OF_SECRET,
+        )
 
 
-def _texts(request: JobRequest) -> Iterator[tuple[str, str]]:
-    for field in type(request).model_fields:
-        value = getattr(request, field)
-        texts: Iterable[object] = value if isinstance(value, tuple) else (value,)
-        if field not in _APART:
-            yield from ((field, text) for text in texts if isinstance(text, str))
+def _secrets_in(request: JobRequest, hider: SecretHider, named: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield options, and the kind of secret that each holds: by its form or name, and the known values."""
+    words = (request.script, *request.args, *(f"--{name}={value}" for row in request.sweep for name, value in row))
+    yield from (("the command", kind) for kind in secret_arguments(words))
+    for field, value in request:
+        place = "the command" if field in ("script", "args", "sweep") else option_of(field)
+        if field == "env":
+            value = [text for name, text in request.env if not is_secret(name, text, named)]
+        for text in _texts(value):
+            kind = secret_in_command(text) if field == "setup" else None if field in _APART else secret_kind(text)
+            if kind:
+                yield place, kind
+            elif field != "secrets" and (name := hider.variable_in(text)):
+                yield place, f"the value of {name}"
 
 
-def _in_sweep(request: JobRequest) -> Iterator[str]:
-    for name, value in dict.fromkeys(pair for row in request.sweep for pair in row):
-        if kind := secret_kind(value):
-            yield kind
-        elif is_secret_option(name, value):
-            yield f"the value of {name}"
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Iterable):  # of a model: pairs of fields and values
+        for item in value:
+            yield from _texts(item)

@@ -14,7 +14,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.directives import OPTIONS, OWNED, normalise_key
 from hpcrun.job.quoting import check_job_name
 from hpcrun.job.request import MOST, JobRequest
-from hpcrun.job.units import parse_memory, parse_time
+from hpcrun.job.units import parse_memory, parse_slurm_time
 
 # "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and other variables that 22.05, 24.11 and 26.05 know. If no directive is
 # given, the variable has the directive's name: SBATCH_GPU_BIND is gpu-bind.
@@ -144,7 +144,7 @@ def _count(text: str) -> int:
 
 
 def _read(name: str, field: str, value: str) -> Any:
-    read = {"walltime_s": parse_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}.get(
+    read = {"walltime_s": parse_slurm_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}.get(
         field, str
     )
     try:

@@ -66,7 +66,7 @@ def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script
         autoescape=False,
         optimized=False,  # a template is rendered once: folding its constants takes longer than it saves
     )
-    environment.filters |= {"q": _bash_filter, "comment": _comment, "quoted": _quoted}
+    environment.filters |= {"q": _bash_filter, "comment": _comment, "quoted": _quoted, "is_plain": _is_plain}
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
@@ -120,6 +120,11 @@ def _comment(value: object) -> str:
     return "".join(char if 0x20 <= ord(char) < 0x7F else "?" for char in str(value))
 
 
+def _is_plain(text: str) -> bool:
+    """Whether a text is printable ASCII, with line breaks."""
+    return all(char in "\n\t" or 0x20 <= ord(char) < 0x7F for char in text)
+
+
 def _quoted(value: object) -> str:
     """Return any text as one quoted word; plain ASCII keeps its line breaks.
 
@@ -127,9 +132,7 @@ def _quoted(value: object) -> str:
     #DW at the beginnings of lines.
     """
     text = str(value)
-    if not any(line.lstrip().startswith("#") for line in text.split("\n")[1:]) and all(
-        char in "\n\t" or 0x20 <= ord(char) < 0x7F for char in text
-    ):
+    if not any(line.lstrip().startswith("#") for line in text.split("\n")[1:]) and _is_plain(text):
         return "'" + text.replace("'", "'\\''") + "'"
     return _bash_filter(text)
 

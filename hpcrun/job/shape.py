@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.gpu_types import asked_gpu_type
+from hpcrun.job.gpu_types import asked_gpu_type, nodes_for, types_with_room
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, Launcher
 
@@ -77,12 +77,19 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
     name = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
     where = f"partition {partition}" if partition else "the default partition"
     total = most * profile.gpu.per_node
-    typed = f"{shape.gpu_type}:" if shape.gpu_type else ""
     raise PlanError(
         f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most {most} "
         f"{'node' if most == 1 else 'nodes'} with {name}, {total} GPUs in all (profile {profile.name!r})",
-        hint=f"request less: --gpus {typed}{total} --nodes {most}",
+        hint=_less(shape.gpus, shape.gpu_type, profile, most),
     )
+
+
+def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
+    """Return the hint for more GPUs of a type than so many nodes have: fewer, or a type that has them."""
+    typed = f"{type_}:" if type_ else ""
+    others = types_with_room(profile, total, without=type_)
+    another = f"; or another type: {others[0]}" if others else ""
+    return f"request less: --gpus {typed}{nodes * profile.gpu.per_node} --nodes {nodes}{another}"
 
 
 def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
@@ -114,19 +121,15 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     else:
         nodes, each = request.nodes or 1, 1 if most is None or most > 0 else 0
     if most is not None and each > most:
-        spread = f"{_typed(request)}{nodes * each}"
-        raise PlanError(
-            f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}",
-            hint=f"spread them over more nodes: --gpus {spread} --nodes {-(-nodes * each // most)}"
-            if most
-            else "choose a profile with GPUs (hpcrun profile list), or --gpus 0",
-        )
+        type_, total = asked_gpu_type(request), nodes * each
+        hint = "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
+        if more := nodes_for(total, most, profile.gpu.nodes):
+            typed = f"{type_}:" if type_ else ""
+            hint = f"spread them over more nodes: --gpus {typed}{total} --nodes {more}"
+        elif most:
+            hint = _less(total, type_, profile, profile.gpu.nodes or nodes)
+        raise PlanError(f"{each} GPUs per node, but a node of profile {profile.name!r} has {most}", hint=hint)
     return nodes, each
-
-
-def _typed(request: JobRequest) -> str:
-    type_ = asked_gpu_type(request)
-    return f"{type_}:" if type_ else ""
 
 
 def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, int]:
@@ -155,11 +158,15 @@ def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, i
     said = nodes is not None
     if nodes is None:
         nodes = max(1, -(-total // most)) if most else 1
+    other = nodes_for(total, most or total, None) if said else None
+    if total < nodes:
+        gpus = "1 GPU" if total == 1 else f"{total} GPUs"
+        raise UsageError(f"{gpus} cannot be split over {nodes} nodes", hint=f"use --nodes {other}")
     if total % nodes:
         raise UsageError(
             f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
             + ("" if said else f" (a node has {most})"),
-            hint=f"ask for {multiples_around(total, nodes)} GPUs",
+            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {multiples_around(total, nodes)} GPUs",
         )
     return nodes, total // nodes
 

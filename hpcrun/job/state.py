@@ -7,6 +7,7 @@ shown unchanged and never counts as final.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 _TERMINAL = frozenset(
     "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED".split()
@@ -19,6 +20,7 @@ _ACTIVE = frozenset(
 )
 
 COMPLETED = "COMPLETED"
+COMPLETING = "COMPLETING"
 FAILED = "FAILED"
 CANCELLED = "CANCELLED"
 TIMEOUT = "TIMEOUT"
@@ -67,7 +69,9 @@ class JobInfo:
         hosts: Slurm's node list, as text.
         exit_status, signal: of the batch script.
         script: path of the script the job was submitted with, or the command line that submitted it.
+        start_s: when Slurm expects to start it while it is pending, in seconds since the epoch.
         archived: from the accounting database, which may list a job as running that the controller has lost.
+        asked_s: when the scheduler was asked, in seconds since the epoch; records of the run may be newer.
     """
 
     job_id: str
@@ -79,7 +83,9 @@ class JobInfo:
     exit_status: int | None = None
     signal: int | None = None
     script: str | None = None
+    start_s: float | None = None
     archived: bool = False
+    asked_s: float = inf
 
 
 def is_live(info: JobInfo | None) -> bool:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
+from hpcrun.job.batch.launch_line import UnclearError, Word, read_options
 from hpcrun.job.launch_options import Program, check_option
-from hpcrun.job.launchers import Call, Launcher, find_calls
+from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, option_of, read_request
+from hpcrun.job.units import with_minutes
+from hpcrun.job.wrappers import is_python
 
 _SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
-_PYTHON = re.compile(r"(.*/)?python[\d.]*")
 # srun's options that hpcrun has under the same name, or under the name given here
-_SRUN_KEPT = {"-J": "--name", "--job-name": "--name", **{name: name for name in (
-    "-p --partition -A --account -q --qos -t --time --mem -C --constraint -w --nodelist -x --exclude --reservation "
-    "-c --cpus-per-task --cpus-per-gpu -G --gpus --gpus-per-node").split()}}  # fmt: skip
+_SRUN_KEPT = {"--job-name": "--name", **{f"--{name}": f"--{name}" for name in (
+    "partition account qos time mem constraint nodelist exclude reservation cpus-per-task cpus-per-gpu gpus "
+    "gpus-per-node").split()}}  # fmt: skip
 
 
+_FIELDS = {option_of(field): field for field in JobRequest.model_fields}
+_SIZE_FIELDS = ("gpus", "gpus_per_node", "nodes", "nproc_per_node")
 _REPEATABLE = ("--srun", "--torchrun")
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
-# What hpcrun decides itself, such as the places of logs, and --use-env, which torchrun always does.
-_TORCHRUN_OURS = re.compile(
-    r"-[mrt]|--(module|no-python|rdzv-.*|master-.*|node-rank|local-addr|standalone|use-env|log-dir|redirects|tee|role"
-    r"|start-method|monitor-interval)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +85,33 @@ def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has
     )
 
 
+def taken_over(call: Call, request: JobRequest, *, has_gpus: bool) -> JobRequest | None:
+    """Return the request for the ranks that torchrun or srun was to start; None if hpcrun would leave something out.
+
+    Raises:
+        UsageError: hpcrun does not know an option of the launcher, or its value.
+    """
+    started = _started(call) if call.launcher.role == "ours" and call.place is None else None
+    if started is None or not started.program or started.left_out:
+        return None
+    words = (*_sized((), started, request, has_gpus=has_gpus), *started.options)
+    words += ("--launcher", "srun") if started.by_srun else ()
+    fields = request.model_dump(exclude_defaults=True)
+    for name in _SIZE_FIELDS if "--gpus" in words else ():
+        fields.pop(name, None)
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        field = _FIELDS[option]
+        if field in ("srun", "torchrun"):
+            fields[field] = [*fields.get(field, ()), value]
+        elif field in _SIZE_FIELDS:
+            fields[field] = value
+        else:
+            fields.setdefault(field, value)
+    program = _program(call.before, started.program)
+    module = program[0] == "-m"
+    return read_request({**fields, "script": program[module], "args": program[1 + module :], "module": module})
+
+
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
     """Return the line that starts the launcher once per node, with the options that it needs there."""
     launcher = call.launcher
@@ -104,9 +129,9 @@ def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
 def _started(call: Call) -> _Started | None:
     launcher, argv = call.launcher, call.argv
     if launcher.role == "ours" and launcher.torchrun_runs_it:
-        return _by_torchrun(launcher, argv)
+        return _by_torchrun(argv)
     if launcher.name == "srun":
-        return _by_srun(launcher, argv)
+        return _by_srun(argv)
     if launcher.name in ("mpirun", "horovodrun"):
         options, program = _parsed(argv, launcher)
         total = next((_number(values) for name, *values in options if name in _MPI_TOTAL), None)
@@ -128,33 +153,45 @@ def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[st
     return (f"--{program}", key if value is None else f"{key}={value}") if key else ()
 
 
-def _by_torchrun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
-    options, program = _parsed(argv, launcher)
-    said = {_torch_name(name, launcher.values): values for name, *values in options}
+def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    """Return the options of srun or torchrun by their full names, and the program behind them.
+
+    Raises:
+        UsageError: an option is not known, and so where the program begins.
+    """
+    try:
+        end, options = read_options([Word(text, 0, ((text,),)) for text in argv], 0, of)
+    except UnclearError as error:
+        raise UsageError(str(error), hint=f"write --{of} NAME=VALUE before the program, which {of} starts") from None
+    return {f"--{name}": [] if value is None else [value] for name, value in options.items()}, argv[end:]
+
+
+def _by_torchrun(argv: tuple[str, ...]) -> _Started:
+    said, program = _read("torchrun", argv)
     nodes = said.pop("--nnodes", [])
     per_node = said.pop("--nproc-per-node", [])
-    if {"-m", "--module"} & set(said):
+    if "--module" in said:
         program = ("-m", *program)
-    more = {name: values for name, values in said.items() if not _TORCHRUN_OURS.fullmatch(name)}
+    more = {name: values for name, values in said.items() if not TORCHRUN_BY_HPCRUN.fullmatch(name)}
     kept = {name: _handed_on("torchrun", name, values) for name, values in more.items()}
     left_out = tuple(" ".join((name, *values)) for name, values in more.items() if not kept[name])
     return _Started(program, _number(nodes), _number(per_node), None, sum(kept.values(), ()), left_out)
 
 
-def _by_srun(launcher: Launcher, argv: tuple[str, ...]) -> _Started:
-    options, program = _parsed(argv, launcher)
+def _by_srun(argv: tuple[str, ...]) -> _Started:
+    options, program = _read("srun", argv)
     sizes: dict[str, int | None] = {}
     kept: list[str] = []
     left_out: list[str] = []
-    for name, *values in options:
-        if name in ("-N", "--nodes", "-n", "--ntasks", "--ntasks-per-node"):
-            sizes[{"-N": "--nodes", "-n": "--ntasks"}.get(name, name)] = _number(values)
+    for name, values in options.items():
+        if name in ("--nodes", "--ntasks", "--ntasks-per-node"):
+            sizes[name] = _number(values)
         elif name in _SRUN_KEPT:
-            kept += [_SRUN_KEPT[name], *values]
+            kept += [_SRUN_KEPT[name], *(map(with_minutes, values) if name == "--time" else values)]
         elif more := _handed_on("srun", name, values):
             kept += more
         else:
-            left_out.append("=".join((name, *values)) if name.startswith("--") else " ".join((name, *values)))
+            left_out.append("=".join((name, *values)))
     outer = _Started(_bare(program), sizes.get("--nodes"), sizes.get("--ntasks-per-node"), sizes.get("--ntasks"),
                      tuple(kept), tuple(left_out), by_srun=True)  # fmt: skip
     within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
@@ -202,24 +239,15 @@ def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, 
         if word == "--":
             break
         name, equals, value = word.partition("=")
-        number = launcher.values.get(_torch_name(name, launcher.values), launcher.other_values)
+        number = launcher.values.get(name, 0)
         if equals:
             options.append((name, value))
-        elif not word.startswith("--") and len(word) > 2 and word not in launcher.values and word[:2] != "-m":
+        elif not word.startswith("--") and len(word) > 2 and word not in launcher.values:
             options.append((word[:2], word[2:]))  # -n4
         else:
             options.append((word, *argv[:number]))
             argv = argv[number:]
     return options, argv
-
-
-def _torch_name(name: str, values: Mapping[str, int]) -> str:
-    """Return an option of torchrun by its full name: argparse takes ``--nproc_per_node`` and ``--nproc`` too."""
-    if not name.startswith("--") or name in values:
-        return name
-    plain = name.replace("_", "-")
-    longer = [known for known in values if known.startswith(plain)]
-    return longer[0] if len(longer) == 1 else plain
 
 
 def _number(values: Collection[str]) -> int | None:
@@ -230,12 +258,10 @@ def _number(values: Collection[str]) -> int | None:
 
 def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
     """Return a program without ``python``, which hpcrun adds itself."""
-    if not program or not _PYTHON.fullmatch(program[0]):
-        return program
     rest = program[1:]
     while rest and rest[0] == "-u":
         rest = rest[1:]
-    return rest if rest and (rest[0].endswith(".py") or rest[0] == "-m") else program
+    return rest if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m") else program
 
 
 def _program(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,42 +9,66 @@ from __future__ import annotations
 import math
 import re
 
-TIME_FORMS = "90 (minutes), 1:30:00, 1-12:00:00, 36h or 90m"
+TIME_FORMS = "90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"
 MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
 
-_SLURM_TIME = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<rest>\d{1,9}(?::\d{1,9}){0,2})")
-_HUMAN_TIME = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
-_ZERO_TIME = re.compile(r"0[0:\-dhms]*", re.IGNORECASE)
+_SLURM_TIME = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<rest>\d{1,9}(?::\d{1,9}){0,2})", re.ASCII)
+_ZERO_TIME = re.compile(r"0[0:\-.wdhms]*")
 _MEMORY = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,6})?)(?:(?P<unit>[KMGT])(?:i?B)?)?", re.IGNORECASE)
 _UNIT_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 COUNT_FORMS = "1200000, 1.2M or 500k (k, M, G: a thousand, a million, 10⁹; B is G)"
-DURATION_FORMS = "36m, 42.3s, 1h30m or 0:36:00"
 
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
 _COUNT = re.compile(rf"(?P<number>{_NUMBER})(?P<unit>[kKMGB]?)", re.ASCII)
 _UNIT_COUNT = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
-_DURATION = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in "dhms"), re.ASCII)
-_CLOCK = re.compile(r"(?:\d{1,6}-)?\d{1,6}:\d{2}:\d{2}", re.ASCII)
+_UNIT_S = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _UNIT_S), re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds, from ``36h``, ``1d12h``, ``42.3s`` or one of Slurm's forms with ``:`` or ``-``.
+
+    A number without a unit is refused: sbatch reads minutes in --time and seconds in --signal, and most people think
+    of days where the age of a run is asked for.
+
+    Raises:
+        ValueError: the text is none of these, or the duration is zero.
+    """
+    word = text.strip().lower()
+    if _ZERO_TIME.fullmatch(word):
+        raise ValueError("must be longer than zero")
+    if re.fullmatch(_NUMBER, word, re.ASCII):
+        raise ValueError(f"{word!r} has no unit; write {word}m for minutes, or {word}s, {word}h or {word}d")
+    if (seconds := _slurm_seconds(word)) is not None:
+        return seconds
+    parts = _DURATION.fullmatch(word)
+    if not word or parts is None:
+        raise ValueError(f"{text!r} is not a time; write it as {TIME_FORMS}")
+    return sum(float(part or 0) * unit_s for part, unit_s in zip(parts.groups(), _UNIT_S.values(), strict=True))
 
 
 def parse_time(text: str) -> int:
-    """Return a walltime in seconds from any of Slurm's forms or from ``36h``, ``1d12h``, ``90m``.
+    """Return a duration in whole seconds, as ``parse_duration`` does.
 
     Raises:
-        ValueError: the text is none of these, or the time is zero.
+        ValueError: see ``parse_duration``.
     """
-    text = text.strip()
-    seconds = _slurm_seconds(text)
-    if seconds is None:
-        human = _HUMAN_TIME.fullmatch(text.lower())
-        if not text or human is None:
-            raise ValueError(f"{text!r} is not a time; write it as {TIME_FORMS}")
-        d, h, m, s = (int(part or 0) for part in human.groups())
-        seconds = ((d * 24 + h) * 60 + m) * 60 + s
-    if seconds == 0:
-        raise ValueError("must be longer than zero")
-    return seconds
+    return math.ceil(parse_duration(text))
+
+
+def parse_slurm_time(text: str) -> int:
+    """Return a time limit in seconds as sbatch reads it, where a number is minutes: in files, directives, variables.
+
+    Raises:
+        ValueError: see ``parse_duration``.
+    """
+    return parse_time(with_minutes(text))
+
+
+def with_minutes(text: str) -> str:
+    """Return a time limit of Slurm as hpcrun's options take it: a number of minutes has its unit."""
+    return f"{text.strip()}m" if re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII) else text
 
 
 def parse_walltime(text: str) -> int:
@@ -56,7 +80,7 @@ def parse_walltime(text: str) -> int:
     try:
         return parse_time(text)
     except ValueError:
-        if not _ZERO_TIME.fullmatch(text.strip()):
+        if not _ZERO_TIME.fullmatch(text.strip().lower()):
             raise
         raise ValueError(
             f"{text.strip()} means no limit in Slurm; hpcrun needs a limit: set --time, "
@@ -158,27 +182,6 @@ def parse_count(text: str) -> int:
     if number == 0 or rest:
         raise ValueError(f"{text!r} is not a whole number from 1 on; write it as {COUNT_FORMS}")
     return number
-
-
-def parse_duration(text: str) -> float:
-    """Return a duration in seconds. A number without a unit is refused: for Slurm it would mean minutes.
-
-    Raises:
-        ValueError: the text is not a time with its unit, or is zero.
-    """
-    word = text.strip()
-    if _CLOCK.fullmatch(word):
-        return float(parse_time(word))
-    match = _DURATION.fullmatch(word)
-    if not word or match is None:
-        bare = re.fullmatch(_NUMBER, word, re.ASCII)
-        problem = "has no unit" if bare else "is not a time"
-        raise ValueError(f"{text!r} {problem}; write it as {DURATION_FORMS}")
-    d, h, m, s = (float(part or 0) for part in match.groups())
-    seconds = ((d * 24 + h) * 60 + m) * 60 + s
-    if seconds == 0:
-        raise ValueError(f"{text!r} is zero; write it as {DURATION_FORMS}")
-    return seconds
 
 
 def parse_positive(text: str) -> float:

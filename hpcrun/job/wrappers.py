@@ -1,10 +1,16 @@
-"""Programs that start the program after their own options: env, nohup, uv run. Pure: no I/O."""
+"""Programs that start the program after their own options: env, nohup, uv run, python, bash. Pure: no I/O."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_PYTHON = re.compile(r"python[\d.]*")
+_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_SHELL_VALUES = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
+SCRIPTS = (".py", ".sh", ".bash")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
@@ -107,3 +113,51 @@ def unwrap(wrapper: Wrapper, rest: tuple[str, ...]) -> tuple[tuple[str, ...], bo
         else:
             break
     return rest, False
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """What Python or a shell runs: ``-m`` and a module, ``-c`` and a text, or a script, each with its arguments.
+
+    Attributes:
+        option: ``-m``, ``-c``, or empty for a script.
+    """
+
+    option: str
+    words: tuple[str, ...]
+
+
+def is_python(word: str) -> bool:
+    """Return whether a word names Python: ``/opt/bin/python3.11``."""
+    return _PYTHON.fullmatch(PurePath(word).name) is not None
+
+
+def interpreted(argv: tuple[str, ...]) -> Interpreted | None:
+    """Return what the interpreter at the head of a command runs; None if there is none, or if it reads stdin."""
+    name, rest = PurePath(argv[0]).name, argv[1:]
+    if name not in SHELLS and not _PYTHON.fullmatch(name):
+        return None
+    values = _SHELL_VALUES if name in SHELLS else _PYTHON_VALUES
+    while rest and rest[0][:1] in ("-", "+") and rest[0] != "-":
+        word, rest = rest[0], rest[1:]
+        if word in values:
+            rest = rest[1:]
+        elif word.startswith("--") or word[:2] in values:
+            continue
+        elif name not in SHELLS and word.endswith("m"):  # -m, -um
+            return Interpreted("-m", rest) if rest else None
+        elif "c" in word:
+            return Interpreted("-c", rest)
+    return Interpreted("", rest) if rest and rest[0] != "-" else None
+
+
+def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a command runs behind its wrappers and interpreter: a script, ``-m`` and a module, or a program."""
+    name = PurePath(argv[0]).name
+    if name in WRAPPERS:
+        rest, is_module = unwrap(WRAPPERS[name], argv[1:])
+        return ("-m", *rest) if is_module and rest else program_of(rest) if rest else argv
+    inner = interpreted(argv)
+    if inner is None or inner.option == "-c" or not (inner.option or inner.words[0].endswith(SCRIPTS)):
+        return argv
+    return ("-m", *inner.words) if inner.option else inner.words

@@ -18,10 +18,11 @@ if __package__ is None or __package__ == "":
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.dirname(_folder))
     __package__ = os.path.basename(_folder)
-    # the job compiles for all of its ranks, but only in the run's own folder
-    sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or os.environ.get("HPCRUN_RUN_DIR") != sys.path[0]
+    # the job compiles for all ranks of this version, but only in the copy that runs share
+    _copy = os.path.join(os.environ.get("HPCRUN_RUN_DIR", ""), "programs")
+    sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or _copy != sys.path[0]
 
-PARTS = ("job", "node", "rank", "check", "code", "container", "guard")
+PARTS = ("job", "node", "rank", "check", "code", "container", "guard", "ask")
 
 
 def main() -> int:
@@ -29,6 +30,7 @@ def main() -> int:
     part, arguments = sys.argv[1], sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
+    _load("processes").write_for_oneself()
     if part == "job":
         _load("processes").hear()  # before anything slow: a signal that comes earlier ends the job without a record
     for needed in () if sys.dont_write_bytecode else ("node", "rank"):

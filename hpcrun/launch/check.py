@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import NoReturn
-
 from . import environment
+from .processes import become
 
 
-def main(arguments: list[str]) -> NoReturn:
+def main(arguments: list[str]) -> None:
     """Replace this process by the program of the preflight."""
     environment.be_node()
-    program = arguments[arguments.index("--") + 1 :]
-    os.execvp(program[0], program)
+    become(arguments[arguments.index("--") + 1 :])

@@ -1,11 +1,11 @@
 """``launch code FOLDER SCRIPT PATH...``: records which code a job with a copy of the code runs.
 
 The record contains where Python finds the packages of the copy in the job's own environment, without importing them.
+Python is started with -E: PYTHONPATH leads to the copy, whose modules would replace those that this program imports.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 
@@ -15,11 +15,15 @@ from . import records
 def main(arguments: list[str]) -> int:
     """Write the record ``code``; return 0."""
     code, script = arguments[0], arguments[1]
-    sys.path[0] = os.path.dirname(script) or os.getcwd()
+    own_path = sys.path[:]
+    from_environment = os.environ.get("PYTHONPATH")
+    # instead of the two folders of this program
+    sys.path[:2] = [os.path.dirname(script) or os.getcwd(), *(from_environment.split(":") if from_environment else ())]
     found: dict[str, str] = {}
     for folder in (os.path.join(code, path) for path in arguments[2:]):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             _look_up(folder, name, found)
+    sys.path[:] = own_path
     for package, origin in found.items():
         if not origin.startswith(code + os.sep):
             records.say(f"{package} is imported from {origin}, not from the copy of the code")
@@ -34,7 +38,8 @@ def _look_up(folder: str, name: str, found: dict[str, str]) -> None:
     if package == name and not os.path.exists(os.path.join(folder, name, "__init__.py")):
         return
     try:
-        spec = importlib.util.find_spec(package)
+        specs = (finder.find_spec(package, None) for finder in sys.meta_path)  # also of what this program has imported
+        spec = next(filter(None, specs), None)
     except (AttributeError, ImportError, TypeError, ValueError):
         return
     if spec is not None and spec.origin:

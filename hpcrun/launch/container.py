@@ -11,7 +11,7 @@ import shutil
 import signal
 
 from . import environment, records
-from .processes import HEARD
+from .processes import HEARD, become
 
 
 def main(arguments: list[str]) -> int:
@@ -27,10 +27,10 @@ def main(arguments: list[str]) -> int:
             return 127
         os.environ[environment.CONTAINER] = command[0]
     try:
-        os.execvp(command[0], command)
+        become(command)
     except OSError as error:
         records.say(f"cannot start {command[0]}: {error.strerror}")
-        return 126
+    return 126
 
 
 def missing(runtime: str, image: str) -> str:

@@ -94,3 +94,24 @@ def answers(node: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def next_nodes(nodes: list[str], before: list[str], left_out: list[str]) -> list[str]:
+    """Return nodes for a restart, fewer than before if there are not enough: spare nodes only if they start a step.
+
+    Args:
+        nodes: those that Slurm counts to the job now.
+        before: those of the last attempt.
+        left_out: those that are not used any more; nodes that start no step are added.
+    """
+    dead = slurm.nodes_dead(nodes) if nodes else {}
+    usable = [node for node in nodes if node not in left_out and not dead.get(node)]
+    chosen = {node for node in usable if node in before}
+    for node in usable:
+        if node not in chosen and len(chosen) < len(before):
+            if slurm.starts_step(node):
+                chosen.add(node)
+            else:
+                left_out.append(node)
+                records.say(f"{node} starts no step: it is left out")
+    return [node for node in usable if node in chosen]

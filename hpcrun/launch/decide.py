@@ -26,6 +26,7 @@ class Ended:
     Attributes:
         status: exit status of the step, 128 + n for signal n.
         exits: the ranks' exit records.
+        nodes: those of the nodes, whose launcher may fail before it has ranks.
         signalled: this process got SIGTERM: scancel, the time limit, the end of a preemption's grace time.
         stop: why the ranks were asked to stop.
         cancelled: hpcrun cancel has left a mark.
@@ -48,6 +49,12 @@ class Ended:
     silent: bool = False
     idle: bool = False
     with_returned: bool = False
+    nodes: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def first_failed(self) -> dict[str, Any] | None:
+        """The record of the rank that failed first, or, if no rank did, of the node."""
+        return first_failed(self.exits) or first_failed(self.nodes)
 
     @property
     def by_returned_node(self) -> bool:
@@ -169,10 +176,9 @@ def used_up(why: str, rules: Rules, *, enough: bool) -> str:
 
 
 def final_status(ended: Ended, why: str, rules: Rules) -> int:
-    """Return the exit status of the job: that of the rank that failed first, 128 + n if signal n ended it."""
+    """Return the exit status of the job: that of what failed first, 128 + n if signal n ended it."""
     if ended.signalled or (why == IDLE and ended.status != 0):
         return TERM_STATUS
     if ended.status == 0:
         return STOPPED_STATUS if why == IDLE or is_passing(why, rules) else 0
-    first: dict[str, Any] | None = first_failed(ended.exits)
-    return int(first["status"]) if first else ended.status
+    return int(ended.first_failed["status"]) if ended.first_failed else ended.status

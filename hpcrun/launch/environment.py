@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import os
+import stat
 import sys
 
 from . import records, trackers
@@ -22,6 +23,8 @@ SAMPLE, SAMPLE_S = "HPCRUN_SAMPLE_S", 10.0
 """The seconds between two samples of the use of a node, 0 for none; and without --sample."""
 SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
+BATCH, SEPARATOR = "HPCRUN_BATCH_SLURM", "\x1e"
+"""Slurm's variables of a batch script, for a program that the script starts without srun."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -37,42 +40,67 @@ def be_node() -> None:
         del env["SLURM_EXIT_ERROR"]  # for this job's srun, not for an srun that the program calls
 
 
-def prepare(came: int | None, *, managed: bool) -> None:
-    """Add hpcrun_runtime, labels for trackers, and the settings of NCCL's flight recorder, which writes the last calls.
+def restore_slurm() -> None:
+    """Set Slurm's variables as they are in the batch script, for a program that it starts without srun."""
+    env = os.environ
+    if BATCH in env:
+        for name in [name for name in env if name.startswith(("SLURM", "SRUN_"))]:
+            del env[name]
+        pairs = (pair.partition("=") for pair in env.pop(BATCH).split(SEPARATOR) if pair)
+        env.update({name: value for name, _, value in pairs})
+
+
+def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
+    """Add hpcrun_runtime and labels for trackers. What the user or the profile has set stays.
 
     Args:
         managed: the job may be warned or requeued.
+        as_is: a person's script sets the rendezvous itself.
         came: a descriptor with the original environment of the script: base64 of ``NAME=value``, each
             ended by NUL.
     """
-    env = os.environ
-    for name in (MANAGED, "HPCRUN_NODE_ADDR"):
+    _close_log()
+    env, before = os.environ, {}
+    if came is not None:
+        with open(came, "rb") as file:
+            before = _parse(binascii.a2b_base64(file.read()))
+    for name in (
+        MANAGED,
+        "HPCRUN_NODE_ADDR",
+        *(name for name in ("MASTER_ADDR", "MASTER_PORT") if before.get(name) == env.get(name) and not as_is),
+    ):
         env.pop(name, None)  # of an enclosing job, in which this job was submitted by hand
     env.update({MANAGED: "1"} if managed else {})
-    runtime = os.path.join(env["HPCRUN_RUN_DIR"], "runtime")
+    runtime = os.path.join(env["HPCRUN_RUN_DIR"], "programs", "runtime")
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
         env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
     renew(env["HPCRUN_ATTEMPT_DIR"])
-    env["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1"
-    env["TORCH_FR_BUFFER_SIZE"] = "2000"
-    if _has_old_torch():
-        env["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+    if "TORCH_FR_BUFFER_SIZE" in env and _has_old_torch():
+        env.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", env["TORCH_FR_BUFFER_SIZE"])
     trackers.label()
     if came is not None:
-        with open(came, "rb") as file:
-            env.update(changes(_parse(binascii.a2b_base64(file.read())), env))
+        env.update(changes(before, env))
+
+
+def _close_log() -> None:
+    """Let no other user write the log of the batch script, which Slurm makes with the job's umask."""
+    run = os.path.realpath(os.environ["HPCRUN_RUN_DIR"])
+    for number in (1, 2):
+        try:
+            if os.readlink(f"/proc/self/fd/{number}").startswith(run + os.sep):
+                os.fchmod(number, stat.S_IMODE(os.fstat(number).st_mode) & 0o755)
+        except OSError:  # it is closed, or on a file system without modes
+            continue
 
 
 def renew(folder: str) -> None:
-    """Make the folders of an attempt, and set the variables with their paths."""
-    env, flight = os.environ, os.path.join(folder, "flight")
-    for path in (flight, os.path.join(folder, records.STOP)):
-        os.makedirs(path, exist_ok=True)
-    env["HPCRUN_ATTEMPT_DIR"] = folder
-    for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
-        env[name] = os.path.join(flight, "rank_")
-        if PUT + name in env:
-            env[PUT + name] = env[name]
+    """Make the folders of an attempt, and set it in the variables with paths in the attempt before."""
+    env, before = os.environ, records.attempt_dir()
+    for name in ("flight", records.STOP):
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+    for name, path in list(env.items()):
+        if (path + os.sep).startswith(before + os.sep):
+            env[name] = folder + path[len(before) :]
 
 
 def _has_old_torch() -> bool:

@@ -8,7 +8,6 @@ It asks Slurm only if the node does not respond, or the job has no heartbeat.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 
@@ -21,7 +20,6 @@ LOOK_S, ASK_S = 10.0, 30.0
 SILENT_S = 75.0
 """The job has a heartbeat every 30 s."""
 _EXCLUDE = "HPCRUN_EXCLUDE_BAD"
-_SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
 
 
 def start(node: str, *, on: str, how: str, exclude: bool) -> None:
@@ -31,12 +29,12 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
         how: whether the job is requeued or ends.
         exclude: the failed node is not used again.
     """
-    env = {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
+    step, env = slurm.small_step(on)
     env.update({_EXCLUDE: "1"} if exclude else {})
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
-    step = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={on}", "--overlap", "--gres=none", "--job-name=guard"]
     log = os.path.join(records.attempt_dir(), "guard.log")
-    try_start([*step, "--export=ALL", sys.executable, "-ISB", program, "guard", node, how], env, out=log, err=log)
+    step += ["--job-name=guard", "--export=ALL", sys.executable, "-ISB", program, "guard", node, how]
+    try_start(step, env, out=log, err=log)
 
 
 def main(arguments: list[str]) -> int:

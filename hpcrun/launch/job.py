@@ -15,7 +15,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from . import environment, guard, records, slurm
-from .dead_nodes import Heartbeats
+from .dead_nodes import Heartbeats, next_nodes
 from .decide import (
     FAILURE,
     IDLE,
@@ -32,7 +32,8 @@ from .decide import (
 )
 from .job_options import parse_options, split_command
 from .rendezvous import free_port
-from .step import JobStep
+from .step import new_step
+from .tidy import tidy
 
 if TYPE_CHECKING:
     from .idle_watch import IdleWatch
@@ -53,7 +54,9 @@ MESSAGE_S = 15.0
 def main(arguments: list[str]) -> int:
     """Run the job; return its exit status."""
     end = arguments.index("--")
-    return Job(parse_options(arguments[:end])).run(arguments[end + 1 :])
+    status = Job(parse_options(arguments[:end])).run(arguments[end + 1 :])
+    tidy()
+    return status
 
 
 def _messages() -> Messages | None:
@@ -79,8 +82,7 @@ class Job:
         self._hosts: list[str] = []  # the nodes of the step
         self._allotted: list[str] = []
         self._left_out: list[str] = []
-        gpus = options.gpus.split(";") if options.gpus else []
-        self._step = JobStep(options.nodes, gpus, self._on_signal, self._tick)
+        self._step = new_step(options, self._on_signal, self._tick)
         self._signalled = self._given_up = self._wrote_why = False
         self._give_up_at: float | None = None
         self._kill_at = self._limit_s = float("inf")
@@ -100,7 +102,7 @@ class Job:
             return self._refuse(f"started once more than --requeue {self._rules.times} allows")
         if self._rules.times and self._requeues == self._rules.times and not self._local:
             slurm.requeue_no_more()  # Slurm's own requeues count, too
-        environment.prepare(self._options.came, managed=self._managed)
+        environment.prepare(self._options.came, managed=self._managed, as_is=self._options.script)
         os.environ[environment.SAMPLE] = f"{self._sample_s:g}"
         self._meet()
         if self._messages:
@@ -122,7 +124,7 @@ class Job:
             self._watch_idle()
             status, again = self._end(self._step.run(self._placed(command), self._hosts))
             if not again:
-                return status
+                return self._step.finish(status)
             if not self._begin():
                 return self._refuse("its next attempt has been started elsewhere")
             self._meet()
@@ -138,6 +140,7 @@ class Job:
 
     def _begin(self) -> bool:
         """Begin the next attempt, with a folder and a start record; return whether this job may begin it."""
+        tidy()
         self._attempt += 1
         folder = os.path.join(os.path.dirname(records.attempt_dir()), str(self._attempt))
         os.makedirs(folder, exist_ok=True)
@@ -153,7 +156,7 @@ class Job:
         check, judge, step = split_command(command)
         folder = os.path.join(records.attempt_dir(), "preflight")
         os.makedirs(folder, exist_ok=True)
-        if not os.access(os.path.join(os.environ["HPCRUN_RUN_DIR"], "preflight", "node.py"), os.R_OK):
+        if not os.access(os.path.join(os.environ["HPCRUN_RUN_DIR"], "programs", "preflight", "node.py"), os.R_OK):
             return (
                 step,
                 "the programs of the preflight are put beside the script by hpcrun submit: submit it so, or render it "
@@ -187,7 +190,7 @@ class Job:
             env["HPCRUN_HEAD_ADDR"] = env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
         else:
             self._allotted = self._allotted or slurm.expand(env["SLURM_JOB_NODELIST"])
-            self._hosts = self._usable()[: len(self._allotted) - self._spares]
+            self._hosts = self._hosts or self._allotted[: len(self._allotted) - self._spares]
             if self._spares:
                 env.pop("SLURM_GPUS", None)  # the GPUs of all nodes: srun would request them on fewer nodes
             env["HPCRUN_HEAD_ADDR"] = self._hosts[0]
@@ -204,21 +207,15 @@ class Job:
 
     def _set_guard(self) -> None:
         """Start a guard on another node, which ends or requeues the job if this node fails: see guard.py."""
-        others = [host for host in self._usable() if host != self._allotted[0]]
-        if not self._spares or not others:
-            return
-        how = REQUEUE if self._requeues < self._rules.times else OVER
-        guard.start(self._allotted[0], on=others[-1], how=how, exclude=self._options.exclude_bad_nodes)
-
-    def _usable(self) -> list[str]:
-        return [host for host in self._allotted if host not in self._left_out]
-
-    def _is_enough(self) -> bool:
-        return len(self._usable()) >= len(self._allotted) - self._spares
+        usable = (host for host in (*self._hosts, *self._allotted) if host not in self._left_out)
+        on = next((host for host in usable if host != self._allotted[0]), "")
+        if self._spares and on:
+            how = REQUEUE if self._requeues < self._rules.times else OVER
+            guard.start(self._allotted[0], on=on, how=how, exclude=self._options.exclude_bad_nodes)
 
     def _placed(self, command: list[str]) -> list[str]:
         """Return the command with its nodes, if the allocation has more nodes or had a step before."""
-        if self._local or (self._hosts == self._allotted and not self._restarts):
+        if self._local or self._options.script or (self._hosts == self._allotted and not self._restarts):
             return command
         return [command[0], f"--nodelist={','.join(self._hosts)}", "--overlap", *command[1:]]
 
@@ -288,10 +285,7 @@ class Job:
         status = final_status(ended, why, self._rules)
         bad = self._bad_nodes(why, ended)
         self._left_out += [node for node in bad if why == records.NODE_FAILURE or self._options.exclude_bad_nodes]
-        enough = self._is_enough()
-        if not enough and why == FAILURE:  # use it again: otherwise there are too few nodes
-            self._left_out, enough = self._left_out[: -len(bad)], True
-        how = self._how(why, enough) if self._managed else OVER
+        how, enough = self._how(why, bad) if self._managed else (OVER, True)
         message = self._idle.message if why == IDLE and self._idle else used_up(why, self._rules, enough=enough)
         if how != OVER:
             by = "requeued by its supervisor" if self._local else "requeued by Slurm"
@@ -316,21 +310,32 @@ class Job:
         left_s = float("inf") if self._give_up_at is None else self._give_up_at - time.monotonic()
         return not self._signalled and left_s > MESSAGE_S
 
-    def _how(self, why: str, enough: bool) -> str:
+    def _how(self, why: str, bad: list[str]) -> tuple[str, bool]:
+        """Return how the job continues, and whether it has the nodes for a restart, which are chosen here."""
+
         def next_(enough: bool) -> str:
             return what_next(why, self._rules, requeues=self._requeues, restarts=self._restarts, enough=enough)
 
-        how = next_(enough)
-        return next_(False) if how == RESTART and not self._local and not self._has_allocation() else how
+        if next_(True) != RESTART or self._local:
+            return next_(True), True
+        nodes, needed = self._nodes_of_job(), len(self._hosts)
+        chosen = next_nodes(nodes, self._hosts, self._left_out)
+        if len(chosen) < needed and why == FAILURE:  # use it again: otherwise there are too few nodes
+            self._left_out = [node for node in self._left_out if node not in bad]
+            chosen = next_nodes(nodes, self._hosts, self._left_out)
+        enough = len(chosen) == needed
+        self._hosts = chosen if enough else self._hosts
+        return next_(enough), enough or not nodes
 
-    def _has_allocation(self) -> bool:
-        """Whether Slurm lists this job as running and has not requeued it while this node had no network."""
+    def _nodes_of_job(self) -> list[str]:
+        """Return the nodes of this job; none if Slurm has ended it, or requeued it while this node had no network."""
         for pause_s in range(1, REQUEUE_TRIES + 1):
             said = slurm.job()
             if said.state:
-                return said.state == "RUNNING" and said.restarts in (None, self._requeues)
+                runs = said.state == "RUNNING" and said.restarts in (None, self._requeues)
+                return slurm.expand(said.nodes) if runs and said.nodes else []
             time.sleep(pause_s)
-        return False
+        return []
 
     def _ended(self, status: int) -> Ended:
         run_dir, element = os.environ["HPCRUN_RUN_DIR"], os.environ["HPCRUN_ELEMENT"]
@@ -339,7 +344,7 @@ class Job:
         own = {records.TERMINATED} if self._local and self._given_up else set()
         return Ended(
             status,
-            tuple(records.rank_exits()),
+            tuple(records.exits()),
             signalled=self._signalled,
             stop=frozenset(records.stop_reasons()) - own,
             cancelled=any(map(os.path.exists, marks)),
@@ -349,6 +354,7 @@ class Job:
             silent=bool(self._heartbeats.dead),
             idle=bool(self._idle and self._idle.message),
             with_returned=not {*self._hosts}.isdisjoint(records.lost_nodes()),
+            nodes=tuple(records.exits("node")),
         )
 
     def _why(self, ended: Ended) -> str:
@@ -381,9 +387,8 @@ class Job:
 
     def _bad_nodes(self, why: str, ended: Ended) -> list[str]:
         """Return the nodes on which an attempt has failed."""
-        first = records.first_failed(ended.exits)
-        if why == FAILURE and first:
-            return [str(first["node"])]
+        if why == FAILURE and ended.first_failed:
+            return [str(ended.first_failed["node"])]
         return self._dead() if why == records.NODE_FAILURE and not self._local else []
 
     def _write_exit(

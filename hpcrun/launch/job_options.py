@@ -9,6 +9,7 @@
 --spares N       nodes of the allocation that replace failed nodes
 --retry-on-failure, --exclude-bad-nodes
 --preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
+--script         the command is a person's script, and the step is what it launches: script.py
 --sample S       seconds between two samples of the use of each node; 0 for none
 --cancel-idle S  the job ends if all of its GPUs are idle for so long
 """
@@ -30,7 +31,7 @@ def parse_options(arguments: list[str]) -> Namespace:
     parser.add_argument("--gpus", default="")
     parser.add_argument("--sample", type=float, default=SAMPLE_S)
     parser.add_argument("--cancel-idle", type=float, default=0.0)
-    for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight"):
+    for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight", "--script"):
         parser.add_argument(name, action="store_true")
     return parser.parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""``launch node [--torchrun] -- COMMAND ...``: one node.
+"""``launch node [--torchrun | --as-is] -- COMMAND ...``: one node.
 
 It starts torchrun, or the command that runs once on each node, with the rendezvous of this job. It watches for requests
 to stop for all of its ranks, and records how the node ended. torchrun's agent gets no signal: it would end itself or
@@ -11,15 +11,15 @@ import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import environment, records
-from .node_folder import FOLDER, NodeFolder
+from .node_folder import FOLDER, make
 from .processes import HEARD, Canary, hear, reap, send, try_start, wait
 from .stop_requests import StopRequests
 
-if TYPE_CHECKING:
-    from .sampler import Sampler
+RANKS_S = 3.0
+"""How long a node waits for its last ranks, after their launcher."""
 
 
 def main(arguments: list[str]) -> int:
@@ -27,15 +27,20 @@ def main(arguments: list[str]) -> int:
     end = arguments.index("--")
     options, command = arguments[:end], arguments[end + 1 :]
     environment.be_node()
+    if "--as-is" in options:  # a script has set the rendezvous
+        node = Node()
+        environment.restore_slurm()
+        return node.run(command)
     if "--torchrun" not in options:
         env = os.environ
-        env["NODE_RANK"], env["MASTER_ADDR"] = env["HPCRUN_NODE_RANK"], env["HPCRUN_HEAD_ADDR"]
-        env["MASTER_PORT"] = env["HPCRUN_PORT"]
+        env["NODE_RANK"] = env["HPCRUN_NODE_RANK"]
+        env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
+        env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
     else:
         own = command[: command.index("--no-python")] if "--no-python" in command else command
         if "--standalone" not in own:  # on a single node it does not need this job's port
             if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
-                return 1
+                return _record_end(1)
             command = _meet_the_others(own) + command[len(own) :]
     return Node().run(command)
 
@@ -77,16 +82,21 @@ def _resolves(head: str) -> bool:
     return True
 
 
+def _record_end(status: int) -> int:
+    node = os.environ["HPCRUN_NODE"]
+    records.write(f"node-{node}.exit", {"node": node, "status": status, "ended": time.time()})
+    return status
+
+
 class Node:
     """The process of one node."""
 
     def __init__(self) -> None:
-        self._folder = NodeFolder()
+        self._folder = make()
         os.environ[FOLDER] = self._folder.path
         hear()
-        self._canary = Canary()
+        self._canary = Canary(self._after_kill)
         self._watch = StopRequests(self._folder, self._canary)
-        self._sampler: Sampler | None = None
         self._pid = 0
         self._ended_early = False
 
@@ -94,26 +104,36 @@ class Node:
         """Start the command, wait for it, and record how it ended."""
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
         if self._pid:
+            self._canary.guard(self._pid)
             found = wait([self._pid], self._on_signal, self._tick)
-            status = records.TERM_STATUS if self._ended_early else found[1] if found else 137
+            status = records.TERM_STATUS if self._ended_early else found[1] if found else records.KILL_STATUS
             reap(self._pid)
-        node = os.environ["HPCRUN_NODE"]
-        records.write(f"node-{node}.exit", {"node": node, "status": status, "ended": time.time()})
+        _record_end(status)
         self._canary.end()
-        if self._sampler:
-            self._sampler.end()
-        self._folder.remove()
+        self._watch.end()
+        self._leave()
         return status
 
-    def _tick(self) -> bool:
-        self._canary.renew()
-        stops = self._watch.tick()
-        if self._sampler is None:
-            from .sampler import Sampler  # a second after the start, which it does not delay
+    def _after_kill(self, pid: int) -> None:
+        """End the command after this process was killed, in the canary; the ranks end when their parent has."""
+        if pid:
+            send(pid, signal.SIGKILL)
+            _record_end(records.KILL_STATUS)
+        self._leave()
 
-            self._sampler = Sampler(lambda: [os.getpid()])
-        self._sampler.tick()
-        return stops
+    def _leave(self) -> None:
+        """Leave no rank behind whose launcher was killed: each notices it within a second."""
+        until = time.monotonic() + RANKS_S
+        while self._folder.programs() and time.monotonic() < until:
+            time.sleep(0.05)
+        self._folder.leave()
+
+    def _tick(self) -> bool:
+        if self._canary.is_orphan():
+            send(self._pid, signal.SIGKILL)
+        self._canary.renew()
+        self._watch.tick()
+        return False
 
     def _on_signal(self, info: Any) -> None:
         programs = self._folder.programs()

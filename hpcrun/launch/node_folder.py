@@ -1,53 +1,78 @@
-"""The folder of the ranks of one node, on the node's own disk, in which no other user can write.
+"""The folder of the ranks of one node, on the node's own disk: the names of its empty files are what its ranks share.
 
-``rank-N`` holds the process id of a rank's program. ``stop-REASON`` asks all ranks to stop. ``heard-N`` records that
-rank N knows this: it has asked, or was signalled and has a handler. ``warned-N`` and ``ended-N`` record that it was
-sent the warning, or SIGTERM. So only one process of a node reads the shared file system for all of its ranks, and
-hpcrun_runtime.should_stop() reads this folder.
+``rank-N.PID`` is the running program of rank N. ``stop-REASON`` asks all ranks to stop. ``heard-N`` records that rank N
+knows this: it has asked, or was signalled and has a handler. ``warned-N`` and ``ended-N`` record that it was sent the
+warning, or SIGTERM. So only one process of a node reads the shared file system for all of its ranks, and
+hpcrun_runtime.should_stop() lists this folder.
+
+The folder's name is random, so that no other user can make it first. Each process that uses the folder holds a lock on
+it, which ends with the process, however it ends. The last one to leave the folder gets the lock alone, and removes it.
+After all were killed, the next job of the same user on this node does.
 """
 
 from __future__ import annotations
 
-import binascii
+import fcntl
 import os
-import stat
+import time
 
+from . import records
 from .processes import catches, ignores, signal
 
 FOLDER = "HPCRUN_NODE_DIR"
 """The variable with its path."""
+PREFIX = "hpcrun-node-"
+PLACES = ("/tmp", "/dev/shm")
+"""In this order: systemd-logind may empty /dev/shm when a user logs out of the node (RemoveIPC=, logind.conf(5))."""
+NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "weka", "panfs", "pvfs", "fuse", "afs")
+"""How the types of file systems begin that are not a node's own."""
+MEET_S = 10.0
+"""How long a task of srun waits for the path of the folder, which another task of the node is about to write."""
+YOUNG_S = 60.0
+"""A folder without a lock is left alone for so long: who has made it is about to lock it."""
 
 
 class NodeFolder:
-    """The folder of the ranks of this attempt on this node; made if it does not exist.
+    """A folder that exists, held until ``leave`` or the end of this process.
+
+    Args:
+        note: the file in which the tasks of srun find its path; removed with it.
 
     Raises:
-        OSError: it cannot be made, or belongs to another user.
+        OSError: it does not exist here, belongs to another user, or is being removed.
     """
 
-    def __init__(self, path: str = "") -> None:
-        self.path = path or _path()
+    def __init__(self, path: str, note: str = "") -> None:
+        self.path, self._note = path, note
+        self._held = _open(path)
+        self._claimed: set[str] = set()
+        self._watching: int | None = None
+        self._has_failed = False
         try:
-            os.mkdir(self.path, 0o700)
-        except FileExistsError:
-            found = os.lstat(self.path)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-                raise PermissionError(f"{self.path} is somebody else's") from None
-
-    def put(self, name: str, text: str = "") -> None:
-        """Write a file; an error is ignored, since the training must continue."""
-        try:
-            with open(os.path.join(self.path, name), "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError:
-            pass
+            fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:  # a shared file system without locks, see make(): the folder is not removed
+            return
+        os.stat(path)  # it was not removed before it was locked
 
     def claim(self, name: str) -> bool:
-        """Make a file; return whether it is new. The process that makes it does the action that the file stands for."""
+        """Make a file; return whether it is new. The process that makes it does the action that the file stands for.
+
+        An error is reported once: the training must continue.
+        """
+        if name in self._claimed:
+            return False
+        self._claimed.add(name)
         try:
             os.close(os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
         except OSError as error:
-            return not isinstance(error, FileExistsError)
+            if not self._has_failed and os.environ.get("LOCAL_RANK", "0") == "0":
+                self._has_failed = True
+                where = f"{os.environ['HPCRUN_NODE']} cannot write to {self.path}: {error.strerror}"
+                records.say(f"{where}; its ranks may not learn of requests to stop, and run on")
         return True
 
     def has(self, name: str) -> bool:
@@ -61,34 +86,29 @@ class NodeFolder:
     def note_heard(self, rank: int, pid: int, number: int) -> None:
         """Record that a program learns of the stop from a signal: SIGTERM ends a program without a handler for it."""
         if not ignores(pid, number) if number == signal.SIGTERM else catches(pid, number):
-            self.put(f"heard-{rank}")
+            self.claim(f"heard-{rank}")
 
     def programs(self) -> dict[int, int]:
         """Return the running programs: rank → process id."""
-        found = {}
-        for name in self._names():
-            if name.startswith("rank-"):
-                try:
-                    with open(os.path.join(self.path, name), encoding="utf-8") as file:
-                        found[int(name[len("rank-") :])] = int(file.read())
-                except (OSError, ValueError):  # it has just ended
-                    continue
-        return found
+        pairs = (name[len("rank-") :].split(".") for name in self._names() if name.startswith("rank-"))
+        return {int(rank): int(pid) for rank, pid in pairs}
 
-    def remove(self, *names: str, stays: bool = False) -> None:
-        """Remove files, and, unless ``stays``, the folder itself if no rank is left in it."""
+    def leads(self) -> bool:
+        """Whether this process watches for its node: one does at a time, and when it has ended another one."""
+        try:
+            if self._watching is None:
+                self._watching = os.open(os.path.join(self.path, "watch"), os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._watching, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)  # without room, or locks, better each than none
+        return True
+
+    def leave(self, *names: str) -> None:
+        """Remove files, and the folder itself if no other process uses it."""
         for name in names:
-            self._unlink(name)
-        if stays:
-            return
-        left = self._names()
-        if not any(name.startswith("rank-") for name in left):
-            for name in left:
-                self._unlink(name)
-            try:
-                os.rmdir(self.path)
-            except OSError:
-                return
+            _unlink(os.path.join(self.path, name))
+        if _remove(self.path, self._held) and self._note:
+            _unlink(self._note)
 
     def _names(self) -> list[str]:
         try:
@@ -96,15 +116,112 @@ class NodeFolder:
         except OSError:
             return []
 
-    def _unlink(self, name: str) -> None:
+
+def make(note: str = "") -> NodeFolder:
+    """Make a folder, and remove those that killed jobs of this user have left on this node.
+
+    Raises:
+        OSError: it can be made nowhere, not even in the run's folder.
+    """
+    name = PREFIX + os.urandom(8).hex()
+    failed = "not on the node's own disk"
+    for place in PLACES:
         try:
-            os.unlink(os.path.join(self.path, name))
+            if not _is_shared(place):
+                _sweep(place)
+                os.mkdir(os.path.join(place, name), 0o700)
+                return NodeFolder(os.path.join(place, name), note)
+        except OSError as error:
+            failed = str(error.strerror)
+    path = os.path.join(records.attempt_dir(), name)
+    os.mkdir(path, 0o700)
+    where = f"{os.environ['HPCRUN_NODE']} cannot use {' or '.join(PLACES)} ({failed})"
+    records.say(f"{where}; its ranks use the run's folder instead")
+    return NodeFolder(path, note)
+
+
+def join(path: str) -> NodeFolder:
+    """Return the folder that a parent process has made; another one where it is not seen, as in some containers."""
+    try:
+        return NodeFolder(path)
+    except OSError:
+        return make()
+
+
+def meet() -> NodeFolder:
+    """Return the folder of this node for a task of srun: the first task makes it, and notes its path for the others."""
+    note = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.folder")
+    until = time.monotonic() + MEET_S
+    while time.monotonic() < until:
+        try:
+            descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError:
-            return
+            path = records.read_text(os.path.basename(note))
+            if path.endswith("\n"):
+                try:
+                    return NodeFolder(path[:-1], note)
+                except OSError:
+                    break
+            time.sleep(0.02)
+        else:
+            folder = make(note)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(folder.path + "\n")
+            return folder
+    return make()
 
 
-def _path() -> str:
-    env = os.environ
-    attempt = f"{binascii.crc32(os.fsencode(env['HPCRUN_ATTEMPT_DIR'])):08x}"  # two clusters may use this job id
-    parts = (str(os.getuid()), env["HPCRUN_JOB_ID"], env.get("SLURM_STEP_ID", "0"), attempt)
-    return os.path.join(env.get("TMPDIR") or "/tmp", "-".join(("hpcrun", *parts, env["HPCRUN_NODE"])))
+def _open(path: str) -> int:
+    """Open a folder of this user, and never what a link leads to."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.fstat(descriptor).st_uid != os.getuid():
+        os.close(descriptor)
+        raise PermissionError(f"{path} belongs to another user")
+    return descriptor
+
+
+def _remove(path: str, descriptor: int) -> bool:
+    """Close a folder, and remove it if no process holds it; return whether it was removed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for name in os.listdir(descriptor):
+            os.unlink(name, dir_fd=descriptor)
+        os.rmdir(path)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _sweep(place: str) -> None:
+    try:
+        names = [name for name in os.listdir(place) if name.startswith(PREFIX)]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(place, name)
+        try:
+            if time.time() - os.lstat(path).st_mtime > YOUNG_S:
+                _remove(path, _open(path))
+        except OSError:
+            continue  # another user's, or just removed
+
+
+def _is_shared(place: str) -> bool:
+    """Whether a folder is on a network file system, by proc_pid_mountinfo(5)."""
+    device = os.stat(place).st_dev
+    return network_mount(records.read_text("mountinfo", "/proc/self"), f"{os.major(device)}:{os.minor(device)}")
+
+
+def network_mount(mounts: str, device: str) -> bool:
+    """Whether a device, as ``MAJOR:MINOR``, is a network file system."""
+    kinds = [line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ", 3)[2] == device]
+    return any(kind.startswith(NETWORK) for kind in kinds)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

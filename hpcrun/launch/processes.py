@@ -32,6 +32,31 @@ LATE_S = 1.0
 _ALL = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
+_umask = os.umask(0o077)
+os.umask(_umask)
+
+
+def write_for_oneself() -> None:
+    """Make no file from now on that others can write, whatever the umask. Programs start with the umask of before."""
+    os.umask(_umask | 0o022)
+
+
+def start_with(umask: int) -> None:
+    """Start programs with this umask from now on."""
+    global _umask
+    _umask = umask
+
+
+def become(argv: list[str]) -> None:
+    """Replace this process by a program.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    os.umask(_umask)
+    os.execvp(argv[0], argv)
+
+
 def hear() -> None:
     """Block the signals that are received from now on."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD | {signal.SIGCHLD})
@@ -43,6 +68,7 @@ def start(
     *,
     out: str | None = None,
     err: str | None = None,
+    streams: Sequence[int] = (),
     own_group: bool = False,
     blocked: frozenset[signal.Signals] = frozenset(),
 ) -> int:
@@ -50,6 +76,7 @@ def start(
 
     Args:
         out, err: files to which its output is appended.
+        streams: descriptors for its stdin, stdout and stderr.
         own_group: it leads its own process group.
         blocked: signals that are blocked for it and its child processes until it unblocks them.
 
@@ -58,10 +85,20 @@ def start(
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions: list[tuple[object, ...]] = [
-        (os.POSIX_SPAWN_OPEN, number, path, flags, 0o666) for number, path in ((1, out), (2, err)) if path
+        (os.POSIX_SPAWN_OPEN, number, path, flags, 0o644) for number, path in ((1, out), (2, err)) if path
     ]
-    group: dict[str, Any] = {"setpgroup": 0} if own_group else {}
-    return os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigmask=blocked, setsigdef=_ALL, **group)
+    actions += [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(streams)]
+    how: dict[str, Any] = {
+        "file_actions": actions,
+        "setsigmask": blocked,
+        "setsigdef": _ALL,
+        **({"setpgroup": 0} if own_group else {}),
+    }
+    own = os.umask(_umask)
+    try:
+        return os.posix_spawnp(argv[0], list(argv), env, **how)
+    finally:
+        os.umask(own)
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:
@@ -151,14 +188,32 @@ def send(pid: int, number: int, *, group: bool = False) -> bool:
 
 
 class Canary:
-    """A process that handles no signal: a signal that is pending there was sent to every process of the step.
+    """A process beside this one, which handles no signal, and ends what this process has started if this one is killed.
 
-    How Slurm signals depends on how it tracks processes: with cgroups only the tasks of a step get a signal, and
-    must forward it; otherwise every process gets it, and forwarding would run a program's handler twice.
+    A signal that is pending there was sent to every process of the step. How Slurm signals depends on how it tracks
+    processes: with cgroups only the tasks of a step get a signal, and must forward it; otherwise every process gets it,
+    and forwarding would run a program's handler twice.
+
+    It waits at a pipe, which the kernel closes when this process ends in any way. PR_SET_PDEATHSIG would signal the
+    program alone, not its group, and is cleared where a program changes its user.
+
+    Args:
+        on_death: called in the canary, with the process id last given to ``guard``, when this process was killed.
     """
 
-    def __init__(self) -> None:
-        self._pid, self._has_sung = self._fork(), False
+    def __init__(self, on_death: Callable[[int], None]) -> None:
+        self._on_death, self._parent, self._guarded = on_death, os.getppid(), 0
+        self._pid, self._pipe = self._fork()
+        self._has_sung = False
+
+    def guard(self, pid: int) -> None:
+        """Let the canary know what this process has started."""
+        self._guarded = pid
+        os.write(self._pipe, b"%d\n" % pid)
+
+    def is_orphan(self) -> bool:
+        """Whether the parent of this process has ended first, which only a kill makes it do."""
+        return os.getppid() != self._parent
 
     def heard(self, number: int) -> bool:
         """Whether the signal that has just arrived was sent to every process; waits for it for a moment."""
@@ -177,24 +232,29 @@ class Canary:
         """
         if self._has_sung:
             self.end()
-            self._pid, self._has_sung = self._fork(), False
+            (self._pid, self._pipe), self._has_sung = self._fork(), False
+            self.guard(self._guarded)
 
     def end(self) -> None:
         """End it."""
         send(self._pid, signal.SIGKILL)
         reap(self._pid)
+        os.close(self._pipe)
 
-    @staticmethod
-    def _fork() -> int:
-        parent = os.getpid()
+    def _fork(self) -> tuple[int, int]:
+        read, write = os.pipe()
         pid = os.fork()
         if pid:
-            return pid
+            os.close(read)
+            return pid, write
         try:
             os.setsid()  # a signal of torchrun, or of a tracker, to a process group does not reach it
+            os.close(write)
             for number in (0, 1, 2):  # so that no reader of a pipe waits for its end
                 os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            while os.getppid() == parent:
-                time.sleep(5)
+            guarded = b""
+            while text := os.read(read, 4096):
+                guarded = text
+            self._on_death(int(guarded.split()[-1]) if guarded else 0)
         finally:
             os._exit(0)

@@ -1,10 +1,11 @@
-"""``launch rank [--task | --once] -- PROGRAM ...``: one rank.
+"""``launch rank [--task | --once] [--as-is] -- PROGRAM ...``: one rank.
 
 Its output goes into its own files, and a record describes how it ended. The program starts as it would without hpcrun:
 default dispositions of signals, no signal blocked, its own process group. It gets each signal to its wrapper once.
 
 --task: srun started it, and it has no node process as parent: the rank's number comes from Slurm.
 --once: the program runs once per node, and may start its own ranks.
+--as-is: a script has set the environment of its ranks: RANK and the like stay as they are.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ import time
 from itertools import count
 
 from . import environment, records, trackers
-from .node_folder import FOLDER, NodeFolder
+from .node_folder import FOLDER, join, meet
 from .processes import Canary, hear, reap, send, signal, try_start, wait
 from .stop_requests import CLEARED, INSIST_S, StopRequests
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
 if TYPE_CHECKING:
     from typing import Any
-
-    from .sampler import Sampler
 
 ECHO_S = 1.0
 """The same signal within this time is a copy that a container's runtime forwards."""
@@ -32,11 +31,13 @@ def main(arguments: list[str]) -> int:
     """Run one rank; return the exit status of its program, 128 + n if signal n ended it."""
     end = arguments.index("--")
     options, program = arguments[:end], arguments[end + 1 :]
+    as_is = "--as-is" in options
     if "--task" in options:
-        _be_a_task()
+        environment.be_node() if as_is else _be_a_task()
     for name in os.environ.pop(environment.FOR_TORCHRUN, "").split():
         os.environ.pop(name, None)
-    rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else "RANK"])
+    by_task = "SLURM_PROCID" if as_is and "--task" in options else "RANK"
+    rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else by_task])
     contained = environment.CONTAINER in os.environ and bool(options)  # its parent is the runtime of a container
     return Rank(rank, is_task="--task" in options, contained=contained).run(program)
 
@@ -47,7 +48,8 @@ def _be_a_task() -> None:
     environment.be_node()
     env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"] = env["SLURM_PROCID"], env["SLURM_LOCALID"], env["SLURM_NTASKS"]
     env["LOCAL_WORLD_SIZE"] = env["SLURM_NTASKS_PER_NODE"].partition("(")[0]
-    env["MASTER_ADDR"], env["MASTER_PORT"] = env["HPCRUN_HEAD_ADDR"], env["HPCRUN_PORT"]
+    env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
+    env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
 
 
 class Rank:
@@ -57,13 +59,11 @@ class Rank:
         self._rank, self._is_task, self._contained = rank, is_task, contained
         self._heard_at: dict[int, float] = {}
         self._signalled, self._insist_at = "", float("inf")
-        self._below_node = FOLDER in os.environ
-        self._folder = NodeFolder(os.environ.get(FOLDER, ""))
+        self._folder = meet() if is_task else join(os.environ[FOLDER])
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         hear()
-        self._canary = Canary()
+        self._canary = Canary(self._after_kill)
         self._watch = StopRequests(self._folder, self._canary)
-        self._sampler: Sampler | None = None
         self._pid = 0
 
     def run(self, program: list[str]) -> int:
@@ -77,23 +77,44 @@ class Rank:
         self._pid, status = try_start(program, os.environ, out=log + ".out", err=log + ".err", own_group=True)
         heard = False
         if self._pid:
-            self._folder.put(f"rank-{self._rank}", str(self._pid))
+            self._canary.guard(self._pid)
+            self._folder.claim(self._mark)
             self._catch_up()
             found = wait([self._pid], self._on_signal, self._tick)
-            status = found[1] if found else 137
-            if not self._signalled:  # the node may have signalled the program without this process
-                marks = ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM"))
-                self._signalled = next((word for mark, word in marks if self._folder.has(mark)), "")
+            status = found[1] if found else records.KILL_STATUS
+            self._signalled = self._signalled or self._signalled_by_node()
             stops = self._signalled == "TERM" or self._folder.is_stopping()
             heard = stops and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)
         self._canary.end()
-        if self._sampler:
-            self._sampler.end()
-        self._folder.remove(f"rank-{self._rank}", stays=self._below_node)  # torchrun may restart it
+        self._watch.end()
+        self._folder.leave(self._mark)
         if self._pid:
             reap(self._pid)
         return status
+
+    @property
+    def _mark(self) -> str:
+        return f"rank-{self._rank}.{self._pid}"
+
+    def _signalled_by_node(self) -> str:
+        """Return how the node has signalled the program without this process."""
+        marks = ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM"))
+        return next((word for mark, word in marks if self._folder.has(mark)), "")
+
+    def _after_kill(self, pid: int) -> None:
+        """End the program after this process was killed, and record it: in the canary."""
+        self._pid = pid
+        if pid:
+            send(pid, signal.SIGKILL, group=True)
+            self._signalled = self._signalled_by_node()
+            self._log("err", f"hpcrun: the wrapper of this rank on {os.environ['HPCRUN_NODE']} was killed\n")
+            self._write_exit(records.KILL_STATUS, heard=False)
+        self._folder.leave(self._mark)
+
+    def _log(self, name: str, line: str) -> None:
+        with open(os.path.join(records.attempt_dir(), f"rank-{self._rank}.{name}"), "a", encoding="utf-8") as log:
+            log.write(line)
 
     def _start_again(self) -> int | None:
         """Rename the exit record and the dump of an earlier start of this rank: they are not of the new start.
@@ -116,8 +137,7 @@ class Rank:
             os.rename(dump, f"{dump}.{number}")
         line = f"hpcrun: torchrun restart {number}\n"
         for name in ("out", "err"):
-            with open(f"{path}.{name}", "a", encoding="utf-8") as log:
-                log.write(line)
+            self._log(name, line)
         if os.environ.get("LOCAL_RANK", "0") == "0":
             records.say(f"torchrun starts the ranks of {os.environ['HPCRUN_NODE']} again: restart {number}")
         return None
@@ -156,29 +176,22 @@ class Rank:
                 send(self._pid, info.si_signo)
 
     def _tick(self) -> bool:
+        if self._canary.is_orphan() and self._insist_at:
+            self._signalled, self._insist_at = self._signalled or "cleared", 0.0
+            self._log("err", f"hpcrun: the launcher of this rank on {os.environ['HPCRUN_NODE']} was killed\n")
         if time.monotonic() > self._insist_at:
             send(self._pid, signal.SIGKILL, group=True)
         self._canary.renew()
-        if not self._watches():
-            return False
-        stops = self._watch.tick()
-        self._sample()
-        return stops
-
-    def _sample(self) -> None:
-        """Sample the use of the node for all of its tasks."""
-        if self._sampler is None:
-            from .sampler import Sampler  # a second after the start, and only in one task of each node
-
-            self._sampler = Sampler(lambda: [os.getpid(), *self._folder.programs().values()])
-        self._sampler.tick()
+        if self._watches():
+            self._watch.tick()
+        return False
 
     def _watches(self) -> bool:
-        """Whether this task watches for its node: the first running task does."""
-        return self._is_task and self._rank == min(self._folder.programs(), default=self._rank)
+        """Whether this task watches for its node."""
+        return self._is_task and self._folder.leads()
 
     def _write_node_start(self) -> None:
-        if os.environ.get("LOCAL_RANK", "0") == "0":
+        if os.environ.get("SLURM_LOCALID" if self._is_task else "LOCAL_RANK", "0") == "0":
             node, ranks = os.environ["HPCRUN_NODE"], int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
             fields = {"node": node, "first_rank": self._rank, "ranks": ranks, "started": time.time()}
             records.write(f"node-{node}.start", fields)

@@ -18,7 +18,7 @@ STOP = "stop"
 """The folder of requests to stop: a file for each reason, which stays. Readers list the folder instead of testing for a
 file, since NFS may report for half a minute that a new file does not exist."""
 TIME_LIMIT, TERMINATED, NODE_FAILURE = "time_limit", "terminated", "node_failure"
-TERM_STATUS = 143
+TERM_STATUS, KILL_STATUS = 143, 137
 
 
 def attempt_dir() -> str:
@@ -103,27 +103,32 @@ def has_begun() -> bool:
     return any(name.startswith(("node-", "rank-")) for name in os.listdir(attempt_dir()))
 
 
-def rank_exits(folder: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the exit records of the ranks that have ended."""
-    folder = folder or attempt_dir()
+def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
+    """Yield the exit records of the ranks, or of each ``node``, that have ended."""
     try:
-        names = os.listdir(folder)
+        names = os.listdir(attempt_dir())
     except OSError:
         return
     for name in names:
-        if name.startswith("rank-") and name.endswith(".exit"):
-            record = read(name, folder)
+        if name.startswith(f"{of}-") and name.endswith(".exit"):
+            record = read(name)
             if record and isinstance(record.get("status"), int) and isinstance(record.get("ended"), (int, float)):
                 yield record
 
 
 def first_failed(exits: Any) -> dict[str, Any] | None:
-    """Return the record of the rank that failed first by itself, None if there is none.
+    """Return the record of the rank, or node, that failed first by itself, None if there is none.
 
     The end of a terminated rank is a consequence; so is an end with status 143, from any sender.
     """
     failed = [each for each in exits if each["status"] not in (0, TERM_STATUS) and not each.get("told")]
     return min(failed, key=lambda each: float(each["ended"]), default=None)
+
+
+def has_failed() -> bool:
+    """Whether a rank of this attempt has failed, or a node's launcher before any rank."""
+    ranks = list(exits())
+    return any(each.get("told") == "cleared" for each in ranks) or bool(first_failed(ranks or exits("node")))
 
 
 def stop_reasons() -> list[str]:

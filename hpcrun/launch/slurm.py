@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 from . import records
 
 ASK_S = 30
 """Timeout of a command in seconds."""
+_SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
 _DEAD = re.compile(r"(?:down|fail|unk).*|.*\*", re.ASCII)
 
 
@@ -100,6 +102,18 @@ def requeue_no_more() -> None:
     _ask("scontrol", "update", f"JobId={os.environ['HPCRUN_JOB_ID']}", "Requeue=0")
 
 
+def small_step(node: str) -> tuple[list[str], dict[str, str]]:
+    """Return the srun of one task on a node of this job, beside its step, and the environment for it."""
+    argv = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--gres=none"]
+    return argv, {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
+
+
+def starts_step(node: str) -> bool:
+    """Whether a node of this job starts a step now: one that does not respond is not always known to be down."""
+    argv, env = small_step(node)
+    return _ask(*argv, "true", env=env)[0] == 0
+
+
 def skip_steps(count: int) -> None:
     """Start empty steps, so that the next steps of this job have higher numbers.
 
@@ -133,10 +147,11 @@ def _span(span: str) -> list[str]:
     return [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
 
 
-def _ask(*argv: str) -> tuple[int, str]:
+def _ask(*argv: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     """Run one of Slurm's commands; return its status and its output, stderr included."""
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": env}
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ASK_S, check=False)
+        done = subprocess.run(argv, timeout=ASK_S, check=False, **how)
     except (OSError, subprocess.TimeoutExpired) as error:
         return 127, str(error)
     return done.returncode, done.stdout.decode("utf-8", "replace")

@@ -11,6 +11,7 @@ from . import environment, records, slurm
 from .processes import reap, send, try_start, wait
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable
 
     from .processes import OnSignal
@@ -19,6 +20,16 @@ CONTROLLER_S, ASK_AGAIN_S = 3600.0, 10.0
 """How long to wait for Slurm's controller, and how often to ask it."""
 PROMPT_S = 1.0
 """A controller that answers within this time was not down before: Slurm's commands try again after a second."""
+
+
+def new_step(options: Namespace, on_signal: OnSignal, tick: Callable[[], bool]) -> JobStep:
+    """Return the step of a job: the given command, or what a person's script launches; see ``JobStep``."""
+    gpus = options.gpus.split(";") if options.gpus else []
+    if not options.script:
+        return JobStep(options.nodes, gpus, on_signal, tick)
+    from .script import ScriptStep  # few jobs run a person's script
+
+    return ScriptStep(options.nodes, gpus, on_signal, tick, managed=options.warn is not None)
 
 
 class JobStep:
@@ -32,6 +43,7 @@ class JobStep:
 
     Attributes:
         started_at: when the command was started, by the monotonic clock.
+        streams: descriptors for stdin, stdout and stderr of the command; empty for those of this process.
     """
 
     def __init__(self, nodes: int | None, gpus: list[str], on_signal: OnSignal, tick: Callable[[], bool]) -> None:
@@ -39,6 +51,7 @@ class JobStep:
         self._local, self._nodes, self._gpus = nodes is not None, nodes or 1, gpus
         self._on_signal, self._tick = on_signal, tick
         self._children: list[int] = []
+        self.streams: tuple[int, ...] = ()
 
     def run(self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True) -> int:
         """Run a command to its end; return its status, 143 if the waiting has ended before.
@@ -60,6 +73,16 @@ class JobStep:
         for pid in self._children if self._local or to_srun else ():
             send(pid, number)
 
+    def finish(self, status: int) -> int:
+        """Return the status of the job after its last attempt, which ended with this one."""
+        return status
+
+    def close_streams(self) -> None:
+        """Close the streams of the command: nothing else is started with them."""
+        for descriptor in self.streams:
+            os.close(descriptor)
+        self.streams = ()
+
     def _start(self, command: list[str], hosts: list[str], log: str | None) -> int:
         """Start the command; return 0, or an exit status if it cannot be started."""
         self.started_at = time.monotonic()
@@ -71,7 +94,7 @@ class JobStep:
                 env.update({"CUDA_VISIBLE_DEVICES": self._gpus[number]} if self._gpus else {})
             else:
                 env.setdefault("SLURM_EXIT_ERROR", str(environment.SRUN_FAILED))
-            pid, failed = try_start(command, env, out=log, err=log)
+            pid, failed = try_start(command, env, out=log, err=log, streams=self.streams)
             self._children += [pid] if pid else []
             status = status or failed
         return status

@@ -1,4 +1,4 @@
-"""One process per node finds requests to stop for all its ranks, and forwards the signals that Slurm sends to tasks."""
+"""What one process per node does for all its ranks: it finds requests to stop, forwards signals, and samples."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from . import environment, records
 from .node_folder import NodeFolder
 from .processes import Canary, catches, send, signal
 
+TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
+if TYPE_CHECKING:
+    from .sampler import Sampler
+
 INSIST_S = 25.0
 """The time of a rank before SIGKILL after another rank has failed: torchrun waits 30 s before it kills the wrapper."""
 HEARTBEAT_S = 10.0
@@ -17,7 +21,7 @@ CLEARED = "cleared"
 
 
 class StopRequests:
-    """The requests to stop for one node, and its heartbeat."""
+    """The requests to stop for one node, its heartbeat, and the samples of its use."""
 
     def __init__(self, folder: NodeFolder, canary: Canary) -> None:
         self._folder, self._canary = folder, canary
@@ -26,8 +30,9 @@ class StopRequests:
         self._was_ended = False
         self._insist_at: float | None = None
         self._beat_at = 0.0
+        self._sampler: Sampler | None = None
 
-    def tick(self) -> bool:
+    def tick(self) -> None:
         """Check once whether the attempt must stop: about every second."""
         if self._managed:
             for reason in records.stop_reasons():
@@ -38,7 +43,16 @@ class StopRequests:
         if self._insist_at is not None and time.monotonic() > self._insist_at:
             for pid in self._folder.programs().values():
                 send(pid, signal.SIGKILL, group=True)
-        return False
+        if self._sampler is None:
+            from .sampler import Sampler  # a second after the start, which it does not delay
+
+            self._sampler = Sampler(lambda: [os.getpid(), *self._folder.programs().values()])
+        self._sampler.tick()
+
+    def end(self) -> None:
+        """Write what has not been written yet."""
+        if self._sampler:
+            self._sampler.end()
 
     def on_signal(self, number: int, programs: dict[int, int] | None = None) -> str:
         """Handle a signal from outside; return ``TERM`` or ``cleared`` if it ends the job.
@@ -48,10 +62,10 @@ class StopRequests:
                 by default all programs of the node.
         """
         ending = number == signal.SIGTERM
-        cleared = ending and records.first_failed(records.rank_exits()) is not None
+        cleared = ending and records.has_failed()
         first = ending and not cleared and records.ask_to_stop(records.TERMINATED)
         if cleared:
-            self._folder.put(CLEARED)
+            self._folder.claim(CLEARED)
         elif ending:
             self._announce(records.TERMINATED)
         if programs is None:
@@ -79,16 +93,15 @@ class StopRequests:
 
     def _announce(self, reason: str) -> None:
         """Tell the ranks of this node to stop."""
-        if not self._folder.has(f"stop-{reason}"):
-            self._folder.put(f"stop-{reason}")
+        self._folder.claim(f"stop-{reason}")
         if reason == records.TIME_LIMIT:
             self._warn()
 
     def _warn(self) -> None:
         """Send SIGUSR1 once to each program that handles it, now or later; others would be killed by it."""
         for rank, pid in self._folder.programs().items():
-            if not self._folder.has(f"warned-{rank}") and catches(pid, signal.SIGUSR1):
-                self._folder.put(f"warned-{rank}")
+            mark = f"warned-{rank}"
+            if not self._folder.has(mark) and catches(pid, signal.SIGUSR1) and self._folder.claim(mark):
                 self._folder.note_heard(rank, pid, signal.SIGUSR1)
                 send(pid, signal.SIGUSR1)
 

@@ -83,14 +83,10 @@ class Door:
         self._changed = threading.Condition()
         self._ready: set[str] = set()
         self._go: dict[str, Any] | None = None
-        if node.is_local or not socket.has_dualstack_ipv6():
-            self._socket = socket.create_server(
-                (node.address(node.rank) if node.is_local else "", node.port), backlog=1024
-            )
-        else:
-            self._socket = socket.create_server(
-                ("", node.port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True
-            )
+        address = (node.address(node.rank) if node.is_local else "", node.port)
+        both = not node.is_local and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self._socket = socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=both)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:

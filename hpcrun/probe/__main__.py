@@ -1,6 +1,6 @@
 """``python -I -S -B .../probe/__main__.py FOLDER [PY_SPY]``: prints what each rank of this node is doing.
 
-FOLDER is the attempt's. No rank is stopped, and no rank is signalled that has not asked for it: see ``rank_stack``.
+FOLDER is the attempt's. No rank is stopped, and no rank is signalled that has not asked for it: see ``rank_processes``.
 
 Each answer is a JSON object, compressed and printed in lines of ``hpcrun-stacks NODE NUMBER PART/PARTS TEXT``: srun
 passes on longer lines in pieces, and lines of a site's own may stand between them.
@@ -21,8 +21,7 @@ if __package__ is None or __package__ == "":
     __package__ = os.path.basename(_folder)
 
 from .nccl_ras import address_of, is_theirs, own_address, reports
-from .rank_processes import find_processes, in_threads, program_of, ranks_within
-from .rank_stack import RankReading
+from .rank_processes import RankReading, find_processes, in_threads, program_of, ranks_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

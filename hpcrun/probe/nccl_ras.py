@@ -87,32 +87,24 @@ def is_theirs(port: int, pids: Iterable[int]) -> bool:
 
 def _sockets_of(pid: int) -> list[str]:
     """Return the inodes of the sockets that a process has open."""
-    found = []
-    try:
+    targets = []
+    with suppress(OSError):  # it has just ended
         for name in os.listdir(f"/proc/{pid}/fd"):
-            try:
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
-            except OSError:  # it has just been closed
-                continue
-            if target.startswith("socket:["):
-                found.append(target[8:-1])
-    except OSError:  # it has just ended
-        return []
-    return found
+            with suppress(OSError):  # it has just been closed
+                targets.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return [target[8:-1] for target in targets if target.startswith("socket:[")]
 
 
 def reports(address: Address, timeout_s: float) -> list[str]:
     """Return the reports of RAS: two if there is time, since one does not show whether the job makes progress."""
     until = time.monotonic() + timeout_s
     found = []
-    try:
+    with suppress(OSError):
         found.append(ask(address, timeout_s))
         left = until - time.monotonic() - GAP_S
         if left > HANDSHAKE_S:
             time.sleep(GAP_S)
             found.append(ask(address, left))
-    except OSError:
-        return found
     return found
 
 

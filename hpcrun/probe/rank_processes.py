@@ -1,22 +1,37 @@
-"""The processes of the ranks on this node, found by their environment in /proc."""
+"""The ranks on this node: their processes, found by their environment in /proc, and what each is doing.
+
+The Python stack of a rank comes from py-spy, which reads the memory of the process and does not pause it
+(``--nonblocking``); else from faulthandler, if the program has called ``hpcrun_runtime.register_stacks()``: its file in
+the node's folder names the process and the signal. Without both, /proc tells the state. No other signal is sent, and no
+rank is stopped.
+"""
 
 from __future__ import annotations
 
 import os
 import queue
 import re
+import signal
+import stat
 import threading
 import time
 from contextlib import suppress
 from functools import partial
 
 from .nccl_ras import number_in
+from .py_spy import dump, find_py_spy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Any, Callable
 
 THREADS = 4
+NONE = "no py-spy in the job's environment"
+DUMP_S = 1.0
+MOST_WORKERS = 8
+NODE_FOLDER = b"HPCRUN_NODE_DIR"
+"""The variable with the node's folder: launch/node_folder.py."""
+_LOADER, _WORKER = "torch/utils/data/", "_worker_loop"
 _RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 
 
@@ -137,3 +152,109 @@ def has_gpu(pid: int) -> bool:
         return any(name in read_proc(pid, "maps") for name in (b"/libcuda.so", b"/libamdhip64.so"))
     except OSError:
         return False
+
+
+class RankReading:
+    """One rank on this node.
+
+    Attributes:
+        answer: what is known of it so far.
+    """
+
+    def __init__(self, number: int, processes: list[Process], py_spy: str, until: float) -> None:
+        self._processes, self._given, self._until = processes, py_spy, until
+        self._program = program_of(processes)
+        self._path = os.fsdecode(self._program.env.get(b"PATH", b""))
+        node = os.fsdecode(self._program.env.get(b"HPCRUN_NODE", b""))
+        self.answer: dict[str, Any] = {"rank": number, "node": node, "pid": self._program.pid}
+        self.answer["state"] = self._program.state
+
+    def busy_s(self) -> float:
+        """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a full node too."""
+        pid = self._program.pid
+        try:
+            ran_ns, waited_ns = read_proc(pid, f"task/{pid}/schedstat").split()[:2]
+            return (int(ran_ns) + int(waited_ns)) / 1e9
+        except (OSError, ValueError):
+            return 0.0
+
+    def look(self) -> None:
+        """Read its state and its stack."""
+        pid = self._program.pid
+        try:
+            self.answer["wchan"] = read_proc(pid, "wchan").decode("ascii", "replace")
+        except OSError:
+            self.answer["wchan"] = ""
+        self.answer["gpu"] = has_gpu(pid)
+        if not self._program.is_python:
+            self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
+            return
+        py_spy = find_py_spy(pid, self._program.command[0], self._path, self._given)
+        text, lacks = dump(py_spy, pid, self._path, self._until) if py_spy else ("", NONE)
+        if text:
+            self.answer.update({"how": "py-spy", "stack": text})
+            self.answer["workers"] = self._workers(py_spy, text)
+            return
+        text = self._dump()
+        self.answer.update({"how": "faulthandler", "stack": text} if text else {"lacks": lacks})
+
+    def _workers(self, py_spy: str, text: str) -> list[str]:
+        """Return the stacks of the workers that a rank waits for: only if it is inside of its DataLoader."""
+        if _LOADER not in text:
+            return []
+        children = [one for one in self._processes if one.parent == self._program.pid and one.is_python]
+        stacks = [dump(py_spy, one.pid, self._path, self._until)[0] for one in children[:MOST_WORKERS]]
+        return [stack for stack in stacks if _WORKER in stack]
+
+    def _dump(self) -> str:
+        """Let the program write its stacks, if it has asked for this, and return them; else the empty string."""
+        program = self._program
+        place = os.fsdecode(program.env.get(NODE_FOLDER, b""))
+        number, path = registered(place, program.pid)
+        # a stopped process would get the signal when it continues; without the handler the signal would end it
+        if not number or program.state in "Tt" or not catches(program.pid, number):
+            return ""
+        try:
+            # a FIFO would block, and a link may lead anywhere
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+                return ""
+            start = found.st_size
+            os.kill(program.pid, number)
+            until, size = time.monotonic() + DUMP_S, -1
+            while time.monotonic() < until:
+                time.sleep(0.05)
+                before, size = size, os.fstat(descriptor).st_size
+                if before == size > start:  # nothing more has come
+                    break
+            file.seek(start)
+            return file.read(1 << 20).decode("utf-8", "replace")
+
+
+def registered(folder: str, pid: int) -> tuple[int, str]:
+    """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has named it so."""
+    try:
+        own = [line.split()[-1] for line in read_proc(pid, "status").decode().splitlines() if line.startswith("NSpid:")]
+        names = os.listdir(folder) if folder else []
+    except OSError:
+        return 0, ""
+    beginning = f"stacks-{own[0] if own else pid}."  # in a container a process has another id
+    for name in names:
+        number = number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
+        if number is not None and number in signal.valid_signals():
+            return number, os.path.join(folder, name)
+    return 0, ""
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal, by proc(5)."""
+    try:
+        lines = read_proc(pid, "status").decode("utf-8", "replace").splitlines()
+        mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return False
+    return bool(mask >> (number - 1) & 1)

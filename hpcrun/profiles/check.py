@@ -7,8 +7,9 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from hpcrun.errors import nearest
-from hpcrun.job.secrets import hide_secrets, is_secret, secret_in_command, secret_kind
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.secrets import is_secret, secret_in_command, secret_kind
 from hpcrun.job.value_errors import error_words
 from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted, values_in
 
@@ -32,6 +33,7 @@ def check_values(
     """
     from pydantic import ValidationError
 
+    from hpcrun.job.gpu_types import check_gpu_type
     from hpcrun.job.profile import Profile
 
     mistakes: list[Mistake] = _secret_mistakes(data, origins)
@@ -42,7 +44,14 @@ def check_values(
         )
     values = {name: value for name, value in data.items() if name not in ("name", "extends")}
     try:
-        return Profile(name=path.stem, **values), mistakes
+        profile = Profile(name=path.stem, **values)
+        if profile.gpu.type:
+            check_gpu_type(profile, profile.gpu.type)
+        return profile, mistakes
+    except UsageError as error:
+        where = origins["gpu", "type"]
+        text = f"gpu.type: {error.message}; {error.hint}"
+        return None, [*mistakes, Mistake(where.path, where.line, text, ("gpu", "type"))]
     except ValidationError as error:
         details = error.errors(include_url=False)[:_MOST_EXPLAINED]
         return None, [*mistakes, *(_explain(detail, path, origins) for detail in details)]
@@ -109,7 +118,7 @@ def _reason(detail: Any) -> str:
         return text
     if detail["loc"][0] == "env":  # it may be a secret
         return text
-    given = hide_secrets(repr(detail["input"]))
+    given = HIDER.hide(repr(detail["input"]))
     return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
 
 

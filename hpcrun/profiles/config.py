@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import nearest
 from hpcrun.job.metrics import check_metric_pattern
-from hpcrun.job.units import parse_time
+from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folder import Source, folders_of
 from hpcrun.profiles.mistakes import Mistake, MistakesError, Origin
 
@@ -72,12 +72,12 @@ def load_config(folders: Sequence[Source]) -> Config:
     return Config(
         said.get("profile"),
         Path(said["runs"]) if "runs" in said else None,
-        parse_time(said["time"]) if "time" in said else None,
+        parse_slurm_time(said["time"]) if "time" in said else None,
         said.get("account"),
         metrics,
         tuple(said.get("notify", ())),
         tuple(said.get("notify_on", ())),
-        parse_time(said["notify_waiting"]) if "notify_waiting" in said else None,
+        parse_slurm_time(said["notify_waiting"]) if "notify_waiting" in said else None,
         said.get("wandb_sync", False),
     )
 
@@ -124,7 +124,7 @@ def _problem(key: str, value: object) -> tuple[str | None, str | None]:
         return f"{key} takes text, not {value!r}", None
     if key in ("time", "notify_waiting"):
         try:
-            parse_time(value)
+            parse_slurm_time(value)
         except ValueError as error:
             return f"{key}: {error}", None
     return None, None

@@ -77,8 +77,9 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
     for folder in folders_of(folders):  # another profile of this name, in a lower layer, is not the requested one
         if folder.holds(f"{name}{SUFFIX}"):
             if folder.withheld:
+                others = sum(other.holds(f"{name}{SUFFIX}") for other in folders_of(folders)) > 1
                 raise ProfileError(f"profile {name!r} is {folder.path / name}{SUFFIX}, and {folder.withheld}",
-                                   hint=WAYS_ROUND)  # fmt: skip
+                                   hint=WAYS_ROUND + "; to use the other: hpcrun trust --never" * others)  # fmt: skip
             break
     names = profile_names(folders)
     if name not in names:

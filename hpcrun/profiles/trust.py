@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.ownership import danger_in, danger_to, read_checked, read_open
+from hpcrun.ownership import danger_in, danger_to, read_checked, read_open
 from hpcrun.profiles.save import make_folder, replace_text, saving
 from hpcrun.profiles.yaml_file import MAX_BYTES
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.ownership import read_checked, read_open
 from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin
-from hpcrun.profiles.ownership import read_checked, read_open
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hpcrun import reading
 from hpcrun.job.layout import AttemptFolder, RunFolder, parse_nodes, parse_numbers, parse_ranks
 from hpcrun.job.state import EXIT_TERMINATED
-from hpcrun.reading import Kind, list_of, read_bytes, read_fields, read_object, read_text, text, time_s, whole
 from hpcrun.runs.record import JOB_ID
 
 NODE_FAILURE, IDLE = "node_failure", "idle"
@@ -21,17 +21,22 @@ RESTART_BEGINS = "hpcrun: torchrun restart "
 """The line in a rank's logs where torchrun restarts the rank (launch/rank.py)."""
 _MOST_HOSTS = 8 << 20
 """Bytes of the list of nodes: the largest machines have some ten thousand."""
-_RANK, _STATUS = whole(0, 10**7), whole(0, 10**6)
-_START: dict[str, Kind] = {"job_id": JOB_ID, "host": text, "started": time_s}
-_EXIT: dict[str, Kind] = {
-    "status": _STATUS, "signal": text, "ended": time_s, "message": text, "reason": text, "how": text,
-    "nodes": list_of(text),
+_RANK, _STATUS = reading.whole(0, 10**7), reading.whole(0, 10**6)
+_START: dict[str, reading.Kind] = {"job_id": JOB_ID, "host": reading.text, "started": reading.time_s}
+_EXIT: dict[str, reading.Kind] = {
+    "status": _STATUS, "signal": reading.text, "ended": reading.time_s, "message": reading.text,
+    "reason": reading.text, "how": reading.text, "nodes": reading.list_of(reading.text),
 }  # fmt: skip
 RESTART = "restart"
 """A run continues in the same allocation; otherwise it is requeued."""
-_NODE_START: dict[str, Kind] = {"node": text, "first_rank": _RANK, "ranks": _RANK}
-_RANK_EXIT: dict[str, Kind] = {"rank": _RANK, "node": text, "status": _STATUS, "ended": time_s}
+_NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANK}
+_RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
 SIGNALLED = ("TERM", "cleared")
+_IMPORTS: dict[str, reading.Kind] = {
+    "folder": reading.text,
+    "script": reading.optional(reading.text),
+    "imports": reading.optional(reading.table()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +146,8 @@ def _attempt(folder: AttemptFolder, number: int) -> Attempt | None:
 
 def _alive_s(folder: AttemptFolder) -> float:
     try:
-        alive_s = float(read_bytes(folder.heartbeat, 100))
-        return float(time_s(alive_s))
+        alive_s = float(reading.read_bytes(folder.heartbeat, 100))
+        return float(reading.time_s(alive_s))
     except (OSError, ValueError):
         return 0.0
 
@@ -151,25 +156,33 @@ def _exit(folder: AttemptFolder) -> ExitRecord | None:
     data = _read(folder.exit, _EXIT, needed=("status", "signal", "ended"))
     if data is None:
         return None
-    return ExitRecord(
-        data["status"],
-        data["signal"],
-        data["ended"],
-        data.get("message", ""),
-        data.get("reason", ""),
-        data.get("again") is True,
-        data.get("how", ""),
-        tuple(data.get("nodes", ())),
-    )
+    texts = {name: data.get(name, "") for name in ("message", "reason", "how")}
+    again, nodes = data.get("again") is True, tuple(data.get("nodes", ()))
+    return ExitRecord(data["status"], data["signal"], data["ended"], again=again, nodes=nodes, **texts)
 
 
-def _read(path: Path, kinds: Mapping[str, Kind], needed: tuple[str, ...]) -> dict[str, Any] | None:
+def _read(
+    path: Path, kinds: Mapping[str, reading.Kind], needed: tuple[str, ...], joined: Mapping[str, str] | None = None
+) -> dict[str, Any] | None:
     """Return a complete record of the script, None if there is none of this kind."""
     try:
-        known, unknown = read_fields(read_object(path, strict=False), kinds, needed)
+        content = (joined or {}).get(path.name)
+        data = reading.read_object(path, strict=False) if content is None else reading.parse_object(content)
+        known, unknown = reading.read_fields(data, kinds, needed)
     except (OSError, ValueError):
         return None
     return {**known, **unknown}
+
+
+def joined_files(folder: AttemptFolder) -> dict[str, str]:
+    """Return the small files that the end of an element of a sweep has joined into its exit record: name → text."""
+    files = (_read(folder.exit, {}, ()) or {}).get("files")
+    return {name: text for name, text in files.items() if isinstance(text, str)} if isinstance(files, dict) else {}
+
+
+def load_imports(folder: AttemptFolder) -> dict[str, Any]:
+    """Return an attempt's record of its code: ``folder``, ``script``, ``imports``; empty if there is none."""
+    return _read(folder.imports, _IMPORTS, needed=()) or {}
 
 
 def names_in(folder: Path) -> list[str]:
@@ -188,15 +201,16 @@ def ranks(folder: AttemptFolder) -> list[int]:
 def hosts(folder: AttemptFolder) -> list[str]:
     """Return the nodes of an attempt in Slurm's order; none if they are not yet known."""
     try:
-        return read_text(folder.hosts, _MOST_HOSTS).split()
+        return reading.read_text(folder.hosts, _MOST_HOSTS).split()
     except OSError:
-        return []
+        return joined_files(folder).get(folder.hosts.name, "").split()
 
 
 def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     """Return the ranks of each node on which ranks have started."""
-    paths = [folder.node_file(node) for node in parse_nodes(names_in(folder.path))]
-    records = (_read(path, _NODE_START, needed=tuple(_NODE_START)) for path in paths)
+    names, joined = names_in(folder.path), joined_files(folder)
+    paths = [folder.node_file(node) for node in parse_nodes({*names, *joined})]
+    records = (_read(path, _NODE_START, tuple(_NODE_START), joined) for path in paths)
     return {data["node"]: range(data["first_rank"], data["first_rank"] + data["ranks"]) for data in records if data}
 
 
@@ -211,8 +225,9 @@ def first_failure(folder: AttemptFolder) -> RankExit | None:
 
 def rank_exits(folder: AttemptFolder) -> list[RankExit]:
     """Return the exit records of the ranks of an attempt."""
-    paths = [folder.rank_exit(rank) for rank in parse_ranks(names_in(folder.path), "exit")]
-    records = (_read(path, _RANK_EXIT, needed=tuple(_RANK_EXIT)) for path in paths)
+    names, joined = names_in(folder.path), joined_files(folder)
+    paths = [folder.rank_exit(rank) for rank in parse_ranks({*names, *joined}, "exit")]
+    records = (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths)
     return [
         RankExit(
             data["rank"],

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ class ElementRecords:
     """What the run's folder says of an element.
 
     Attributes:
-        newest: its last two attempts, the newest first.
+        newest: its attempts, the newest first.
         cancelled: ``hpcrun cancel`` was called for it or for the whole run.
     """
 
@@ -122,7 +121,7 @@ def all_records(run_folder: Path, indices: Iterable[int]) -> dict[int, ElementRe
 
 
 def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecords:
-    newest = tuple(islice(attempts(folder.path, index), 2))
+    newest = tuple(attempts(folder.path, index))
     return ElementRecords(newest, cancelled or folder.element(index).cancelled.exists())
 
 

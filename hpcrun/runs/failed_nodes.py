@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hpcrun.reading import Kind, flag, optional, read_fields, read_object, text, time_s
+from hpcrun.reading import kinds_of, needs_of, read_fields, read_object, time_s, whole
 from hpcrun.writing import replace_file
 
 KEPT_S = 24 * 3600.0
@@ -39,9 +39,7 @@ class FailedNode:
     forgotten: bool = False
 
 
-_KINDS: dict[str, Kind] = {
-    "node": text, "cluster": optional(text), "failed_s": time_s, "why": text, "run_id": text, "forgotten": flag,
-}  # fmt: skip
+_KINDS = kinds_of(FailedNode, integer=whole(), real=time_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class FailedNodes:
         found = []
         for row in rows if isinstance(rows, list) else ():
             with suppress(ValueError, TypeError):
-                known, _ = read_fields(row, _KINDS, ("node", "cluster", "failed_s", "why", "run_id"))
+                known, _ = read_fields(row, _KINDS, needs_of(FailedNode))
                 found.append(FailedNode(**known))
         return sorted((one for one in found if 0 <= now_s - one.failed_s < KEPT_S), key=lambda one: one.failed_s)
 

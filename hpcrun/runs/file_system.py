@@ -68,19 +68,19 @@ def look_at_place(root: Path) -> RunsFolderFacts:
 
 def mount_of(path: Path) -> Mount | None:
     """Return the file system of a path, None if this machine does not show it."""
-    try:
-        return find_mount(path, parse_mounts(_MOUNTS.read_text("utf-8", errors="replace")))
-    except OSError:  # no Linux
-        return None
+    return find_mount(path, _mounts("replace"))
 
 
 def mounts_in(folder: Path) -> list[str]:
     """Return the mount points at or below a folder; none if this machine does not show them."""
+    return [mount.point for mount in _mounts("surrogateescape") if Path(mount.point).is_relative_to(folder)]
+
+
+def _mounts(errors: str) -> list[Mount]:
     try:
-        mounts = parse_mounts(_MOUNTS.read_text("utf-8", errors="surrogateescape"))
+        return parse_mounts(_MOUNTS.read_text("utf-8", errors=errors))
     except OSError:  # no Linux
         return []
-    return [mount.point for mount in mounts if Path(mount.point).is_relative_to(folder)]
 
 
 def _write_error(folder: Path) -> OSError | None:

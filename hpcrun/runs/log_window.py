@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import open_regular
@@ -74,7 +73,7 @@ class LogWindow:
     @property
     def at_end(self) -> bool:
         """Whether nothing was after the window at the last look."""
-        read = self.end + (len(_bytes(self.partial.raw)) if self.partial else 0)
+        read = self.end + (len(self.partial.raw.encode("utf-8", "surrogateescape")) if self.partial else 0)
         return self._mark is None or read >= self._mark[2]
 
     @property
@@ -181,7 +180,8 @@ class LogWindow:
     def _read(self, start: int, size: int) -> bytes:
         try:
             with open_regular(self.log.path, links=False) as file:
-                return _block(file, start, size)
+                file.seek(start)
+                return file.read(size)
         except OSError as error:
             self.error = str(error.strerror)
             return b""
@@ -205,15 +205,6 @@ def _split(data: bytes) -> Iterable[bytes]:
     yield from (line + b"\n" for line in whole)
     if rest:
         yield rest
-
-
-def _block(file: BinaryIO, start: int, size: int) -> bytes:
-    file.seek(start)
-    return file.read(size)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 @dataclass(slots=True)

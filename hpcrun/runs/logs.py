@@ -22,7 +22,6 @@ from typing import BinaryIO
 
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.reading import open_descriptor, open_regular
-from hpcrun.runs.log_pace import FEW, LIVE_ROUNDS, Pace
 
 BLOCK = 65536
 LONGEST_LINE = 65536
@@ -30,6 +29,12 @@ LONGEST_LINE = 65536
 _MOST_TAIL = 1 << 20
 OPEN_LOOKS = 10
 """How often an open file is read before its name is checked again."""
+FEW = 32
+"""The number of logs that are all read in every round: stdout and stderr of 16 ranks."""
+CALLS_A_ROUND = 30
+"""The system calls of a round on the logs if there are more logs; then a round takes one second."""
+LIVE_ROUNDS = 20
+"""After this number of rounds without new output a log counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,10 @@ class _Reader:
     """One followed file: the offset up to which it was read, and a character that a read has split.
 
     A file that is being written stays open for a while: then reading it needs one system call instead of five.
+
+    Attributes:
+        looked_at, spoke_at: the rounds in which it was last read, and in which it last had new output.
+        calls: the number of system calls on it so far.
     """
 
     log: LogFile
@@ -226,6 +235,41 @@ class _Reader:
                 yield text
 
 
+@dataclass(slots=True)
+class Pace:
+    """Counts the rounds, and selects the logs to read in each, so that many followed logs do not load a file server.
+
+    If there are few logs, all are read in every round. If there are many, recently written logs come first, then the
+    silent ones in turn; silent logs always keep a share, so that none is forgotten.
+    """
+
+    round: int = 0
+
+    def chosen(self, logs: Sequence[_Reader], *, every: bool) -> Iterator[_Reader]:
+        """Yield the logs to read in the next round; read each log before you request the next one.
+
+        Args:
+            every: all logs, without a limit: at the beginning, and at the end of an attempt.
+        """
+        self.round += 1
+        if every or len(logs) <= FEW:
+            for log in logs:
+                log.looked_at = self.round
+                yield log
+            return
+        oldest_first = sorted(logs, key=lambda log: log.looked_at)
+        live = [log for log in oldest_first if self.round - log.spoke_at <= LIVE_ROUNDS]
+        left = CALLS_A_ROUND
+        for some, kept in ((live, CALLS_A_ROUND // 4), (oldest_first, 0)):
+            for log in some:
+                if left <= kept:
+                    break
+                if log.looked_at < self.round:
+                    before, log.looked_at = log.calls, self.round
+                    yield log
+                    left -= log.calls - before
+
+
 def follow(
     logs: Callable[[], Sequence[LogFile]],
     *,
@@ -243,7 +287,7 @@ def follow(
         pause: waits for a moment.
     """
     readers: dict[Path, _Reader] = {}
-    pace: Pace[_Reader] = Pace()
+    pace = Pace()
     first_round, attempt, most_open = True, 0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     while True:
         over = is_over()  # ask before reading, so that text from before the end is still read

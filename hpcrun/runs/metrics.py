@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hpcrun.job.layout import AttemptFolder, parse_ranks
-from hpcrun.job.metrics import STEP, finite_number, found_number
+from hpcrun.job.metrics import STEP, finite_number, found_number, usual_numbers
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import Kind, number, parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
@@ -78,12 +78,13 @@ def _checked(kind: Kind, value: Any) -> float | None:
 
 @dataclass(slots=True)
 class LogMetrics:
-    """Finds metrics in the logs of one rank, attempt after attempt.
+    """Finds metrics in the logs of one rank, attempt after attempt: by patterns, or ``usual`` ones.
 
     A line without a step belongs to the next step of its metric: the first is 1, and the count continues over attempts.
     """
 
     patterns: Mapping[str, Pattern]
+    usual: bool = False
     _counts: dict[str, int] = field(default_factory=dict)
 
     def rows(self, attempt: Attempt, rank: int) -> Iterator[MetricsRow]:
@@ -101,8 +102,8 @@ class LogMetrics:
 
     def read(self, line: str) -> tuple[float, dict[str, Value]]:
         """Return the step and the numbers in a line."""
-        step: float | None = None
-        values: dict[str, Value] = {}
+        step, numbers = usual_numbers(line) if self.usual else (None, {})
+        values: dict[str, Value] = {**numbers}
         for name, pattern in self.patterns.items():
             match = pattern.search(line)
             value = found_number(match) if match else None

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpcrun.errors import PlanError
+from hpcrun.ownership import danger_in, replacer_of
 
 ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 
@@ -35,19 +36,12 @@ def writing(root: Path) -> Iterator[None]:
         raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
 
 
-def danger_in(folder: Path) -> str | None:
-    """Return how a user other than this one and root could write to a folder, None if none can.
-
-    A sticky bit does not help: files can still be added, and hpcrun would read or run them.
-
-    Raises:
-        OSError: it does not exist, or cannot be checked.
-    """
-    found = folder.stat()
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"{folder} belongs to another user (uid {found.st_uid})"
-    mode = stat.S_IMODE(found.st_mode)
-    return f"other users can write to {folder} (mode {mode:04o})" if mode & 0o022 else None
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for this user alone: pathlib makes those above with the umask."""
+    for place in reversed(folder.parents):
+        if not place.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_private(root: Path) -> None:
@@ -57,7 +51,7 @@ def check_private(root: Path) -> None:
         UnsafeFolderError: they can.
     """
     with suppress(OSError):
-        if danger := danger_in(root):
+        if danger := danger_in(root, root.stat()):
             raise UnsafeFolderError(f"the runs folder is not used: {danger}", hint=private_hint(root))
 
 
@@ -128,18 +122,19 @@ def foreign_link(path: Path) -> str | None:
     return None
 
 
-def check_parent(parent: Path) -> None:
-    """Refuse to put a run's folder where any user could replace it; a project's group is trusted.
+def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
+    """Refuse to put runs, whose programs the job will run, where another user could replace a folder on the path.
 
     Raises:
-        UnsafeFolderError: any user could.
+        UnsafeFolderError: another user could.
+        OSError: it does not exist, or cannot be checked.
     """
-    mode = stat.S_IMODE(parent.stat().st_mode)
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise UnsafeFolderError(f"everyone can write to {parent} (mode {mode:04o})", hint=f"chmod o-w {parent}")
+    if replacer := replacer_of(folder):
+        place, danger = replacer
+        raise UnsafeFolderError(f"runs are not kept in {folder}: {danger}", hint=private_hint(place, elsewhere))
 
 
-def private_hint(folder: Path) -> str:
+def private_hint(folder: Path, elsewhere: str = ELSEWHERE) -> str:
     """Return what to do about a folder that others can write to."""
     mine = folder.stat().st_uid == os.geteuid()
-    return f"check its contents, then: chmod go-w {shlex.quote(str(folder))}" if mine else ELSEWHERE
+    return f"check its contents, then: chmod go-w {shlex.quote(str(folder))}" if mine else elsewhere

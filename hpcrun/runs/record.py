@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.job.after import CONDITIONS
+from hpcrun.job.notify import variables_in
 from hpcrun.job.parameters import parse_indices
+from hpcrun.job.secret_forms import MASK
+from hpcrun.job.secret_hider import HIDER
 from hpcrun.reading import (
     Kind,
     flag,
+    kinds_of,
     list_of,
     matching,
+    needs_of,
     one_of,
     optional,
     pair,
@@ -71,7 +76,7 @@ class Run:
     nodes: int
     gpus_per_node: int
     world_size: int
-    walltime_s: int | None
+    walltime_s: int | None = None
     request: dict[str, Any] = field(default_factory=dict)
     plan: dict[str, Any] = field(default_factory=dict)
     cwd: str | None = None
@@ -84,6 +89,13 @@ class Run:
     code: dict[str, Any] | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def secrets(self) -> list[str]:
+        """The names of the variables whose values only the environment of the job has."""
+        recorded = [*(self.plan.get("env") or ()), *self.request.get("env", ())]
+        masked = (pair[0] for pair in recorded if isinstance(pair, list | tuple) and pair[1:] in ([None], [MASK]))
+        return list(dict.fromkeys((*self.request.get("secrets", ()), *masked)))
+
 
 @dataclass(frozen=True, slots=True)
 class LastStatus:
@@ -92,11 +104,14 @@ class LastStatus:
     Attributes:
         asked_s: the time of this status, in seconds since the epoch.
         final: it will not change any more.
+        elapsed_s: the time of the last attempt; since its allocation began, where Slurm says so.
+        total_elapsed_s: the time of all attempts together; None if there is one.
         attempt: the number of the attempt, 0 for the first.
         before: why the attempt before ended, in words; None if there was none.
         missed_s: since when the scheduler's answers have lacked the run, in seconds since the epoch; None if they
             have it.
         cause: the first line of explain for a failed run; empty if it has none, None if explain has not run.
+        start_s: when the scheduler expects to start it while it is pending, in seconds since the epoch.
         rule: the name of explain's rule that knows the cause; empty if none does, None if explain has not run.
         unknown: fields that another version of hpcrun wrote.
     """
@@ -115,7 +130,14 @@ class LastStatus:
     missed_s: float | None = None
     cause: str | None = None
     rule: str | None = None
+    start_s: float | None = None
+    total_elapsed_s: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def ran_s(self) -> int | None:
+        """For how many seconds all of its attempts have run."""
+        return self.elapsed_s if self.total_elapsed_s is None else self.total_elapsed_s
 
 
 RUN_ID: Kind = matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
@@ -150,50 +172,34 @@ _CODE = table(
     {"files": whole(0, 10**12), "bytes": whole(0, 10**18), "root": text, "commit": optional(text), "changes": text},
     ("files", "bytes", "root", "commit", "changes"),
 )
-_RUN_KINDS: dict[str, Kind] = {
-    "run_id": RUN_ID,
-    "name": text,
-    "scheduler": one_of("slurm", "local"),
-    "cluster": optional(text),
-    "host": text,
-    "created_s": time_s,
-    "job_id": optional(JOB_ID),
-    "profile": text,
-    "nodes": _COUNT,
-    "gpus_per_node": _COUNT,
-    "world_size": _COUNT,
-    "walltime_s": optional(whole(0, 10**10)),
-    "request": REQUEST,
-    "plan": _PLAN,
-    "cwd": optional(text),
-    "profile_file": optional(text),
-    "after": list_of(_AFTER),
-    "chain": optional(table({"link": _COUNT, "links": _COUNT, "first": text}, ("link", "links", "first"))),
-    "resubmitted_from": optional(RUN_ID),
-    "checkpoints_of": optional(RUN_ID),
-    "code_of": optional(RUN_ID),
-    "code": optional(_CODE),
-}
-_RUN_NEEDS = (
-    "run_id", "name", "scheduler", "cluster", "host", "created_s", "job_id", "profile", "nodes", "gpus_per_node",
-    "world_size",
-)  # fmt: skip
-_STATUS_KINDS: dict[str, Kind] = {
-    "state": matching(r"[A-Z][A-Z_]{0,40}", "a state"),
-    "asked_s": time_s,
-    "final": flag,
-    "reason": optional(text),
-    "elapsed_s": optional(_SECONDS),
-    "limit_s": optional(_SECONDS),
-    "hosts": optional(text),
-    "exit_status": optional(whole(-(10**6), 10**6)),
-    "signal": optional(whole(-1000, 1000)),
-    "attempt": _COUNT,
-    "before": optional(text),
-    "missed_s": optional(time_s),
-    "cause": optional(text),
-    "rule": optional(text),
-}
+_RUN_KINDS = kinds_of(
+    Run,
+    integer=_COUNT,
+    real=time_s,
+    run_id=RUN_ID,
+    scheduler=one_of("slurm", "local"),
+    job_id=optional(JOB_ID),
+    walltime_s=optional(whole(0, 10**10)),
+    request=REQUEST,
+    plan=_PLAN,
+    after=list_of(_AFTER),
+    chain=optional(table({"link": _COUNT, "links": _COUNT, "first": text}, ("link", "links", "first"))),
+    resubmitted_from=optional(RUN_ID),
+    checkpoints_of=optional(RUN_ID),
+    code_of=optional(RUN_ID),
+    code=optional(_CODE),
+)
+_STATUS_KINDS = kinds_of(
+    LastStatus,
+    integer=_COUNT,
+    real=time_s,
+    state=matching(r"[A-Z][A-Z_]{0,40}", "a state"),
+    elapsed_s=optional(_SECONDS),
+    limit_s=optional(_SECONDS),
+    total_elapsed_s=optional(_SECONDS),
+    exit_status=optional(whole(-(10**6), 10**6)),
+    signal=optional(whole(-1000, 1000)),
+)
 
 
 class RecordError(ValueError):
@@ -223,7 +229,9 @@ def load_run(path: Path) -> Run:
         OSError: it does not exist, is not a regular file, is too large, or cannot be read.
         RecordError: it is damaged, or a newer hpcrun wrote it.
     """
-    return run_from_json(read_bytes(path, MOST_RUN))
+    run = run_from_json(read_bytes(path, MOST_RUN))
+    HIDER.learn(named=(*run.secrets, *variables_in(str(run.plan.get("notify")))))
+    return run
 
 
 def run_from_json(content: str | bytes) -> Run:
@@ -240,13 +248,13 @@ def run_from_json(content: str | bytes) -> Run:
         newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
         if newer:
             raise RecordError(newer, _legible(data), newer=True)
-        known, unknown = read_fields(data, _RUN_KINDS, _RUN_NEEDS)
+        known, unknown = read_fields(data, _RUN_KINDS, needs_of(Run))
         _check_sweep(known)
     except RecordError:
         raise
     except ValueError as error:
         raise RecordError(str(error), _legible(data)) from None
-    return Run(**{"walltime_s": None, **known}, unknown=unknown)
+    return Run(**known, unknown=unknown)
 
 
 def pairs_of(value: Any) -> list[tuple[str, Any]]:

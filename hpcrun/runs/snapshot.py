@@ -1,4 +1,4 @@
-"""Copies code into a run's folder: the files to copy, their size, and the copy itself."""
+"""Copies code into a run's folder: the files to copy, their size, and the copy; or shares those of an earlier run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from hpcrun.errors import PlanError
+from hpcrun.job.layout import RunFolder
 from hpcrun.reading import open_regular
 
 MOST_FILES = 50_000
@@ -118,16 +120,21 @@ def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) 
     """
     target.mkdir(mode=0o700)
     made = {target}
-    (target / folder).mkdir(parents=True, exist_ok=True)
+    _make_folder(target / folder, made)
     for file in files:
         copy = target / file.path
-        if copy.parent not in made:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            made.add(copy.parent)
+        _make_folder(copy.parent, made)
         if file.link is not None:
             copy.symlink_to(file.link)
         else:
             _copy_file(root / file.path, copy)
+
+
+def _make_folder(folder: Path, made: set[Path]) -> None:
+    missing = list(takewhile(lambda each: each not in made, (folder, *folder.parents)))
+    for each in reversed(missing):  # one by one: mkdir makes parents with the umask
+        each.mkdir(mode=0o755)
+    made.update(missing)
 
 
 def _copy_file(source: Path, copy: Path) -> None:
@@ -139,5 +146,30 @@ def _copy_file(source: Path, copy: Path) -> None:
     with reader, copy.open("xb") as writer:
         shutil.copyfileobj(reader, writer)
         status = os.fstat(reader.fileno())
-        os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
+        os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode) & 0o755)
     os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None:
+    """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it does not exist.
+
+    The link leads to the folder itself, so that runs in between may be removed.
+
+    Raises:
+        OSError: it could not be made.
+    """
+    theirs = RunFolder(earlier).element(element).checkpoints
+    theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine = RunFolder(run_folder).element(element).checkpoints
+    mine.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine.symlink_to(theirs.resolve())
+
+
+def share_code(run_folder: Path, earlier: Path) -> None:
+    """Let a new run use the snapshot of code of an earlier one.
+
+    Raises:
+        OSError: there is no snapshot, or the link could not be made.
+    """
+    theirs = RunFolder(earlier).code.resolve(strict=True)
+    RunFolder(run_folder).code.symlink_to(theirs)

@@ -2,6 +2,10 @@
 
 There is no database, since its locks are not reliable on NFS and Lustre, where home directories are. A file is replaced
 by a temporary file and a rename, so that a reader sees the old file or the new file, never a part.
+
+The index from job ids to runs is an empty file ``jobs/4711.RUNID`` for each run whose job id is known, and only a hint:
+a run that is found by it must have the job id in its own record, and runs without an entry are read. One file for each
+run needs no lock: clusters that share a home may give the same id to two jobs at the same moment.
 """
 
 from __future__ import annotations
@@ -14,19 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.job.layout import RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
+from hpcrun.job.layout import JOB_ID, RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
+from hpcrun.ownership import danger_in
 from hpcrun.reading import read_bytes
+from hpcrun.runs import permissions
 from hpcrun.runs.failed_nodes import FailedNodes
-from hpcrun.runs.job_index import forget_jobs, note_job, noted_jobs
-from hpcrun.runs.permissions import (
-    ELSEWHERE,
-    check_dedicated,
-    check_parent,
-    check_private,
-    danger_in,
-    private_hint,
-    writing,
-)
+from hpcrun.runs.programs import put_programs, remove_unused_programs
 from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.writing import replace_file, write_file
@@ -98,7 +95,7 @@ class RunStore:
         Raises:
             UnsafeFolderError: another user could have changed them.
         """
-        check_private(self.root)
+        permissions.check_private(self.root)
         return run_names(_names(self.root))
 
     def active_ids(self) -> list[str]:
@@ -112,6 +109,7 @@ class RunStore:
         elsewhere: Path | None = None,
         files: Mapping[str, str | bytes] | None = None,
         fill: Callable[[Path], None] | None = None,
+        programs: Mapping[str, bytes] | None = None,
     ) -> Path:
         """Make the folder of a run, completely or not at all; return it.
 
@@ -119,6 +117,7 @@ class RunStore:
             elsewhere: put the folder there; the runs folder then has a link to it.
             files: path below the folder → content, for files that the job needs besides its script.
             fill: puts more into the folder; if it raises, no run is left.
+            programs: path → content, for the programs of the job that all such runs share.
 
         Raises:
             RunExistsError: a run with this id exists.
@@ -128,14 +127,15 @@ class RunStore:
         parent = elsewhere or self.root
         folder, aside = parent / run.run_id, RunsFolder(parent).incomplete(run.run_id).path
         link, marker = self.folder(run.run_id), self._runs.active_marker(run.run_id)
-        check_dedicated(self.root)
-        with writing(parent), ExitStack() as undo:
-            for needed in (self.root, parent, marker.parent):  # one by one: mkdir makes parents with the umask
-                needed.mkdir(mode=0o700, parents=True, exist_ok=True)
-            check_private(self.root)
-            check_parent(parent)
+        permissions.check_dedicated(self.root)
+        with permissions.writing(parent), ExitStack() as undo:
+            for needed in (parent, marker.parent):
+                permissions.make_folder(needed)
+            permissions.check_private(self.root)
+            permissions.check_path(self.root)
+            permissions.check_path(parent, "--output-dir /path uses another folder")
             try:
-                marker.touch(exist_ok=False)  # first: only one of several processes with the same id succeeds
+                marker.touch(0o600, exist_ok=False)  # first: only one of several processes with the same id succeeds
             except FileExistsError:
                 raise RunExistsError(f"there is a run {run.run_id} already in {self.root}", hint="try again") from None
             undo.callback(marker.unlink, missing_ok=True)
@@ -148,11 +148,18 @@ class RunStore:
             _fill_folder(aside, {str(WITHIN.record): run_to_json(run), str(WITHIN.script): script, **(files or {})})
             if fill is not None:
                 fill(aside)
+            shared = put_programs(self._runs, programs) if programs else None
+            if shared:  # relative: a runs folder may have another path on the nodes
+                RunFolder(aside).programs().symlink_to(
+                    shared.absolute() if elsewhere else Path("..", *shared.parts[-2:])
+                )
             aside.rename(folder)
             if elsewhere is not None:
                 undo.callback(_remove_quietly, aside)
                 undo.callback(folder.rename, aside)
                 link.symlink_to(folder)  # last: a link to nothing would be a run that cannot be read
+            if shared and not shared.exists():  # clean has removed it before it could see the link
+                put_programs(self._runs, programs or {})
             undo.pop_all()  # it is complete: undo nothing any more
         with suppress(OSError):
             RunFolder(folder).marker.unlink()
@@ -168,8 +175,8 @@ class RunStore:
         """
         path = self._runs.run(run_id).record
         try:
-            if danger := danger_in(path.parent):
-                raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=private_hint(path.parent))
+            if danger := danger_in(path.parent, path.parent.stat()):
+                raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=permissions.private_hint(path.parent))
             run = load_run(path)
             if run.run_id != run_id:  # a copied folder: actions on it would affect the original
                 raise RecordError(f"it is the record of {run.run_id}", {})
@@ -181,18 +188,28 @@ class RunStore:
 
     def save(self, run: Run) -> None:
         """Replace a run's record, and add its job id to the index."""
-        with writing(self.root):
+        with permissions.writing(self.root):
             replace_file(self._runs.run(run.run_id).record, run_to_json(run))
         self.note_job(run)
 
     def note_job(self, run: Run) -> None:
-        """Add a run's job id to the index, so that it is found without reading other runs."""
-        if run.job_id is not None:
-            note_job(self.root, run.job_id, run.run_id)
+        """Add a run's job id to the index. If this cannot be written, finding the run takes longer."""
+        if run.job_id is None or not JOB_ID.fullmatch(run.job_id):
+            return
+        with suppress(OSError):
+            self._runs.jobs.mkdir(mode=0o700, exist_ok=True)
+            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            os.close(os.open(self._runs.job_entry(run.job_id, run.run_id), flags, 0o600))
 
     def noted_jobs(self) -> Mapping[str, frozenset[str]]:
         """Return run id → job ids of the index. It may lack runs and be wrong: compare a run's record."""
-        return noted_jobs(self.root)
+        found: dict[str, frozenset[str]] = {}
+        with suppress(OSError):
+            for entry in map(parse_job_entry, os.listdir(self._runs.jobs)):
+                if entry:
+                    job_id, run_id = entry
+                    found[run_id] = found.get(run_id, frozenset()) | {job_id}
+        return found
 
     def is_own_folder(self, run_id: str) -> bool:
         """Whether a run's folder belongs to this user and contains this run and no other: a link may lead anywhere."""
@@ -210,16 +227,18 @@ class RunStore:
         aside = RunsFolder(real.parent).removed(run_id).path
         if real.exists() and not self.is_own_folder(run_id):
             raise NotRemovedError(f"{folder} was not removed: it holds more than run {run_id}")
-        with writing(real.parent):
+        with permissions.writing(real.parent):
             if folder.is_symlink():
                 with suppress(OSError):  # delete it also on a full disk
                     _note_place(marker, real.parent)  # the place of the rest, if this process is killed
                 folder.unlink()  # first: a link to nothing would be a run that cannot be read
             with suppress(FileNotFoundError):
                 real.rename(aside)
-        forget_jobs(self.root, run_id)
+        for job_id in self.noted_jobs().get(run_id, ()):
+            with suppress(OSError):
+                self._runs.job_entry(job_id, run_id).unlink(missing_ok=True)
         remove_tree(aside)
-        with writing(self.root):
+        with permissions.writing(self.root):
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
@@ -228,7 +247,7 @@ class RunStore:
         Raises:
             UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
         """
-        check_dedicated(self.root)
+        permissions.check_dedicated(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
         """Return the folders of runs that were being made or deleted when a process was killed, before a time.
@@ -249,7 +268,7 @@ class RunStore:
         return found
 
     def remove_leftovers(self, leftovers: Sequence[Leftover], before_s: float) -> list[HpcrunError]:
-        """Remove leftovers, and markers and index entries before a time without their runs; return failures."""
+        """Remove leftovers, and, before a time, markers, index entries and programs without runs; return failures."""
         errors: list[HpcrunError] = []
         for leftover in leftovers:
             try:
@@ -265,6 +284,7 @@ class RunStore:
             with suppress(OSError):
                 if path.lstat().st_mtime < before_s:
                     path.unlink()
+        remove_unused_programs(self._runs, before_s)
         return errors
 
     def _lone_markers(self, runs: Collection[str]) -> list[Path]:
@@ -288,7 +308,7 @@ class RunStore:
             if status.final:
                 self.leave_active(run_id)
             else:  # a slower process may have overwritten a final status: then the next status determines it again
-                self._runs.active_marker(run_id).touch()
+                self._runs.active_marker(run_id).touch(0o600)
 
     def leave_active(self, run_id: str) -> None:
         """Remove the marker of a run that has ended."""
@@ -301,7 +321,7 @@ _LONGEST_PATH = 4096  # PATH_MAX
 
 def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
     """Write the files of an incomplete run: first the marker, by which clean recognises the folder."""
-    RunFolder(aside).marker.touch(exist_ok=False)
+    RunFolder(aside).marker.touch(0o600, exist_ok=False)
     for name, text in files.items():
         (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(aside / name, text)
@@ -356,4 +376,4 @@ def _names(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=ELSEWHERE) from None
+        raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=permissions.ELSEWHERE) from None

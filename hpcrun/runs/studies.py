@@ -10,24 +10,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from hpcrun import reading
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.job.layout import RunsFolder, StudyFolder
-from hpcrun.reading import (
-    Kind,
-    flag,
-    list_of,
-    one_of,
-    optional,
-    parse_object,
-    read_bytes,
-    read_fields,
-    read_object,
-    table,
-    text,
-    time_s,
-    whole,
-)
-from hpcrun.runs.permissions import check_dedicated, check_private, writing
+from hpcrun.runs.permissions import check_dedicated, check_path, check_private, make_folder, writing
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.writing import flocked, replace_file
 
@@ -103,35 +89,19 @@ class Study:
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
-_COUNT = whole(0, 10**9)
-_POINT_KINDS: dict[str, Kind] = {
-    "gpus": _COUNT,
-    "nodes": _COUNT,
-    "repeat": _COUNT,
-    "run_id": RUN_ID,
-    "batch_size": optional(_COUNT),
-    "submitted": flag,
-    "problem": text,
-}
-_STUDY_KINDS: dict[str, Kind] = {
-    "study_id": RUN_ID,
-    "name": text,
-    "created_s": time_s,
-    "profile": text,
-    "cwd": text,
-    "unit": one_of("GPUs", "ranks"),
-    "gpu_type": optional(text),
-    "scaling": one_of("strong", "weak"),
-    "batch_size": optional(_COUNT),
-    "lr": optional(text),
-    "dataset": text,
-    "warmup": _COUNT,
-    "one_by_one": flag,
-    "python": table({"prefix": optional(text), "variable": text}),
-    "request": REQUEST,
-    "points": list_of(table(_POINT_KINDS, ("gpus", "nodes", "repeat", "run_id"))),
-}
-_STUDY_NEEDS = ("study_id", "name", "created_s", "profile", "cwd", "points")
+_COUNT = reading.whole(0, 10**9)
+_POINT_KINDS = reading.kinds_of(StudyPoint, integer=_COUNT, real=reading.time_s, run_id=RUN_ID)
+_STUDY_KINDS = reading.kinds_of(
+    Study,
+    integer=_COUNT,
+    real=reading.time_s,
+    study_id=RUN_ID,
+    unit=reading.one_of("GPUs", "ranks"),
+    scaling=reading.one_of("strong", "weak"),
+    python=reading.table({"prefix": reading.optional(reading.text), "variable": reading.text}),
+    request=REQUEST,
+    points=reading.list_of(reading.table(_POINT_KINDS, reading.needs_of(StudyPoint))),
+)
 _MOST = 8 << 20
 
 
@@ -154,16 +124,16 @@ def study_from_json(content: str | bytes) -> Study:
     Raises:
         ValueError: it is damaged, or was written by a newer hpcrun.
     """
-    data = parse_object(content)
+    data = reading.parse_object(content)
     newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
     if newer:
         raise ValueError(newer)
-    known, unknown = read_fields(data, _STUDY_KINDS, _STUDY_NEEDS)
+    known, unknown = reading.read_fields(data, _STUDY_KINDS, (*reading.needs_of(Study), "points"))
     return Study(**{**known, "points": tuple(map(_point, known["points"]))}, unknown=unknown)
 
 
 def _point(said: dict[str, Any]) -> StudyPoint:
-    known, unknown = read_fields(said, _POINT_KINDS)
+    known, unknown = reading.read_fields(said, _POINT_KINDS)
     return StudyPoint(**known, unknown=unknown)
 
 
@@ -208,7 +178,7 @@ class StudyStore:
         folder = self._study(study_id)
         check_private(folder.path)
         try:
-            study = study_from_json(read_bytes(folder.record, _MOST))
+            study = study_from_json(reading.read_bytes(folder.record, _MOST))
             if study.study_id != study_id:  # a copied folder: actions on it would affect the original
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
@@ -228,10 +198,9 @@ class StudyStore:
         folder = self._study(study.study_id)
         check_dedicated(self.runs)
         with writing(self.runs):
-            # one by one: mkdir makes parents with the umask
-            for needed in (self.runs, folder.path.parent, folder.path):
-                needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder.path)
             check_private(self.runs)
+            check_path(self.runs)
             replace_file(folder.record, study_to_json(study))
 
     @contextmanager
@@ -253,7 +222,7 @@ class StudyStore:
     def load_measured(self, study_id: str) -> dict[str, Any]:
         """Return the saved measurements of ended runs; empty if they cannot be read."""
         try:
-            return read_object(self._study(study_id).measured, _MOST)
+            return reading.read_object(self._study(study_id).measured, _MOST)
         except (OSError, ValueError):
             return {}
 

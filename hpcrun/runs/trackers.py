@@ -198,14 +198,10 @@ def _tagged(place: Path, run_id: str) -> Iterator[tuple[str, str | None]]:
     for tag in islice(_paths(place, "mlruns/*/*/tags/hpcrun.run"), _MOST_NAMES):
         with suppress(OSError):
             if read_text(tag, 4096).strip() == run_id:
-                yield tag.parents[1].name, _text_or_none(tag.with_name("hpcrun.element"))
-
-
-def _text_or_none(path: Path) -> str | None:
-    try:
-        return read_text(path, 4096).strip()
-    except OSError:
-        return None
+                element = None
+                with suppress(OSError):
+                    element = read_text(tag.with_name("hpcrun.element"), 4096).strip()
+                yield tag.parents[1].name, element
 
 
 def _of_aim(place: Path, begun: Iterable[Attempt]) -> Iterator[TrackerRun]:

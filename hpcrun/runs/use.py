@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hpcrun.job.layout import AttemptFolder, parse_nodes
 from hpcrun.reading import Kind, number, open_regular, optional, parse_object, read_fields, read_object, time_s, whole
-from hpcrun.runs.attempt import hosts, names_in
+from hpcrun.runs.attempt import hosts, joined_files, names_in
 
 IDLE = 0.01
 """A GPU that is busy for at most this share of the time is idle."""
@@ -111,7 +111,7 @@ _SAMPLE: dict[str, Kind] = {
 
 def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
     """Return the samples of each node of an attempt, in the order of its nodes; a damaged line is left out."""
-    names = parse_nodes(names_in(folder.path), "use")
+    names = parse_nodes({*names_in(folder.path), *joined_files(folder)}, "use")
     if not names:
         return ()
     order = {host: place for place, host in enumerate(hosts(folder))}
@@ -126,7 +126,9 @@ def read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
         with open_regular(folder.node_file(node, "use"), links=False) as file:
             data = file.read(_MOST_BYTES)
     except OSError:
-        return None
+        data = joined_files(folder).get(folder.node_file(node, "use").name, "").encode()
+        if not data:
+            return None
     head: dict[str, Any] = {}
     samples: list[UseSample] = []
     for line in data.split(b"\n"):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hpcrun.job.state import base_state
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.environment import env_for_answers
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.run_of_job import run_id_of_line
-from hpcrun.schedulers.slurm_text import SEPARATOR
+from hpcrun.schedulers.slurm_text import rows_of, sacct
 
 ANSWER_WITHIN_S = 60.0
 """A database with millions of jobs needs its time."""
@@ -60,7 +60,7 @@ class AccountedJob:
 
 def accounted_jobs(since_s: float, env: Mapping[str, str]) -> tuple[list[AccountedJob], Completed]:
     """Ask for this user's jobs since a time, with one command; none where there is no accounting."""
-    asked = {**clean_env(env), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}  # sacct(1), a format of strftime(3)
+    asked = {**env_for_answers(env), "SLURM_TIME_FORMAT": "%s"}  # sacct(1), a format of strftime(3)
     answer = run_command(accounted_command(since_s, os.getuid()), timeout_s=ANSWER_WITHIN_S, env=asked)
     return (parse_accounted(answer.stdout) if answer.ok else []), answer
 
@@ -68,18 +68,14 @@ def accounted_jobs(since_s: float, env: Mapping[str, str]) -> tuple[list[Account
 def accounted_command(since_s: float, uid: int) -> list[str]:
     """Ask the accounting database for the jobs of a user that were pending or running since a time."""
     since = datetime.fromtimestamp(max(0.0, since_s)).isoformat(timespec="seconds")
-    return [
-        "sacct", "--allocations", "--duplicates", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
-        f"--user={uid}", f"--starttime={since}", "--endtime=now", f"--format={','.join(_FIELDS)}",
-    ]  # fmt: skip
+    time = (f"--user={uid}", f"--starttime={since}", "--endtime=now")
+    return sacct("--allocations", "--duplicates", *time, fields=_FIELDS)
 
 
 def parse_accounted(text: str) -> list[AccountedJob]:
     """Read the answer to :func:`accounted_command`; a requeued job, which has a line for each start, is one job."""
     found: dict[tuple[str, str], AccountedJob] = {}
-    lines = (line.split(SEPARATOR) for line in text.splitlines())
-    rows = [[item.strip() for item in fields] for fields in lines if len(fields) == len(_FIELDS)]
-    for fields in sorted(rows, key=lambda fields: _time_s(fields[6]) or 0.0):
+    for fields in sorted(rows_of(text, len(_FIELDS)), key=lambda fields: _time_s(fields[6]) or 0.0):
         job = _job(*fields)
         before = found.get((job.cluster, job.job_id))
         if before is not None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.job.state import base_state
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.environment import env_for_answers
 from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.slurm_text import SEPARATOR, known_text, parse_clock
+from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct
 
 ANSWER_WITHIN_S = 15.0
 _JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
@@ -55,11 +56,16 @@ def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
     shown = _run(["scontrol", "--oneliner", "show", "job", job_id], env)
     if shown.ok and (job := parse_shown(shown.stdout)):
         return job
-    ask = ["sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={job_id}"]
-    answer = _run([*ask, "--expand-patterns", f"--format={','.join(_SACCT_FIELDS)}"], env)
+    ask = ("--allocations", f"--jobs={job_id}")
+    answer = _run(sacct(*ask, "--expand-patterns", fields=_SACCT_FIELDS), env)
     if not answer.ok:
-        answer = _run([*ask, f"--format={','.join(_BEFORE_STDOUT)}"], env)
+        answer = _run(sacct(*ask, fields=_BEFORE_STDOUT), env)
     return parse_listed(answer.stdout)
+
+
+def is_own_live_job(job_id: str, env: Mapping[str, str]) -> bool:
+    """Return whether squeue lists a job of this user that has not ended."""
+    return bool(_run(["squeue", f"--user={os.getuid()}", f"--jobs={job_id}", "--noheader", "--format=%i"], env).stdout)
 
 
 def parse_shown(text: str) -> AnyJob | None:
@@ -87,11 +93,10 @@ def parse_shown(text: str) -> AnyJob | None:
 
 def parse_listed(text: str) -> AnyJob | None:
     """Read the answer of sacct: the newest line where the job was requeued."""
-    lines = [line.split(SEPARATOR) for line in text.splitlines()]
-    rows = [fields for fields in lines if len(fields) in (len(_BEFORE_STDOUT), len(_SACCT_FIELDS))]
+    rows = rows_of(text, len(_SACCT_FIELDS)) or rows_of(text, len(_BEFORE_STDOUT))
     if not rows:
         return None
-    job_id, name, state, exit_code, hosts, nodes, elapsed, reason, workdir, *files = map(str.strip, rows[-1])
+    job_id, name, state, exit_code, hosts, nodes, elapsed, reason, workdir, *files = rows[-1]
     outputs = _files(*reversed(files)) or tuple(
         path for path in (Path(workdir, f"slurm-{job_id}.out"),) if workdir and path.exists()
     )
@@ -121,4 +126,4 @@ def _files(*names: str) -> tuple[Path, ...]:
 
 
 def _run(argv: list[str], env: Mapping[str, str]) -> Completed:
-    return run_command(argv, timeout_s=ANSWER_WITHIN_S, env={**clean_env(env), "LC_ALL": "C"})
+    return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env_for_answers(env))

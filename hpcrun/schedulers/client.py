@@ -105,13 +105,11 @@ def parse_ping(text: str) -> tuple[Server, ...]:
 
 def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the user's accounts, each with its QOS, for completion; none if Slurm does not respond in two seconds."""
-    wanted = {name: value for name, value in clean_env(env).items() if not name.startswith("SACCTMGR_")}
-    answer = run_command(assoc_command(user_name()), timeout_s=_COMPLETES_WITHIN_S, env=wanted)
+    answer = run_command(assoc_command(user_name()), timeout_s=_COMPLETES_WITHIN_S, env=clean_env(env))
     return [(one.account, one.qos) for one in parse_assoc(answer.stdout)] if answer.ok else []
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:
     """Return the partitions for jobs, each once, for completion; none if Slurm does not respond within two seconds."""
-    wanted = {name: value for name, value in clean_env(env).items() if not name.startswith("SINFO_")}
-    answer = run_command(_PARTITIONS, timeout_s=_COMPLETES_WITHIN_S, env=wanted)
+    answer = run_command(_PARTITIONS, timeout_s=_COMPLETES_WITHIN_S, env=clean_env(env))
     return list(dict.fromkeys(answer.stdout.split())) if answer.ok else []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hpcrun.schedulers import detect_text as text
 from hpcrun.schedulers.detect_host import HostFacts, look_at_host
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
-from hpcrun.schedulers.environment import clean_env, user_name
+from hpcrun.schedulers.environment import env_for_answers, user_name
 from hpcrun.schedulers.process import Completed, run_command
 
 ANSWER_WITHIN_S = 10.0
@@ -113,11 +113,7 @@ class SlurmSite:
 
     def run(self, argv: Sequence[str]) -> Completed:
         """Run one of Slurm's commands without the user's filters."""
-        # SINFO_PARTITION, SCONTROL_ALL and such change what is shown
-        env = {
-            name: value for name, value in clean_env(self.env).items() if not name.startswith(("SINFO_", "SCONTROL_"))
-        }
-        return run_command(argv, timeout_s=self.within_s, env={**env, "LC_ALL": "C"})
+        return run_command(argv, timeout_s=self.within_s, env=env_for_answers(self.env))
 
 
 def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:

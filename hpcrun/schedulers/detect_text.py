@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock, rows_of
 
 # sinfo(1): partition, availability, time limit, default time, nodes, CPUs, memory in MB, generic resources
 _SINFO_FIELDS = ("%P", "%a", "%l", "%L", "%D", "%c", "%m", "%G")
@@ -130,11 +130,9 @@ def try_gpus_command(form: str, type_: str | None, partition: str) -> list[str]:
 def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
     """Read the answer to :func:`sinfo_command`."""
     kinds, partitions = [], {}
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split(SEPARATOR)]
-        if len(fields) != len(_SINFO_FIELDS) or not fields[0].rstrip("*"):
+    for name, available, limit, default, nodes, cpus, memory, gres in rows_of(text, len(_SINFO_FIELDS)):
+        if not name.rstrip("*"):
             continue
-        name, available, limit, default, nodes, cpus, memory, gres = fields
         partition = Partition(
             name.rstrip("*"),
             default=name.endswith("*"),
@@ -218,22 +216,18 @@ def parse_config(text: str) -> dict[str, str]:
 
 def parse_assoc(text: str) -> list[Association]:
     """Read the answer to :func:`assoc_command`."""
-    found = []
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) == len(_ASSOC_FIELDS) and fields[0]:
-            account, partition, qos, default_qos = fields
-            found.append(Association(account, partition or None, _words(qos), default_qos or None))
-    return found
+    return [
+        Association(account, partition or None, _words(qos), default_qos or None)
+        for account, partition, qos, default_qos in rows_of(text, len(_ASSOC_FIELDS), "|")
+        if account
+    ]
 
 
 def parse_qos(text: str) -> list[QosLimits]:
     """Read the answer to :func:`qos_command`."""
     found = []
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) == len(_QOS_FIELDS) and fields[0]:
-            name, job, user, all_, wall, flags = fields
+    for name, job, user, all_, wall, flags in rows_of(text, len(_QOS_FIELDS), "|"):
+        if name:
             limits = (_gpu_limit(job), _gpu_limit(user), _gpu_limit(all_))
             found.append(QosLimits(name, *limits, _seconds(wall), "OverPartQOS" in flags))
     return found

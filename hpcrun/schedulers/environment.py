@@ -18,6 +18,9 @@ _PREFIXES = (
     "SBATCH_",
     "SQUEUE_",
     "SACCT_",
+    "SACCTMGR_",
+    "SCONTROL_",
+    "SINFO_",
     "SUBMITIT_",
     "HPCRUN_",
     "TORCHELASTIC_",
@@ -55,10 +58,18 @@ def clean_env(env: Mapping[str, str]) -> dict[str, str]:
 
     SLURM_*, HPCRUN_* and the ranks' variables describe the enclosing job; variables that its script has changed get
     their original values. SBATCH_* would override a script's own lines (hpcrun reads those that it uses at submission);
-    SQUEUE_* and SACCT_* change the output. SLURM_CONF stays, since it names the cluster; so do the variables with the
-    places of runs and profiles.
+    SQUEUE_*, SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do the
+    variables with the places of runs and profiles.
     """
     return {name: value for name, value in _as_it_came(env).items() if name in _KEPT or not _describes_job(name)}
+
+
+def env_for_answers(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for commands of Slurm whose output is read: all pending elements of an array are listed.
+
+    Without SLURM_BITSTR_LEN it would be 64 characters of them (squeue(1)).
+    """
+    return {**clean_env(env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 
 
 def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from hpcrun.errors import SchedulerError
 from hpcrun.schedulers.detect_text import Partition, parse_partitions
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.environment import env_for_answers
 from hpcrun.schedulers.process import Completed, run_command
 
 ANSWER_WITHIN_S = 10.0
@@ -90,8 +90,7 @@ class SlurmForecast:
             return [read_answer(answer) for answer in pool.map(self._run, map(estimate_command, requests))]
 
     def _run(self, argv: Sequence[str]) -> Completed:
-        env = {name: value for name, value in clean_env(self.env).items() if not name.startswith("SCONTROL_")}
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env={**env, "LC_ALL": "C"})
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env_for_answers(self.env))
 
 
 def estimate_command(directives: DirectivePairs) -> list[str]:

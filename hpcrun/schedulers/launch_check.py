@@ -48,6 +48,16 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
     return f"--mpi={kind} is none of {', '.join(kinds)}" if kinds and kind not in kinds else None
 
 
+def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the MPI types that srun here has for the usual libraries; none if the cluster's MpiDefault is one."""
+    config = run_command(["scontrol", "show", "config"], timeout_s=_SRUN_WITHIN_S, env=clean_env(env))
+    default = re.search(r"^MpiDefault\s*=\s*(\w+)", config.stdout, re.MULTILINE)
+    if default and default[1] not in ("none", "openmpi"):
+        return ()
+    known = _mpi_kinds(tuple(sorted(clean_env(env).items()))) or ("pmix", "pmi2")
+    return tuple(name for name in ("pmix", "pmi2") if name in known)
+
+
 @cache
 def _mpi_kinds(env: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     answer = _srun(("--mpi=list",), env)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.journal import timed
+from hpcrun.writing import for_oneself
 
 _LONGEST_WORD, _MOST_WORDS = 60, 12
 
@@ -123,7 +124,7 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | N
     Raises:
         OSError: it cannot be started.
     """
-    with log.open("ab") as output, timed(command_text(argv)) as how:
+    with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,

@@ -53,11 +53,13 @@ class JobRef:
     Attributes:
         since_s: also search the scheduler's archive for a job without an id, from this time on, in seconds since the
             epoch.
+        submitted_s: when its submission began, in seconds since the epoch.
     """
 
     folder: Path
     job_id: str | None
     since_s: float | None = None
+    submitted_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

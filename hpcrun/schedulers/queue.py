@@ -6,15 +6,25 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, base_state
-from hpcrun.schedulers.environment import clean_env, user_name
+from hpcrun.schedulers.accounting import allocated_gpus
+from hpcrun.schedulers.environment import env_for_answers, user_name
 from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.run_of_job import run_id_of_line
-from hpcrun.schedulers.slurm_text import SEPARATOR, array_id, element_ids, in_parts, known_text, parse_clock
+from hpcrun.schedulers.slurm_text import (
+    SEPARATOR,
+    array_id,
+    element_ids,
+    in_parts,
+    known_text,
+    parse_clock,
+    parse_time,
+    rows_of,
+    sacct,
+)
 
 ANSWER_WITHIN_S = 10.0
 # squeue(1): job id, partition, priority as a number, expected start, reason, QOS
@@ -23,7 +33,6 @@ _FIELDS = ("%i", "%P", "%Q", "%S", "%r", "%q")
 _JOB_FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%o")
 _NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
 _USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")
-_CPU_TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 _SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
 _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}
 
@@ -76,10 +85,12 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The resources that an ended job has used.
+    """The resources that an ended job has used, in all times that it was requeued together.
 
     Attributes:
         elapsed_s: wall-clock time.
+        nodes, cpus, gpus: of its last allocation.
+        gpu_s: GPUs times seconds, of each allocation.
         cpu_s: time in which its CPUs were busy; None if it was not measured.
         memory_mb: its memory per node; None if Slurm does not manage memory.
         used_mb: the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured.
@@ -89,6 +100,7 @@ class Usage:
     nodes: int
     cpus: int
     gpus: int
+    gpu_s: int
     cpu_s: float | None
     memory_mb: float | None
     used_mb: float | None
@@ -132,8 +144,7 @@ class SlurmQueue:
         return self._ask(argv).stdout
 
     def _ask(self, argv: Sequence[str]) -> Completed:
-        env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env)
+        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env_for_answers(self.env))
 
 
 def waiting_command() -> list[str]:
@@ -143,8 +154,7 @@ def waiting_command() -> list[str]:
 
 def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
     """Read the answer to :func:`waiting_command`: the places of these jobs."""
-    lines = [line.split(SEPARATOR) for line in text.splitlines()]
-    rows = [[item.strip() for item in fields] for fields in lines if len(fields) == len(_FIELDS)]
+    rows = rows_of(text, len(_FIELDS))
     in_line: dict[str, list[tuple[int, int]]] = {}
     for job_id, partitions, priority, _, reason, _ in rows:
         if not reason.startswith(_NOT_IN_LINE):
@@ -162,7 +172,7 @@ def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
         line, mine = in_line.get(partition, []), _order(job_id, priority)
         place = line.index(mine) + 1 if not reason.startswith(_NOT_IN_LINE) else None
         for name in names:
-            found.setdefault(name, Waiting(partition, _time(start), place, len(line), qos))
+            found.setdefault(name, Waiting(partition, parse_time(start), place, len(line), qos))
     return found
 
 
@@ -172,13 +182,6 @@ def _order(job_id: str, priority: str) -> tuple[int, int]:
     return (-int(priority) if priority.isdigit() else 0, int(number[0]) if number else 0)
 
 
-def _time(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()  # local time, in this process's own TZ
-    except ValueError:
-        return None
-
-
 def jobs_command() -> list[str]:
     """Ask for all jobs that are not over, of all users as far as the site shows them."""
     return ["squeue", "--noheader", f"--format={SEPARATOR.join(_JOB_FIELDS)}"]
@@ -186,12 +189,13 @@ def jobs_command() -> list[str]:
 
 def parse_jobs(text: str) -> list[QueuedJob]:
     """Read the answer to :func:`jobs_command`; other lines are left out."""
-    lines = (line.split(SEPARATOR) for line in text.splitlines())
-    return [_queued_job([item.strip() for item in fields]) for fields in lines if len(fields) == len(_JOB_FIELDS)]
+    return [_queued_job(*fields) for fields in rows_of(text, len(_JOB_FIELDS))]
 
 
-def _queued_job(fields: Sequence[str]) -> QueuedJob:
-    job_id, partitions, name, user, state, used, limit, nodes, reason, priority, start, command = fields
+def _queued_job(
+    job_id: str, partitions: str, name: str, user: str, state: str, used: str, limit: str, nodes: str, reason: str,
+    priority: str, start: str, command: str,
+) -> QueuedJob:  # fmt: skip
     return QueuedJob(
         job_id,
         tuple(partitions.split(",")),
@@ -205,17 +209,14 @@ def _queued_job(fields: Sequence[str]) -> QueuedJob:
         len(element_ids(job_id)),
         base_state(state) == PENDING and not reason.startswith(_NOT_IN_LINE),
         _order(job_id, priority),
-        _time(start),
+        parse_time(start),
         run_id_of_line(command),
     )
 
 
 def usage_command(job_ids: Sequence[str]) -> list[str]:
     """Ask the accounting database what jobs and their steps have used."""
-    return [
-        "sacct", "--duplicates", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--jobs={','.join(job_ids)}",
-        f"--format={','.join(_USAGE)}",
-    ]  # fmt: skip
+    return sacct("--duplicates", f"--jobs={','.join(job_ids)}", fields=_USAGE)
 
 
 def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
@@ -224,13 +225,10 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
     Returns:
         run id and job id → usage; a job that belongs to no run is left out.
     """
-    jobs: dict[tuple[str, str], list[str]] = {}
+    jobs: dict[tuple[str, str], list[list[str]]] = {}
     most: dict[tuple[str, str], float] = {}
     run_id: str | None = None
-    for line in text.splitlines():
-        fields = [item.strip() for item in line.split(SEPARATOR)]
-        if len(fields) != len(_USAGE):
-            continue
+    for fields in rows_of(text, len(_USAGE)):
         job_id, _, step = fields[0].partition(".")
         if not step:
             run_id = run_id_of_line(fields[-1])
@@ -238,35 +236,30 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
             continue
         key = (run_id, job_id)
         if not step:
-            jobs[key] = fields
-            most.pop(key, None)  # the usage before it was requeued
+            jobs.setdefault(key, []).append(fields)
         elif (largest := _megabytes(fields[5])) is not None:
             # MaxRSS is that of the largest task: times the tasks of a node
             each = -(-_int(fields[7]) // max(1, _int(fields[6]))) or 1
             most[key] = max(most.get(key, 0.0), largest * each)
-    return {key: _usage(fields, most.get(key)) for key, fields in jobs.items()}
+    return {key: _usage(lines, most.get(key)) for key, lines in jobs.items()}
 
 
-def _usage(fields: Sequence[str], used_mb: float | None) -> Usage:
-    _, elapsed, total, cpus, tres, _, nodes, _, _ = fields
+def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
+    """Return the usage of a job, from one line for each time that it was submitted or requeued."""
+    _, _, _, cpus, tres, _, nodes, _, _ = lines[-1]
     held = dict(part.partition("=")[::2] for part in tres.split(","))
     memory_mb, count = _megabytes(held.get("mem", "")), max(1, _int(nodes))
     return Usage(
-        elapsed_s=_int(elapsed),
+        elapsed_s=sum(_int(fields[1]) for fields in lines),
         nodes=count,
         cpus=_int(cpus),
-        gpus=_int(held.get("gres/gpu", "")),
+        gpus=allocated_gpus(tres),
+        gpu_s=sum(_int(fields[1]) * allocated_gpus(fields[4]) for fields in lines),
         # without a measurement of memory nothing was measured (JobAcctGatherType=none)
-        cpu_s=None if used_mb is None else parse_cpu_time(total),
+        cpu_s=None if used_mb is None else sum(parse_clock(fields[2].partition(".")[0]) or 0.0 for fields in lines),
         memory_mb=None if memory_mb is None else memory_mb / count,
         used_mb=used_mb,
     )
-
-
-def parse_cpu_time(text: str) -> float | None:
-    """Return the seconds of sacct's TotalCPU: ``MM:SS.mmm``, ``HH:MM:SS`` or ``D-HH:MM:SS``."""
-    match = _CPU_TIME.fullmatch(text)
-    return None if match is None else float(parse_clock(text.partition(".")[0]) or 0)
 
 
 def _megabytes(text: str) -> float | None:

@@ -35,16 +35,11 @@ class Answer:
     Attributes:
         asked_s: when squeue was called, in seconds since the epoch.
         pause_s: how long polls may use this answer.
-        done: None if a submission or a cancellation has made the answer invalid.
     """
 
     asked_s: float
     pause_s: float
-    done: Completed | None
-
-    def serves(self, now_s: float) -> bool:
-        """Whether it is young enough; an answer from the future is from before a clock was set back."""
-        return self.done is not None and 0 <= now_s - self.asked_s < self.pause_s
+    done: Completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,41 +61,33 @@ class QueueCache:
         """The file: one for each cluster."""
         return self.folder / f"squeue-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}"
 
-    def shared(self, ask: Callable[[], Completed]) -> Completed:
+    def shared(self, ask: Callable[[], Completed]) -> Answer:
         """Return an answer that is young enough, from any process; else call squeue, one process at a time."""
-        known = self._read()
-        if known and known.done and known.serves(self.clock()):
-            return known.done
+        if known := self._young():
+            return known
         with ExitStack() as held:
             # Wait for a process that already calls squeue; without locks two may call it, which is harmless.
             with suppress(OSError):
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 held.enter_context(flocked(self.path.with_suffix(".lock"), ASKED_WITHIN_S))
-            known = self._read()  # another process may have written it meanwhile
-            if known and known.done and known.serves(self.clock()):
-                return known.done
-            return self._ask(ask, known)
+            return self._young() or self.afresh(ask)  # another process may have written it meanwhile
 
-    def afresh(self, ask: Callable[[], Completed]) -> Completed:
+    def afresh(self, ask: Callable[[], Completed]) -> Answer:
         """Call squeue, and store the answer for polls."""
-        return self._ask(ask, self._read())
-
-    def drop(self) -> None:
-        """Invalidate answers from before this moment: a job was submitted or cancelled."""
-        known = self._read()
-        self._write(Answer(self.clock(), known.pause_s if known else EVERY_S, None))
-
-    def _ask(self, ask: Callable[[], Completed], before: Answer | None) -> Completed:
+        before = self._read()
         asked_s, began = self.clock(), time.monotonic()
         done = ask()
         pause_s = EVERY_S
         if not done.ok or time.monotonic() - began > SLOW_S:
             pause_s = min(2 * (before.pause_s if before else EVERY_S), AT_MOST_EVERY_S)
-        since = self._read()
-        # if it was dropped while squeue ran, it stays dropped: squeue's answer may be older
-        if since is None or not asked_s < since.asked_s <= self.clock():
-            self._write(Answer(asked_s, pause_s, done))
-        return done
+        answer = Answer(asked_s, pause_s, done)
+        self._write(answer)
+        return answer
+
+    def _young(self) -> Answer | None:
+        """Return the stored answer while polls may use it; one from the future is from before a clock was set back."""
+        known = self._read()
+        return known if known and 0 <= self.clock() - known.asked_s < known.pause_s else None
 
     def _read(self) -> Answer | None:
         try:
@@ -110,15 +97,14 @@ class QueueCache:
                     return None
                 head, _, text = file.read().decode("utf-8", "surrogateescape").partition("\n")
             said = json.loads(head)
-            done = None if said["done"] is None else Completed(**{**said["done"], "stdout": text})
+            done = Completed(**{**said["done"], "stdout": text})
             return Answer(float(said["asked_s"]), float(said["pause_s"]), done)
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def _write(self, answer: Answer) -> None:
-        text = answer.done.stdout if answer.done else ""
-        done = None if answer.done is None else {**asdict(answer.done), "stdout": ""}
+        done = {**asdict(answer.done), "stdout": ""}
         head = json.dumps({"asked_s": answer.asked_s, "pause_s": answer.pause_s, "done": done})
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.path, f"{head}\n{text}".encode("utf-8", "surrogateescape"), durable=False)
+            replace_file(self.path, f"{head}\n{answer.done.stdout}".encode("utf-8", "surrogateescape"), durable=False)

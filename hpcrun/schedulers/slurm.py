@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import SchedulerError
-from hpcrun.job.state import JobInfo, is_terminal
+from hpcrun.job.state import PENDING, JobInfo, is_terminal
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.environment import clean_env, env_for_slurm
+from hpcrun.schedulers.environment import env_for_answers, env_for_slurm
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
-from hpcrun.schedulers.queue_cache import QueueCache
+from hpcrun.schedulers.queue_cache import Answer, QueueCache
 from hpcrun.schedulers.run_of_job import jobs_of_runs
 from hpcrun.schedulers.slurm_text import array_id
 
@@ -22,6 +23,8 @@ from hpcrun.schedulers.slurm_text import array_id
 ANSWER_WITHIN_S = 20.0
 LIST_WITHIN_S = 10.0
 """How long a user who calls status waits for squeue, in seconds."""
+ACCEPTED_WITHIN_S = 2.0
+"""An answer that is not so much younger than a run may be older than its job."""
 _CONF_FILES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
@@ -78,23 +81,29 @@ class SlurmScheduler:
         from hpcrun.schedulers.sbatch import submit_with_submitit  # submitit is slow to import: only here
 
         env = {**env_for_slurm(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
-        try:
-            return submit_with_submitit(submission, env)
-        finally:
-            self._drop_shared_answer()
+        return submit_with_submitit(submission, env)
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Call squeue, and sacct for the jobs that squeue does not list.
+
+        A job that was submitted after squeue was called is pending. Only a submission whose end is unknown
+        (``since_s``) needs an answer of now.
 
         Raises:
             SchedulerError: the controller does not respond.
         """
         if not jobs:
             return {}
-        answer = self._list()
-        if not answer.ok:
-            raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
-        found = jobs_of_runs(text.parse_squeue(answer.stdout), jobs)
+        began_s = time.time()
+        answer = self._list(shared=self.polls and all(job.since_s is None for job in jobs))
+        if not answer.done.ok:
+            raise SchedulerError(f"Slurm does not respond: {answer.done.words()}", hint="`sinfo` shows when it is back")
+        listed = [replace(info, asked_s=answer.asked_s) for info in text.parse_squeue(answer.done.stdout)]
+        # an answer to this question knows all of them
+        late = [] if answer.asked_s >= began_s else [job for job in jobs if job.job_id]
+        new = [job for job in late if job.submitted_s + ACCEPTED_WITHIN_S > answer.asked_s]
+        found = {job.folder: JobInfo(str(job.job_id), PENDING, asked_s=0.0) for job in new}  # any record is newer
+        found |= jobs_of_runs(listed, jobs)
         forgotten = [job for job in jobs if job.job_id and job.folder not in found]
         if forgotten:
             # A cluster without accounting answers with an error: then the run folder decides.
@@ -106,18 +115,14 @@ class SlurmScheduler:
             found |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
         return {**self._archived(jobs, found), **found}
 
-    def _list(self) -> Completed:
+    def _list(self, *, shared: bool) -> Answer:
         def ask() -> Completed:
             return self._run(text.squeue_command(os.getuid()), within_s=LIST_WITHIN_S)
 
         if self.cache is None:
-            return ask()
-        shared = QueueCache(self.cache, self.cluster())
-        return shared.shared(ask) if self.polls else shared.afresh(ask)
-
-    def _drop_shared_answer(self) -> None:
-        if self.cache is not None:
-            QueueCache(self.cache, self.cluster()).drop()
+            return Answer(time.time(), 0.0, ask())
+        cache = QueueCache(self.cache, self.cluster())
+        return cache.shared(ask) if shared else cache.afresh(ask)
 
     def _archived(self, jobs: Sequence[JobRef], found: Mapping[Path, JobInfo]) -> dict[Path, JobInfo]:
         """Ask accounting for jobs with unknown ids, by the command line of their submission.
@@ -144,7 +149,6 @@ class SlurmScheduler:
         """
         ids = [job.job_id for job in jobs if job.job_id]
         answer = self._run(["scancel", "--quiet", *ids])  # --quiet: a job that has already ended is no error
-        self._drop_shared_answer()
         if not answer.ok:
             raise SchedulerError(f"scancel failed: {answer.words()}", hint="hpcrun status shows what is left")
 
@@ -156,14 +160,11 @@ class SlurmScheduler:
         """
         verb = "release" if release else "hold"
         answer = self._run(["scontrol", verb, ",".join(job.job_id for job in jobs if job.job_id)])
-        self._drop_shared_answer()
         if not answer.ok:
             raise SchedulerError(f"scontrol {verb} failed: {answer.words()}", hint="hpcrun status shows what is held")
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
-        # SLURM_BITSTR_LEN: list all pending elements of an array; else only 64 characters of them (squeue(1))
-        env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
-        return run_command(argv, timeout_s=within_s, env=env)
+        return run_command(argv, timeout_s=within_s, env=env_for_answers(self.env))
 
 
 def slurm_conf_paths(env: Mapping[str, str]) -> list[Path]:

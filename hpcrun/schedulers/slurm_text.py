@@ -11,26 +11,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from hpcrun.job.state import COMPLETED, RUNNING, JobInfo, base_state, is_terminal
+from hpcrun.job.state import COMPLETED, PENDING, RUNNING, JobInfo, base_state, is_terminal
 from hpcrun.schedulers.protocol import ArrayLimits
 
 SEPARATOR = "\x1f"
 
-# squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path)
-_SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o")
+# squeue(1): job id, state, reason, time used, time limit, node list, command (the script's path), (expected) start
+_SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o", "%S")
 # JobID and not JobIDRaw: an element of an array is 7_4, as in squeue. SubmitLine (since Slurm 21.08) names the script;
 # it comes last, since it may have several lines.
 _SACCT_FIELDS = (
-    "JobID",
-    "State",
-    "ExitCode",
-    "ElapsedRaw",
-    "TimelimitRaw",
-    "NodeList",
-    "Reason",
-    "Submit",
-    "SubmitLine",
-)
+    "JobID", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason", "Submit", "SubmitLine",
+)  # fmt: skip
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
@@ -84,35 +76,35 @@ _ELEMENT = re.compile(r"(\d+)_\d+")
 
 def squeue_command(uid: int) -> list[str]:
     """Ask for all jobs of a user, with ended jobs as long as the controller remembers them."""
-    return [
-        "squeue",
-        f"--user={uid}",
-        "--states=all",
-        "--noheader",
-        f"--format={SEPARATOR.join(_SQUEUE_FIELDS)}",
-    ]
+    return ["squeue", f"--user={uid}", "--states=all", "--noheader", f"--format={SEPARATOR.join(_SQUEUE_FIELDS)}"]
 
 
 def parse_squeue(text: str) -> list[JobInfo]:
     """Read the answer to :func:`squeue_command`; other lines are ignored."""
-    jobs = []
-    for line in text.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) != len(_SQUEUE_FIELDS):
-            continue
-        job_id, state, reason, used, limit, hosts, script = (item.strip() for item in fields)
-        jobs.append(
-            JobInfo(
-                job_id,
-                base_state(state),
-                reason=known_text(reason),
-                elapsed_s=parse_clock(used),
-                limit_s=parse_clock(limit),
-                hosts=known_text(hosts),
-                script=known_text(script),
-            )
+    return [
+        JobInfo(
+            job_id,
+            base_state(state),
+            reason=known_text(reason),
+            elapsed_s=parse_clock(used),
+            limit_s=parse_clock(limit),
+            hosts=known_text(hosts),
+            script=known_text(script),
+            start_s=parse_time(start) if base_state(state) == PENDING else None,
         )
-    return jobs
+        for job_id, state, reason, used, limit, hosts, script, start in rows_of(text, len(_SQUEUE_FIELDS))
+    ]
+
+
+def rows_of(text: str, width: int, separator: str = SEPARATOR) -> list[list[str]]:
+    """Return the fields of each line that has ``width`` of them; other lines are ignored."""
+    rows = (line.split(separator) for line in text.splitlines())
+    return [[field.strip() for field in row] for row in rows if len(row) == width]
+
+
+def sacct(*options: str, fields: Sequence[str]) -> list[str]:
+    """Ask the accounting database for fields, in the form that :func:`rows_of` reads."""
+    return ["sacct", *options, "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--format={','.join(fields)}"]
 
 
 def in_parts(job_ids: Sequence[str]) -> list[Sequence[str]]:
@@ -125,10 +117,7 @@ def sacct_command(job_ids: Sequence[str]) -> list[str]:
 
     Without ``--duplicates`` sacct shows only the newest job with an id (sacct(1)), which may be a different job.
     """
-    return [
-        "sacct", "--allocations", "--duplicates", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
-        f"--jobs={','.join(job_ids)}", f"--format={','.join(_SACCT_FIELDS)}",
-    ]  # fmt: skip
+    return sacct("--allocations", "--duplicates", f"--jobs={','.join(job_ids)}", fields=_SACCT_FIELDS)
 
 
 def sacct_lines_command(since_s: float) -> list[str]:
@@ -138,10 +127,7 @@ def sacct_lines_command(since_s: float) -> list[str]:
         since_s: seconds since the epoch; one minute is added for clocks that differ.
     """
     since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
-    return [
-        "sacct", "--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}",
-        f"--starttime={since}", f"--format={','.join(_SACCT_FIELDS)}",
-    ]  # fmt: skip
+    return sacct("--allocations", f"--starttime={since}", fields=_SACCT_FIELDS)
 
 
 def parse_sacct(text: str) -> list[JobInfo]:
@@ -149,8 +135,7 @@ def parse_sacct(text: str) -> list[JobInfo]:
 
     A requeued job has a line for each time that it was submitted.
     """
-    lines = (line.split(SEPARATOR) for line in text.splitlines())
-    rows = [[item.strip() for item in fields] for fields in lines if len(fields) == len(_SACCT_FIELDS)]
+    rows = rows_of(text, len(_SACCT_FIELDS))
     rows.sort(key=lambda fields: fields[-2])  # local time as ISO 8601: later is larger
     jobs = []
     for job_id, state, exit_code, elapsed, limit, hosts, reason, _, command in rows:
@@ -190,6 +175,14 @@ def parse_clock(text: str) -> int | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_time(text: str) -> float | None:
+    """Return squeue's start time in seconds since the epoch; None for N/A."""
+    try:
+        return datetime.fromisoformat(text).timestamp()  # local time, in this process's own TZ
+    except ValueError:
+        return None
 
 
 def parse_submitted(text: str) -> str | None:

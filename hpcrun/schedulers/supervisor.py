@@ -189,9 +189,8 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
         own_env |= {"HPCRUN_ATTEMPT": str(attempt), "HPCRUN_REQUEUES": str(requeues)}
         env = {**os.environ, **own_env, "HPCRUN_JOB_ID": record["job_id"]}
         with log_path.open("ab") as log:
-            script = subprocess.Popen(
-                ["bash", str(folder / SCRIPT)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
-            )
+            argv = ["bash", str(folder / SCRIPT)]
+            script = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, umask=_umask)
         record["started"] = time.time()
         _write(home, record)
         deadline = record["started"] + limit_s if limit_s else None
@@ -204,6 +203,8 @@ def supervise(folder: Path, limit_s: int, warn_s: int, element: int | None = Non
     ended = {"status": status if status >= 0 else 128 - status, "signal": -status if status < 0 else None}
     reason = {"TIMEOUT": f"over its time limit of {limit_s} s"}.get(ended_by[0]) if ended_by else None
     state = ended_by[0] if ended_by else "COMPLETED" if status == 0 else "FAILED"
+    if log_path.parent != folder and not log_path.stat().st_size:
+        log_path.unlink()  # of this element alone: one file less for each
     _write(home, {**record, **ended, "state": state, "reason": reason, "ended": time.time()})
     return state == "COMPLETED"
 
@@ -281,6 +282,8 @@ def _wait(script: subprocess.Popen[bytes], ended_by: list[str], deadline: float 
 
 
 if __name__ == "__main__":
+    _umask = os.umask(0o077)  # of the script
+    os.umask(_umask | 0o022)  # no other user can write the records and the logs
     if os.fork():  # the caller waits only for this process, and keeps no child
         os._exit(0)
     run_folder, limits = Path(sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3]))

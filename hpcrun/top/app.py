@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 
 from hpcrun.top.reader import Reader
 from hpcrun.top.runs_screen import RunsScreen
@@ -17,6 +19,16 @@ from hpcrun.top.screen import TopScreen
 
 _LOOKS_EVERY_S = 1.0
 """How often to check for a late answer."""
+
+
+class _Terminal(LinuxDriver):
+    """The terminal. Keys that come in one packet with bytes that are not UTF-8 are ignored: textual's reader fails."""
+
+    def run_input_thread(self) -> None:
+        """Read keys until the program ends."""
+        while not self.exit_event.is_set():
+            with suppress(UnicodeDecodeError):
+                super().run_input_thread()
 
 
 class TopApp(App[None]):
@@ -31,7 +43,7 @@ class TopApp(App[None]):
     TITLE = "hpcrun top"
 
     def __init__(self, reader: Reader, words: str = "") -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=_Terminal, ansi_color=True)
         self.animation_level = "none"
         self._reader = reader
         self._runs = RunsScreen(reader, words)

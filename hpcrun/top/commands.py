@@ -15,7 +15,7 @@ import hpcrun
 from hpcrun.job import state
 from hpcrun.job.parameters import index_ranges
 from hpcrun.schedulers.process import run_command
-from hpcrun.top.rows import TopRow
+from hpcrun.top.rows import TopRow, job_id_of
 from hpcrun.views.text import count, harmless, without_colours
 
 WITHIN_S = 300.0
@@ -32,36 +32,24 @@ class Verb:
     """Something that can be done to runs.
 
     Attributes:
-        name: the command.
         about: what it does, for the question.
         one, many: why it cannot be done to a run, or to several.
     """
 
-    name: str
     about: str
     one: str
     many: str
 
 
 VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "cancel",
-            "Running jobs are terminated, pending ones are removed.",
-            "has already ended",
-            "have already ended",
-        ),
-        Verb(
-            "resubmit",
-            "Each continues from its checkpoints, with the same options.",
-            "has not ended yet",
-            "have not ended yet",
-        ),
-        Verb("hold", "They stay pending until they are released.", "is not pending", "are not pending"),
-        Verb("release", "Slurm may start them.", "is not pending", "are not pending"),
-    )
+    "cancel": Verb("Running jobs are terminated, pending ones are removed.", "has already ended", "have already ended"),
+    "resubmit": Verb(
+        "Each continues from its checkpoints, with the same options.", "has not ended yet", "have not ended yet"
+    ),
+    "hold": Verb("They stay pending until they are released.", "is not pending", "are not pending"),
+    "release": Verb("Slurm may start them.", "is not pending", "are not pending"),
 }
+"""The command that does it → what to say of it."""
 
 
 def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
@@ -127,11 +115,7 @@ def nothing_to_do(verb: str, rows: Sequence[TopRow]) -> str:
 def _named(row: TopRow) -> str:
     number = len(row.children)
     elements = f"  all {number} elements" if number > 1 else f"  {count(number, 'element')}" if number else ""
-    return f"{row.name}  job {_job_id(row)}  {row.state}{elements}"
-
-
-def _job_id(row: TopRow) -> str:
-    return (row.element.job_id if row.element else row.run.run.job_id if row.run else None) or "-"
+    return f"{row.name}  job {job_id_of(row)}  {row.state}{elements}"
 
 
 @dataclass(frozen=True, slots=True)

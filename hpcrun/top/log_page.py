@@ -19,8 +19,8 @@ from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.log_window import LogView, WindowLine, open_logs, read_stamps
 from hpcrun.runs.logs import LogFile, rank_log
-from hpcrun.top.pager import MOVES, Pager, Row, pieces_of, search_pattern
-from hpcrun.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, TopScreen, cut, error_text
+from hpcrun.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern
+from hpcrun.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, cut, error_text
 from hpcrun.top.sections import PageReader
 from hpcrun.views.clean import bytes_text
 from hpcrun.views.log_text import terminal_text
@@ -36,7 +36,7 @@ _ERR, _OUT = "err│", "   │"
 _TIME_WIDTH = len("12:00:00 ")
 
 
-class LogPage(TopScreen):
+class LogPage(PagerScreen):
     """Shows the log of one rank, of stdout, of stderr, or of both in the order of their times.
 
     Only the part around the screen is in memory. All reading is in threads; one reading at a time.
@@ -63,7 +63,6 @@ class LogPage(TopScreen):
         Binding("right_square_bracket", "rank(1)", "log of the next rank", show=False),
         Binding("left_curly_bracket", "attempt(-1)", "log of the attempt before", show=False),
         Binding("right_curly_bracket", "attempt(1)", "log of the next attempt", show=False),
-        *MOVES,
     ]
 
     def __init__(self, reader: PageReader, item: RunStatus, rank: int | None, attempt: int | None = None) -> None:
@@ -73,7 +72,7 @@ class LogPage(TopScreen):
         self._attempt, self._is_newest = attempt, attempt is None
         self._view: LogView | None = None
         self._follows, self._times = True, False
-        self._search, self._stopped = "", False
+        self._stopped = False
         self._works_since: float | None = None
         self._next_s = 0.0
         self._pause_s = READ_EVERY_S
@@ -91,10 +90,6 @@ class LogPage(TopScreen):
         self._pager.pages.wraps = True
         self._open()
         self.set_interval(READ_EVERY_S, self._tick)
-
-    @property
-    def _pager(self) -> Pager[WindowLine]:
-        return self.query_one("#body", Pager)
 
     def title_line(self, width: int) -> Iterable[Piece]:
         """Return whose log it is."""
@@ -258,17 +253,8 @@ class LogPage(TopScreen):
 
     # --- keys
 
-    def action_move(self, rows: int) -> None:
-        """Move up or down, and read on where the lines end."""
-        self._pager.pages.move(rows)
-        self._moved(up=rows < 0)
-
-    def action_page(self, pages: int) -> None:
-        """Move by a screen."""
-        self._pager.pages.page(pages)
-        self._moved(up=pages < 0)
-
-    def _moved(self, *, up: bool) -> None:
+    def moved(self, *, up: bool) -> None:
+        """Draw what has moved, and read on where the lines end."""
         self._message = ("", PLAIN)
         view, pages = self._view, self._pager.pages
         if view is not None:
@@ -362,14 +348,9 @@ class LogPage(TopScreen):
                 return
         self.app.pop_screen()
 
-    def action_search(self) -> None:
-        """Type what to search for."""
-        self.type_line("/", "", lambda _: None, self._begin_search)
-
-    def _begin_search(self, words: str | None) -> None:
-        self._search = words or ""
-        if self._search:
-            self.action_again(self._follows)
+    def search(self) -> None:
+        """Go to the first line with what is searched for: upwards while the log is followed."""
+        self.action_again(self._follows)
 
     def action_again(self, up: bool) -> None:
         """Go to the next line with what is searched for, or to the one before; reads on in the log where needed."""

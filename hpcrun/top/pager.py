@@ -6,30 +6,21 @@ import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.console import Console
 from rich.text import Text
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
-from hpcrun.top.screen import PLAIN, REVERSED, Piece, TextLines
+from hpcrun.top.screen import PLAIN, REVERSED, Piece, TextLines, TopScreen
 
 Line = TypeVar("Line")
 Row = list[Piece]
 _CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
 SIDE_STEP = 16
 """Columns that one key moves sideways."""
-MOVES = (
-    Binding("j,down", "move(1)", "down", show=False),
-    Binding("k,up", "move(-1)", "up", show=False),
-    Binding("pagedown,ctrl+f,space", "page(1)", "one screen down", show=False),
-    Binding("pageup,ctrl+b", "page(-1)", "one screen up", show=False),
-    Binding("l,right", f"sideways({SIDE_STEP})", "to the right", show=False),
-    Binding("h,left", f"sideways(-{SIDE_STEP})", "to the left", show=False),
-)
-"""Keys that a screen with lines has."""
 
 
 @dataclass(slots=True)
@@ -268,6 +259,54 @@ class Pager(TextLines, Generic[Line]):
         self.pages._keep_inside()
         self._rows = self.pages.rows()
         self.refresh()
+
+
+class PagerScreen(TopScreen):
+    """A screen with a pager, ``#body``, and a search in its lines."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "down", show=False),
+        Binding("k,up", "move(-1)", "up", show=False),
+        Binding("pagedown,ctrl+f,space", "page(1)", "one screen down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "one screen up", show=False),
+        Binding("l,right", f"sideways({SIDE_STEP})", "to the right", show=False),
+        Binding("h,left", f"sideways(-{SIDE_STEP})", "to the left", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._search = ""
+
+    @property
+    def _pager(self) -> Pager[Any]:
+        return self.query_one("#body", Pager)
+
+    def moved(self, *, up: bool) -> None:
+        """Draw what has moved; each screen does so in its own way."""
+        raise NotImplementedError
+
+    def search(self) -> None:
+        """Go to the first line with what is searched for; each screen does so in its own way."""
+        raise NotImplementedError
+
+    def action_move(self, rows: int) -> None:
+        """Move up or down."""
+        self._pager.pages.move(rows)
+        self.moved(up=rows < 0)
+
+    def action_page(self, pages: int) -> None:
+        """Move by a screen."""
+        self._pager.pages.page(pages)
+        self.moved(up=pages < 0)
+
+    def action_search(self) -> None:
+        """Type what to search for."""
+        self.type_line("", lambda _: None, self._begin_search)
+
+    def _begin_search(self, words: str | None) -> None:
+        self._search = words or ""
+        if self._search:
+            self.search()
 
 
 def pieces_of(text: Text) -> Row:

@@ -22,8 +22,7 @@ from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.top.reader import Reader
 from hpcrun.top.screen import BOLD, PLAIN, Piece, TopScreen, cut, error_text
 from hpcrun.top.table import VirtualTable
-from hpcrun.views.table import GAP, fitting
-from hpcrun.views.text import clock_text, count
+from hpcrun.views.text import GAP, clock_text, count, fitting
 
 ASK_EVERY_S = 30.0
 Cells = Mapping[str, str]

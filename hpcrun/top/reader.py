@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -179,9 +180,10 @@ class Reader:
         self._learn(self._glimpse)
         self._first_shown.wait()
         self._learn(self._last_known)
+        ports = self.ports.for_polling()
         while True:
-            self._learn(lambda: self._ask(afresh=changes.are_new))
-            changes.wait()
+            self._learn(partial(self._ask, ports))
+            ports = self.ports if changes.wait() else self.ports.for_polling()
 
     def _learn(self, read: Callable[[], Reading]) -> None:
         try:
@@ -210,13 +212,14 @@ class Reader:
             ids = store.run_ids()
             return self._with(ids, ids, last_known(ids, store=store, now_s=self.ports.now_s()))
 
-    def _ask(self, *, afresh: bool) -> Reading:
+    def _ask(self, ports: Ports) -> Reading:
         """Ask the scheduler about the runs that have not ended, and read the folders of new ones."""
         store, now_s = self.ports.store, self.ports.now_s()
         with self._waiting(str(store.root)):
             ids = store.run_ids()
             wanted = [run_id for run_id in ids if run_id not in self._over]
-            result = with_silence(get_status(wanted, self._ports(afresh=afresh)), now_s)
+            noted = replace(ports, schedulers=lambda name: cast(Scheduler, _Noted(ports.schedulers(name), self)))
+            result = with_silence(get_status(wanted, noted), now_s)
             result = with_first_lines(result, store, self.rules)
             reading = self._with(ids, wanted, result)
         return reading if reading.away else replace(reading, answered_s=now_s)
@@ -243,10 +246,6 @@ class Reader:
                         points = store.load(study_id).points
                         self._known_studies[study_id] = (changed, frozenset(point.run_id for point in points))
         return {run_id: study_id for study_id, (_, run_ids) in self._known_studies.items() for run_id in run_ids}
-
-    def _ports(self, *, afresh: bool) -> Ports:
-        ports = self.ports if afresh else self.ports.for_polling()
-        return replace(ports, schedulers=lambda name: cast(Scheduler, _Noted(ports.schedulers(name), self)))
 
     @contextmanager
     def _waiting(self, what: str) -> Iterator[None]:

@@ -14,8 +14,7 @@ from hpcrun.job.layout import run_name
 from hpcrun.job.parameters import parameters_text
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import why_text
-from hpcrun.views.table import GAP, fitting
-from hpcrun.views.text import clock_text, count, visible
+from hpcrun.views.text import GAP, clock_text, count, fitting, short_size, visible
 
 DAMAGED = "DAMAGED"
 """The state of a run whose record cannot be read."""
@@ -151,16 +150,8 @@ def _placed(words: Iterable[str], rows: Sequence[TopRow]) -> list[str]:
     return placed
 
 
-def _age(row: TopRow) -> Any:
-    return -row.run.run.created_s if row.run else 0.0
-
-
 def _state(row: TopRow) -> Any:
     return _STATE_ORDER.index(row.state) if row.state in _STATE_ORDER else len(_STATE_ORDER), row.state
-
-
-def _elapsed(row: TopRow) -> Any:
-    return -((row.status.elapsed_s if row.status else None) or -1)
 
 
 def _job(row: TopRow) -> Any:
@@ -170,11 +161,11 @@ def _job(row: TopRow) -> Any:
 
 
 SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
-    "age": (_age, "newest first"),
+    "age": (lambda row: -row.run.run.created_s if row.run else 0.0, "newest first"),
     "name": (lambda row: row.name, "by name"),
     "state": (_state, "by state, running first"),
     "job": (_job, "by job id, highest first"),
-    "elapsed": (_elapsed, "by elapsed time, longest first"),
+    "elapsed": (lambda row: -((row.status.ran_s if row.status else None) or -1), "by elapsed time, longest first"),
 }
 """How rows can be sorted: what they are compared by, and how this is said."""
 
@@ -272,11 +263,11 @@ def column_widths(shown: Sequence[tuple[TopRow, int]], width: int) -> dict[str, 
     times = [row.status for row in rows if row.status]
     needed = {
         "name": min(_NAME_MOST, max((len(row.name) + 2 * depth + 2 for row, depth in shown), default=4)),
-        "job": max((len(_job_id(row)) for row in rows), default=3),
+        "job": max((len(job_id_of(row)) for row in rows), default=3),
         "profile": max((len(item.run.profile) for item in runs), default=7),
         "state": max((len(row.state) for row in rows), default=5),
-        "size": max((len(_size(item)) for item in runs), default=4),
-        "elapsed": len(clock_text(max((status.elapsed_s or 0 for status in times), default=0))),
+        "size": max((len(short_size(item.run)) for item in runs), default=4),
+        "elapsed": len(clock_text(max((status.ran_s or 0 for status in times), default=0))),
         "limit": len(clock_text(max((status.limit_s or 0 for status in times), default=0))),
     }
     needed = {name: max(wide, len(name)) for name, wide in needed.items()}
@@ -311,21 +302,18 @@ def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = 
         why = ", ".join(part for part in (item.about, words, rest) if part)
     return {
         "name": name,
-        "job": _job_id(row),
+        "job": job_id_of(row),
         "profile": item.run.profile,
         "state": row.state,
-        "size": _size(item),
-        "elapsed": clock_text(status.elapsed_s),
+        "size": short_size(item.run),
+        "elapsed": clock_text(status.ran_s),
         "limit": clock_text(status.limit_s or item.run.walltime_s),
         "info": why,
     }
 
 
-def _job_id(row: TopRow) -> str:
+def job_id_of(row: TopRow) -> str:
+    """Return the job id of a run or an element, ``-`` if there is none yet."""
     if row.element:
         return row.element.job_id or "-"
     return (row.run.run.job_id or "-") if row.run else ""
-
-
-def _size(item: RunStatus) -> str:
-    return f"{item.run.nodes}×{item.run.gpus_per_node}"

@@ -16,10 +16,11 @@ from hpcrun.actions.status.elements import interesting_element
 from hpcrun.actions.status.first_line import explained_status, lacks_line
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.errors import HpcrunError
-from hpcrun.top.pager import MOVES, Pager, Row, pieces_of, search_pattern, sliced
-from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, TopScreen, cut, error_text
+from hpcrun.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern, sliced
+from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, cut, error_text
 from hpcrun.top.sections import SECTIONS, AttemptsSection, MetricsSection, PageReader, RanksSection, Section, Surface
-from hpcrun.views.run_page import attempt_of, title_text, why_line
+from hpcrun.views.run_page import attempt_of, title_text
+from hpcrun.views.status import why_text
 from hpcrun.views.text import count, one_line
 
 TICK_S = 1.0
@@ -30,7 +31,7 @@ _AROUND = 5
 _NUMBERS = range(1, len(SECTIONS) + 1)
 
 
-class RunPage(TopScreen):
+class RunPage(PagerScreen):
     """Shows one run, or one element of a sweep, in sections that number keys choose.
 
     Args:
@@ -57,7 +58,6 @@ class RunPage(TopScreen):
         Binding("shift+tab", "turn(-1)", "section before", show=False),
         Binding("g,home", "start", "first line", show=False),
         Binding("G,end", "end", "last line", show=False),
-        *MOVES,
     ]
     DEFAULT_CSS = "RunPage #heading { height: auto; } RunPage #why { height: 1; }"
 
@@ -70,7 +70,6 @@ class RunPage(TopScreen):
         self._cause: str | None = None
         self._sections = [section(reader) for section in SECTIONS]
         self._number = 0
-        self._search = ""
         self._lines: list[Any] = []
         self._heading: list[Row] = []
         self._now_s = reader.now_s()
@@ -127,7 +126,7 @@ class RunPage(TopScreen):
         item = self._item
         if self._cause and lacks_line(item):
             item = replace(item, status=replace(item.status, cause=self._cause))
-        return ((cut(why_line(item, self._now_s), width), PLAIN),)
+        return ((cut(one_line(why_text(item, self._now_s)), width), PLAIN),)
 
     def _titles(self, width: int) -> Iterable[Piece]:
         row: Row = []
@@ -142,10 +141,6 @@ class RunPage(TopScreen):
     @property
     def _section(self) -> Section:
         return self._sections[self._number]
-
-    @property
-    def _pager(self) -> Pager[Any]:
-        return self.query_one("#body", Pager)
 
     # --- reading
 
@@ -259,39 +254,30 @@ class RunPage(TopScreen):
         """Show the next section, or the one before."""
         self.action_section((self._number + step) % len(self._sections))
 
-    def action_move(self, rows: int) -> None:
-        """Move up or down."""
-        self._pager.pages.move(rows)
-        self._moved()
-
-    def action_page(self, pages: int) -> None:
-        """Move by a screen."""
-        self._pager.pages.page(pages)
-        self._moved()
-
     def action_start(self) -> None:
         """Move to the first line."""
         self._pager.pages.to_start()
-        self._moved()
+        self.moved()
 
     def action_end(self) -> None:
         """Move to the last line."""
         self._pager.pages.to_end()
-        self._moved()
+        self.moved()
 
     def action_sideways(self, columns: int) -> None:
         """Move to the right or to the left."""
         self._pager.pages.sideways(columns)
-        self._moved()
+        self.moved()
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
         pages = self._pager.pages
         pages.wraps, pages.left = not pages.wraps, 0
         self.say("long lines are wrapped" if pages.wraps else "long lines go on to the right: → shows more")
-        self._moved()
+        self.moved()
 
-    def _moved(self) -> None:
+    def moved(self, *, up: bool = False) -> None:  # noqa: ARG002 - all lines are there already
+        """Draw the lines, and where they are."""
         self._pager.update()
         self.query_one("#message", TextLines).update()
 
@@ -316,9 +302,9 @@ class RunPage(TopScreen):
     def action_search(self) -> None:
         """Filter the ranks, or search in the lines."""
         if isinstance(self._section, RanksSection):
-            self.type_line("/", self._section.filter, self._filter, lambda words: self._filter(words or ""))
+            self.type_line(self._section.filter, self._filter, lambda words: self._filter(words or ""))
         else:
-            self.type_line("/", "", lambda _: None, self._begin_search)
+            super().action_search()
 
     def _filter(self, words: str) -> None:
         if isinstance(self._section, RanksSection):
@@ -326,10 +312,9 @@ class RunPage(TopScreen):
             self._pager.pages.to_start()
             self._show()
 
-    def _begin_search(self, words: str | None) -> None:
-        self._search = words or ""
-        if self._search:
-            self.action_again(False, include_top=True)
+    def search(self) -> None:
+        """Go to the first line with what is searched for, from the top of the screen on."""
+        self.action_again(False, include_top=True)
 
     def action_again(self, up: bool, *, include_top: bool = False) -> None:
         """Go to the next line with what was searched for, or to the one before."""
@@ -352,7 +337,7 @@ class RunPage(TopScreen):
         turned = found < begin + (not include_top) if not up else found >= begin
         note += f"from the {'end' if up else 'top'} again, " if turned else ""
         self.say(f"/{self._search}: {note}line {found + 1} of {number}; n next, N before")
-        self._moved()
+        self.moved()
 
     def action_open_log(self) -> None:
         """Follow the log of the rank with the cursor; in other sections that of rank 0."""

@@ -156,7 +156,7 @@ class RunsScreen(TopScreen):
             self._causes_asked_for = False
             self._causes |= causes
             if self.is_open:
-                self.table.draw()
+                self.table.update()
 
         def failed(_: object) -> None:  # broken rules: explain says so
             done({key: item.status for key, item in some.items()})
@@ -169,7 +169,7 @@ class RunsScreen(TopScreen):
         self._words_asked_for = False
         self._words = words
         if self.is_open:
-            self.table.draw()
+            self.table.update()
 
     def _show_rows(self) -> None:
         reading = self._reader.reading
@@ -323,7 +323,7 @@ class RunsScreen(TopScreen):
 
     def action_filter(self) -> None:
         """Type words; only rows with all of them are shown."""
-        self.type_line("/", self._how.words, self._filter, lambda text: self._filter(text or ""))
+        self.type_line(self._how.words, self._filter, lambda text: self._filter(text or ""))
 
     def _filter(self, words: str) -> None:
         self._how = replace(self._how, words=words)

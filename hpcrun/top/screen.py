@@ -18,6 +18,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.geometry import Region
+from textual.keys import format_key
 from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -27,12 +28,7 @@ from hpcrun.views.text import visible
 Piece = tuple[str, Style]
 """A part of a line, and how it looks."""
 PLAIN, BOLD, DIM, REVERSED = Style(), Style(bold=True), Style(dim=True), Style(reverse=True)
-_KEY_NAMES = {
-    "question_mark": "?", "slash": "/", "escape": "esc", "asterisk": "*", "full_stop": ".", "minus": "-",
-    "plus": "+", "pagedown": "pgdn", "pageup": "pgup", "up": "↑", "down": "↓", "left": "←", "right": "→",
-    "left_square_bracket": "[", "right_square_bracket": "]",
-    "left_curly_bracket": "{", "right_curly_bracket": "}",
-}  # fmt: skip
+_LAST_KEYS = ("q", "?")
 
 
 def strip_of(pieces: Iterable[Piece], width: int, style: Style = PLAIN) -> Strip:
@@ -109,7 +105,7 @@ def key_names(binding: Binding, between: str = "/") -> str:
 
 
 def _key_name(key: str) -> str:
-    return _KEY_NAMES.get(key, key).replace("ctrl+", "ctrl-")
+    return key if key == "enter" else format_key(key).replace("ctrl+", "ctrl-")
 
 
 def bindings_of(cls: type[DOMNode]) -> list[Binding]:
@@ -123,12 +119,10 @@ class TypedLine:
     """A line that a person types at the bottom of a screen, such as a filter.
 
     Attributes:
-        prompt: what stands before it.
         changed: is called with the text after each key.
         done: is called with the text at Enter, with None at Esc.
     """
 
-    prompt: str
     text: str
     changed: Callable[[str], object]
     done: Callable[[str | None], object]
@@ -195,11 +189,9 @@ class TopScreen(Screen[None]):
         self.query_one("#message", TextLines).update()
         return True
 
-    def type_line(
-        self, prompt: str, text: str, changed: Callable[[str], object], done: Callable[[str | None], object]
-    ) -> None:
-        """Let a person type a line at the bottom."""
-        self.typed = TypedLine(prompt, text, changed, done)
+    def type_line(self, text: str, changed: Callable[[str], object], done: Callable[[str | None], object]) -> None:
+        """Let a person type a line at the bottom, behind a slash."""
+        self.typed = TypedLine(text, changed, done)
         self.query_one("#message", TextLines).update()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -227,7 +219,7 @@ class TopScreen(Screen[None]):
     def message_line(self, width: int) -> Iterable[Piece]:
         """Return the line above the keys."""
         if self.typed:
-            return ((f"{self.typed.prompt}{self.typed.text}", BOLD), (" ", REVERSED))
+            return ((f"/{self.typed.text}", BOLD), (" ", REVERSED))
         text, style = self._message
         return ((cut(text, width), style),)
 
@@ -243,10 +235,10 @@ class TopScreen(Screen[None]):
 
 
 def key_line(bindings: Sequence[Binding], width: int) -> list[Piece]:
-    """Return the keys for the bottom of a screen, as many as it has room for; ``?`` is always among them."""
+    """Return the keys for the bottom of a screen, as many as it has room for; ``q`` and ``?`` are always among them."""
     shown = [(key_names(item), item.description) for item in bindings if item.show]
-    last = [pair for pair in shown if pair[0] == "?"]
-    rest, left = [pair for pair in shown if pair[0] != "?"], width
+    last = [pair for pair in shown if pair[0] in _LAST_KEYS]
+    rest, left = [pair for pair in shown if pair[0] not in _LAST_KEYS], width
     kept: list[tuple[str, str]] = []
     for pair in (*last, *rest):
         need = cell_len(pair[0]) + cell_len(pair[1]) + 3
@@ -285,15 +277,8 @@ class Dialog(ModalScreen[bool]):
         box = TextLines(lambda y, _: self._lines[self._top + y] if self._top + y < len(self._lines) else ())
         yield box
 
-    def on_mount(self) -> None:
-        """Make the box as large as what it says, and no larger than the terminal."""
-        self._fit()
-
     def on_resize(self) -> None:
-        """Fit it into the new size."""
-        self._fit()
-
-    def _fit(self) -> None:
+        """Make the box as large as what it says, and no larger than the terminal; at its beginning too."""
         box = self.query_one(TextLines)
         widths = [sum(cell_len(text) for text, _ in line) for line in self._lines]
         box.styles.width = min(max(widths, default=0) + 2, self.app.size.width)

@@ -134,9 +134,10 @@ class Section(ABC):
         """Return the lines that stay above the others."""
         return []
 
-    @abstractmethod
     def lines(self) -> Sequence[Any]:
-        """Return the lines; called only after the first reading."""
+        """Return the lines, if they are not what was read; called only after the first reading."""
+        lines: Sequence[Any] = self.data
+        return lines
 
     def draw(self, line: Any) -> Text:
         """Return one line as it looks."""
@@ -215,7 +216,6 @@ class AttemptsSection(Section):
     """The attempts on a time line."""
 
     title = "attempts"
-    every_s = 10.0
 
     def read(self, item: RunStatus) -> list[Attempt]:
         """Return the attempts, the oldest first."""
@@ -242,7 +242,6 @@ class MetricsSection(Section):
     """The metrics as curves."""
 
     title = "metrics"
-    every_s = 10.0
 
     def __init__(self, reader: PageReader) -> None:
         super().__init__(reader)
@@ -286,7 +285,6 @@ class UseSection(Section):
     """The use of the hardware over time."""
 
     title = "use"
-    every_s = 10.0
 
     def read(self, item: RunStatus) -> tuple[NodeUse, ...]:
         """Return the samples of the newest attempt that has some."""
@@ -337,11 +335,6 @@ class ScriptSection(Section):
     def read(self, item: RunStatus) -> list[Text]:
         """Return its lines."""
         return view.script_lines(read_text(RunFolder(item.folder).script, _MOST_SCRIPT))
-
-    def lines(self) -> Sequence[Text]:
-        """Return them as they are."""
-        lines: list[Text] = self.data
-        return lines
 
 
 class PlanSection(Section):

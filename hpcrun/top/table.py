@@ -8,16 +8,14 @@ from typing import ClassVar
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
-from textual.widget import Widget
 
-from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, changed_regions, cut, strip_of
-from hpcrun.views.table import GAP
-from hpcrun.views.text import visible
+from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, cut, strip_of
+from hpcrun.views.text import GAP, visible
 
 _RIGHT = ("elapsed", "limit", "nodes", "running", "pending")
 
 
-class VirtualTable(Widget, can_focus=True):
+class VirtualTable(TextLines, can_focus=True):
     """A table with a cursor.
 
     Args:
@@ -25,7 +23,7 @@ class VirtualTable(Widget, can_focus=True):
         column_widths: width of the screen → the columns and their widths.
     """
 
-    DEFAULT_CSS = "VirtualTable { height: 1fr; background: ansi_default; color: ansi_default; }"
+    DEFAULT_CSS = "VirtualTable { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "down", show=False),
         Binding("k,up", "move(-1)", "up", show=False),
@@ -42,12 +40,11 @@ class VirtualTable(Widget, can_focus=True):
         *,
         id: str | None = None,
     ) -> None:
-        super().__init__(id=id)
+        super().__init__(lambda *_: (), id=id)
         self._cells, self._column_widths = cells, column_widths
         self._widths: Mapping[str, int] = {}
         self._keys: Sequence[str] = ()
         self._marked: frozenset[str] = frozenset()
-        self._shown: list[Strip] = []
         self._was_moved = False
         self.cursor = self.top = 0
 
@@ -66,7 +63,7 @@ class VirtualTable(Widget, can_focus=True):
         return max(1, self.size.height - 1)
 
     def show(self, keys: Sequence[str], marked: frozenset[str] = frozenset()) -> None:
-        """Show other rows; the cursor stays at its row, or else at its place: at the top before it was moved.
+        """Take other rows; the cursor stays at its row, or else at its place: at the top before it was moved.
 
         Args:
             keys: one for each row, none twice.
@@ -80,44 +77,34 @@ class VirtualTable(Widget, can_focus=True):
         self._keys, self._marked = keys, marked
         self._keep_in_sight()
         self._widths = self._column_widths(self.size.width)
-        self.draw()
 
     def _keep_in_sight(self) -> None:
         self.cursor = max(0, min(self.cursor, len(self._keys) - 1))
         self.top = max(0, min(self.top, len(self._keys) - self._room))
         self.top = min(max(self.top, self.cursor - self._room + 1), self.cursor)
 
-    def draw(self) -> None:
-        """Draw the cells that have changed."""
-        before, self._shown = self._shown, [self._strip(y) for y in range(self.size.height)]
-        if len(before) != len(self._shown):
-            self.refresh()
-        elif changed := changed_regions(before, self._shown):
-            self.refresh(*changed)
-
     def on_resize(self) -> None:
         """Fit the columns to the new size."""
         self._keep_in_sight()
         self._widths = self._column_widths(self.size.width)
-        self.draw()
+        self.update()
 
     def render_line(self, y: int) -> Strip:
         """Return a line for the terminal."""
-        return self._shown[y] if y < len(self._shown) else Strip.blank(self.size.width, PLAIN)
-
-    def _strip(self, y: int) -> Strip:
         width = self.size.width
         if y == 0:
-            return strip_of([(" ", BOLD), *self._line({name: name.upper() for name in self._widths}, {}, BOLD)], width)
+            return strip_of(
+                [(" ", BOLD), *self._pieces({name: name.upper() for name in self._widths}, {}, BOLD)], width
+            )
         number = self.top + y - 1
         if number >= len(self._keys):
             return Strip.blank(width, PLAIN)
         base = REVERSED if number == self.cursor else PLAIN
         texts, styles = self._cells(number)
         sign = "*" if self._keys[number] in self._marked else " "
-        return strip_of([(sign, base + BOLD), *self._line(texts, styles, base)], width, base)
+        return strip_of([(sign, base + BOLD), *self._pieces(texts, styles, base)], width, base)
 
-    def _line(self, texts: Mapping[str, str], styles: Mapping[str, Style], base: Style) -> list[Piece]:
+    def _pieces(self, texts: Mapping[str, str], styles: Mapping[str, Style], base: Style) -> list[Piece]:
         pieces: list[Piece] = []
         for name, wide in self._widths.items():
             text = cut(visible(texts.get(name, "")), wide)
@@ -134,7 +121,7 @@ class VirtualTable(Widget, can_focus=True):
         self.cursor = max(0, min(self.cursor + rows, len(self._keys) - 1))
         if self.cursor != before:
             self._keep_in_sight()
-            self.draw()
+            self.update()
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by screens."""

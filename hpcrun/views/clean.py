@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.clean import Candidate, CleanLeftover, CleanPlan
 from hpcrun.job.units import format_age
-from hpcrun.views.table import text_table
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,19 +48,15 @@ def leftover_lines(plan: CleanPlan, now_s: float) -> list[str]:
 
 def staying_lines(plan: CleanPlan) -> list[str]:
     """Return the requested runs that stay, with the reasons; runs with checkpoints in one line."""
-    lines = []
     with_checkpoints = [candidate for candidate in plan.staying if candidate.kept == "it has checkpoints"]
-    for candidate in plan.staying:
-        if candidate not in with_checkpoints:
-            lines.append(f"kept       {one_line(candidate.item.run.run_id)}: {candidate.kept}")
+    others = [candidate for candidate in plan.staying if candidate not in with_checkpoints]
+    lines = [f"kept       {one_line(candidate.item.run.run_id)}: {candidate.kept}" for candidate in others]
     if with_checkpoints:
         held = bytes_text(sum(candidate.size.checkpoints for candidate in with_checkpoints))
         which = count(len(with_checkpoints), "run")
         lines.append(f"kept       {which} with checkpoints ({held}): add --checkpoints to remove them")
-    for item in plan.leftovers:
-        if item.leftover.kept is not None:
-            lines.append(f"kept       {one_line(str(item.leftover.path))}: {item.leftover.kept}; check it by hand")
-    return lines
+    kept = [item.leftover for item in plan.leftovers if item.leftover.kept is not None]
+    return lines + [f"kept       {one_line(str(each.path))}: {each.kept}; check it by hand" for each in kept]
 
 
 def clean_json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:

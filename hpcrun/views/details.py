@@ -1,15 +1,16 @@
-"""status --verbose: a run's folder, its code, and its relations to other runs."""
+"""status --verbose: a run's folder, its code, its relations to other runs; for top and share also its recorded plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.secret_files import left_out_text
 from hpcrun.job.units import format_size
-from hpcrun.runs.lineage import checkpoints_folder, load_imports
-from hpcrun.views.text import count, labelled, one_line
+from hpcrun.runs.record import Run, pairs_of
+from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line
 
 if TYPE_CHECKING:  # submit says what it copied, and needs no status and no attempts
     from hpcrun.actions.status.status import RunStatus
@@ -24,18 +25,18 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     Args:
         more: label and text of further lines, which come first.
     """
-    from hpcrun.runs.attempt import last_attempt
+    from hpcrun.runs.attempt import last_attempt, load_imports
     from hpcrun.runs.trackers import tracker_runs
     from hpcrun.views.trackers import tracker_rows
 
-    run = item.run
+    run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
     rows = [
         *more,
         ("folder", str(item.folder)),
         *((f"after {said['condition']}", said["run_id"]) for said in run.after),
         *([("again", f"of {run.resubmitted_from}")] if run.resubmitted_from else []),
-        *([("checkpoints", str(_real(checkpoints_folder(item.folder))))] if run.checkpoints_of else []),
+        *([("checkpoints", checkpoints)] if run.checkpoints_of else []),
         *([("code", code_text(run.code))] if run.code else []),
         *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
         *(tracker_rows(tracker_runs(run, item.folder, item.element or 0, most_attempts=1)) if attempt else []),
@@ -45,6 +46,12 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
     width = max(width, _INDENT + _ROOM_LEAST)
     return [name, *(line for label, text in rows for line in labelled(f"  {label}", one_line(text), _INDENT, width))]
+
+
+def size_text(run: Run) -> str:
+    """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
+    gpus = f" × {count(run.gpus_per_node, 'GPU')}" if run.gpus_per_node else ""
+    return f"{count(run.nodes, 'node')}{gpus}"
 
 
 def code_text(code: dict[str, Any]) -> str:
@@ -74,8 +81,42 @@ def _messages(item: RunStatus) -> list[tuple[str, str]]:
     return delivery_rows(deliveries(item.folder, time.time()))
 
 
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):
-        return path
+_AGAIN = (("requeued", "times"), ("restarted in the allocation", "restarts"))
+"""What a plan allows, and the name of its number in the record."""
+
+
+def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the plan, as far as the record has it: another version of hpcrun may have written it.
+
+    A text has a line for each module, variable and so on.
+    """
+    plan = run.plan
+    shape, python = _table(plan.get("shape")), _table(plan.get("python"))
+    gpu_type = f"{shape['gpu_type']} " if shape.get("gpu_type") else ""
+    launcher = f" by {shape['launcher']}" if shape.get("launcher") else ""
+    gpus = f" × {count(run.gpus_per_node, f'{gpu_type}GPU')}" if run.gpus_per_node else ""
+    yield "size", f"{count(run.nodes, 'node')}{gpus}, {count(run.world_size, 'rank')}{launcher}"
+    if isinstance(plan.get("cpus_per_node"), int):
+        yield "CPUs", f"{plan['cpus_per_node']} per node"
+    memory = plan.get("memory_mb")
+    if isinstance(memory, int) or (memory is None and plan.get("scheduler") == "slurm"):
+        yield "memory", memory_text(memory)
+    yield "time limit", clock_text(run.walltime_s) if run.walltime_s else "no time limit requested"
+    if directives := pairs_of(plan.get("directives")):
+        yield "sbatch", " ".join(f"--{key}" if value is None else f"--{key}={value}" for key, value in directives)
+    if python.get("executable"):
+        yield "Python", f"{python['executable']} ({python.get('kind', '')})"
+    if image := _table(plan.get("container")).get("image"):
+        yield "container", str(image)
+    requeue = _table(plan.get("requeue"))
+    if times := [f"{word} up to {count(requeue[name], 'time')}" for word, name in _AGAIN if requeue.get(name)]:
+        yield "after a stop", ", ".join(times)
+    for label, name in (("modules", "modules"), ("set-up", "setup"), ("notes", "notes")):
+        if isinstance(lines := plan.get(name), list) and lines:
+            yield label, "\n".join(map(str, lines))
+    if variables := (*pairs_of(plan.get("env")), *pairs_of(plan.get("added"))):
+        yield "variables", "\n".join(f"{name}={'***' if value is None else value}" for name, value in variables)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -9,11 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.forecast import ForecastResult
-from hpcrun.job.request import GpuCount
 from hpcrun.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, NextMeasurement, advised_lr
 from hpcrun.scaling.workload import MeasuredEpoch
-from hpcrun.views.table import fitting, text_table
-from hpcrun.views.text import clock_text, count, labelled, one_line, rows_csv
+from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -247,15 +245,8 @@ def _and(rows: Sequence[Forecast]) -> str:
 def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
     """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and its options."""
     work, size = result.question.work, remedy.size
-    gpus = GpuCount(count=size.gpus, type=result.gpu_type)
-    words = [
-        "hpcrun",
-        "submit",
-        "-P",
-        result.profile_name,
-        "--gpus",
-        f"{gpus.type}:{gpus.count}" if gpus.type else str(gpus.count),
-    ]
+    gpus = f"{result.gpu_type}:{size.gpus}" if result.gpu_type else str(size.gpus)
+    words = ["hpcrun", "submit", "-P", result.profile_name, "--gpus", gpus]
     words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
     rate = advised_lr(work, remedy)
     warm_up = ["--warmup-steps", str(remedy.warmup_steps)] if remedy.warmup_steps else []

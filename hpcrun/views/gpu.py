@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.gpu import GpuResult, GpuRow, RecordedUse
 from hpcrun.job.units import format_rate, format_size
-from hpcrun.views.table import text_table
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table

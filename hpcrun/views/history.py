@@ -11,8 +11,7 @@ from hpcrun.actions.history.groups import CauseCount, HistoryRow
 from hpcrun.actions.history.history import Budget, History
 from hpcrun.errors import PlanError
 from hpcrun.job.units import format_span
-from hpcrun.views.table import text_table
-from hpcrun.views.text import count, csv_text, one_line
+from hpcrun.views.text import count, csv_text, one_line, text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,6 +17,7 @@ from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.limits import ACCOUNTS
 from hpcrun.schedulers.queue import Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
+from hpcrun.views.status import start_text
 from hpcrun.views.text import clock_text, count, harmless, without_colours
 
 _BAR = 20
@@ -26,11 +27,15 @@ Rows = list[tuple[str, str]]
 def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     """Return additional rows for the details of a run: label and text."""
     job_id, status = item.run.job_id or "", item.status
+    total = status.total_elapsed_s
+    times = f"{clock_text(total)}, all {status.attempt + 1} attempts together; the limit is for each"
+    rows = [] if total is None else [("elapsed", times)]
     if status.state == state.PENDING:
-        return _waiting_rows(item, insight, now_s)
+        return [*rows, *_waiting_rows(item, insight, now_s)]
     if not status.final:
-        return _running_rows(item, insight)
-    return [*idle_limit_rows(item), *_usage_rows(insight.usage.get((item.run.run_id, job_id)), _use(item), item)]
+        return [*rows, *_running_rows(item, insight)]
+    usage = insight.usage.get((item.run.run_id, job_id))
+    return [*rows, *idle_limit_rows(item), *_usage_rows(usage, _use(item), item)]
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
             for limit in insight.limits.get(ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ())
         ]
         rows.append(("queue", place_text(waiting)))
-        rows.append(("start", start_text(waiting, now_s)))
+        rows.append(("start", start_text(waiting.start_s, now_s)))
     return rows
 
 
@@ -77,14 +82,6 @@ def place_text(waiting: Waiting) -> str:
     if waiting.place is None:
         return f"not in the queue of partition {waiting.partition} ({waiting.of} pending)"
     return f"{waiting.place} of {waiting.of} pending in partition {waiting.partition}"
-
-
-def start_text(waiting: Waiting, now_s: float) -> str:
-    """Return when Slurm expects to start a job, in words."""
-    if waiting.start_s is None:
-        return "Slurm gives no estimate"
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(waiting.start_s))
-    return f"expected {at}, in {clock_text(max(0, int(waiting.start_s - now_s)))}, earlier if other jobs end early"
 
 
 def _running_rows(item: RunStatus, insight: Insight) -> Rows:
@@ -153,7 +150,8 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
     said = use_advice(use, completed=completed) if use else []
     if usage:
         if usage.gpus:
-            rows.append(("GPU-hours", f"{usage.gpus * usage.elapsed_s / 3600:.2f} ({count(usage.gpus, 'GPU')})"))
+            attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
+            rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{attempts})"))
         rows += [] if use else _accounted_rows(usage)
         said += advice(usage, asked_s, completed=completed, sampled=use is not None and use.seconds >= ENOUGH_S)
     return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in said)]

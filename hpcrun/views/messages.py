@@ -10,7 +10,7 @@ from hpcrun.actions.notify.send import Message, Sent
 from hpcrun.actions.status.resolve import ended_state
 from hpcrun.job import state
 from hpcrun.job.notify import FINISHED, FIRST_STEP, IDLE, STARTED, WAITING, event_kind
-from hpcrun.job.secrets import hide_secrets
+from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.units import format_span
 from hpcrun.runs.attempt import RESTART
 from hpcrun.runs.messages import CLAIMED, FAILED, SENT, UNKNOWN, UNREACHABLE, UNSURE, Delivery
@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # hpcrun status has no text of a message
     from hpcrun.actions.notify.due import MessageFacts
 
 _LONGEST_LINE, _MOST_METRICS = 400, 12
-_MENTION = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#])")
-"""What a chat would take for a mention: ``@everyone`` in Discord, ``<!channel>`` in Slack."""
+_MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
+"""What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``, ``[ok](...)``."""
 _ENDS = {
     state.COMPLETED: "completed",
     state.FAILED: "failed",
@@ -65,7 +65,7 @@ def message_of(facts: MessageFacts) -> Message:
 def _end(facts: MessageFacts) -> Message:
     status, run = facts.item.status, facts.item.run
     how = _ENDS.get(status.state, f"ended as {status.state}")
-    after = f" after {format_span(status.elapsed_s)}" if status.elapsed_s is not None else ""
+    after = f" after {format_span(status.ran_s)}" if status.ran_s is not None else ""
     counts = status.reason if facts.item.elements else None
     is_good = status.state == state.COMPLETED
     if counts and not is_good:
@@ -93,10 +93,10 @@ def test_message(host: str) -> Message:
 
 
 def clean_line(text: str) -> str:
-    """Return text from a log as one line for a message: no control characters, no secrets, no mentions."""
-    line = " ".join(without_colours(harmless(hide_secrets(text))).split())
+    """Return text from a log as one line for a message: no control characters, secrets, mentions, or links."""
+    line = " ".join(without_colours(harmless(HIDER.hide(text))).split())
     line = "".join(char for char in line if char.isprintable())
-    line = _MENTION.sub(lambda match: f"{match[0]} ", line)
+    line = _MARKUP.sub(lambda match: f"{match[0]} ", line)
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 

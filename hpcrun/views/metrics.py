@@ -13,8 +13,7 @@ from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value
-from hpcrun.views.table import text_table
-from hpcrun.views.text import csv_text, one_line
+from hpcrun.views.text import csv_text, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table

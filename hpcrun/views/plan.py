@@ -60,8 +60,8 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
         rows.append(("modules", " ".join(plan.modules)))
     if plan.setup:
         rows.append(("set-up", count(len(plan.setup), "command")))
-    if plan.env:
-        rows.append(("env", " ".join(f"{name}={_value(value)}" for name, value in plan.env)))
+    if variables := (*plan.env, *plan.added):
+        rows.append(("env", " ".join(f"{name}={_value(value)}" for name, value in variables)))
     if plan.notify:
         # without a limit on idle GPUs, nobody watches them
         events = [event for event in plan.notify.events if event != IDLE or plan.cancel_idle_s]
@@ -102,6 +102,8 @@ def _shape(plan: Plan) -> str:
 
 
 def _cpus(plan: Plan) -> str:
+    if plan.batch:
+        return "as the script requests"
     if plan.cpus_per_node is None:
         return "the site's default, divided among the ranks of a node (OMP_NUM_THREADS)"
     per_node = f"{plan.cpus_per_node} per node"
@@ -167,6 +169,7 @@ def submitted_lines(result: SubmitResult) -> list[str]:
     run = result.run
     sweep = run.plan.get("sweep")
     element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""
+    compare = f" | hpcrun sweep {run.job_id}" if sweep else ""
     remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
     code = []
     if run.code:
@@ -178,7 +181,8 @@ def submitted_lines(result: SubmitResult) -> list[str]:
         *remarks,
         *code,
         one_line(f"folder     {result.folder}"),
-        f"look       hpcrun status {run.job_id} | hpcrun logs -f {run.job_id}{element} | hpcrun cancel {run.job_id}",
+        f"look       hpcrun status {run.job_id}{compare} | hpcrun logs -f {run.job_id}{element} | "
+        f"hpcrun cancel {run.job_id}",
     ]
 
 

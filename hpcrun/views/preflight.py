@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.preflight_wait import PreflightResult
 from hpcrun.preflight.checks import CHECKS
-from hpcrun.views.table import text_table
-from hpcrun.views.text import one_line
+from hpcrun.views.text import one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,24 +1,28 @@
-"""Profiles as a table, as YAML values and as JSON."""
+"""Profiles, the places of their values, and the catalogue of variables: as tables, YAML, lines of text and JSON."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.profiles.profiles import ProfileRow
+from hpcrun.job.known_variables import KINDS, Kind, Variable
 from hpcrun.job.units import format_memory, format_time
-from hpcrun.views.profile_values import folder_lines, layer_of
-from hpcrun.views.table import text_table
-from hpcrun.views.text import visible
+from hpcrun.profiles.load import LoadedProfile
+from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
+from hpcrun.views.text import labelled, one_line, text_table, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from hpcrun.actions.profiles.detect import Detected
+    from hpcrun.actions.profiles.profiles import Difference, ProfileRow, Verdict
+    from hpcrun.actions.profiles.variables import ProfileVariables
     from hpcrun.job.profile import Profile
-
+    from hpcrun.profiles.load import LoadedProfile
 
 _BESIDE_PATHS = 60
 """The width of the other columns, with names of usual length."""
@@ -129,3 +133,231 @@ def profile_values(values: dict[str, Any]) -> dict[str, Any]:
     if types := shown.get("gpu", {}).get("types"):
         shown["gpu"] = {**shown["gpu"], "types": {name: profile_values(entry) for name, entry in types.items()}}
     return shown
+
+
+# --- the values, with the file and line of each, and side by side
+
+
+def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
+    """Return every value with its file and line, by its key."""
+    return {
+        dotted(key): {"value": value, "file": str(origin.path), "line": origin.line}
+        for key, value, origin in _rows(loaded)
+    }
+
+
+def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
+    """Return a table of values with file and line, and the meaning of its short names of folders.
+
+    If whole paths do not fit beside the values, a folder is named by its layer.
+    """
+    rows = [(dotted(key), _text(value), origin) for key, value, origin in _rows(loaded)]
+    left = max((len(key) for key, _, _ in rows), default=0) + max((len(value) for _, value, _ in rows), default=0) + 4
+    fits = all(left + len(str(origin)) <= width for _, _, origin in rows)
+    named = {} if fits else layers
+    cells = ((key, value, place_text(origin, named)) for key, value, origin in rows)
+    used = {layer: layers[layer] for _, _, origin in rows if (layer := layer_of(origin.path, named))}
+    return text_table(("KEY", "VALUE", "SOURCE"), cells, whole=("KEY",)), folder_lines(used)
+
+
+def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
+    for key, value in _leaves(loaded.data, ()):
+        yield key, value, loaded.origins[key]
+
+
+def _leaves(value: Any, key: Key) -> Iterator[tuple[Key, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None or (key and not value):
+        yield key, value
+        return
+    for name, inner in items:
+        yield from _leaves(inner, (*key, str(name)))
+
+
+def layer_of(path: Path, layers: Mapping[str, Path]) -> str | None:
+    """Return the name of the layer whose folder holds a file."""
+    return next((name for name, folder in layers.items() if path.is_relative_to(folder)), None)
+
+
+def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
+    """Return a place with its folder named by its layer, such as ``shipped: base/slurm.yaml:8``."""
+    layer = layer_of(origin.path, layers)
+    return f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}" if layer else str(origin)
+
+
+def folder_lines(layers: Mapping[str, Path]) -> list[str]:
+    """Return the folders of the named layers."""
+    return [one_line(f"{layer + ':':<9} {folder}") for layer, folder in layers.items()]
+
+
+def diff_table(differences: Sequence[Difference], left: str, right: str) -> Table:
+    """Return the values of two profiles side by side."""
+    rows = (
+        (dotted(item.key), *(_text(_form(item.key, value)) for value in (item.left, item.right)))
+        for item in differences
+    )
+    return text_table(("KEY", one_line(left), one_line(right)), rows, whole=("KEY",))
+
+
+def diff_json(differences: Sequence[Difference], left: str, right: str) -> dict[str, Any]:
+    """Return the differences as a JSON document."""
+    return {
+        "kind": "profile-diff",
+        "profiles": [left, right],
+        "differences": [
+            {"key": dotted(item.key), "values": [_form(item.key, item.left), _form(item.key, item.right)]}
+            for item in differences
+        ],
+    }
+
+
+def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return the mistakes and notes on profiles as a JSON document."""
+    return {
+        "kind": "profile-validation",
+        "profiles": [
+            {
+                "name": verdict.name,
+                "path": str(verdict.path),
+                "mistakes": [_mistake_json(item) for item in verdict.mistakes],
+                "remarks": [_mistake_json(item) for item in verdict.remarks],
+            }
+            for verdict in verdicts
+        ],
+    }
+
+
+def _mistake_json(item: Mistake) -> dict[str, Any]:
+    return {"file": str(item.path), "line": item.line, "key": dotted(item.key), "message": item.text}
+
+
+def _form(key: Key, value: Any) -> Any:
+    """Return a value in the form that a user would write."""
+    section = key[-2] if len(key) > 1 else ""  # time, or gpu.types.h100.time
+    form = {"time": format_time, "memory": format_memory}.get(section)
+    return form(value) if form and isinstance(value, int) else value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if value is True or value is False:
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return one_line(str(value)) if value != {} else "{}"
+
+
+# --- the catalogue of variables
+
+
+_HEADINGS: dict[Kind, str] = {
+    "system": "Site settings, safe to keep",
+    "debugging": "Debugging only: slows down training; in no shipped profile",
+    "torch": "torch",
+    "process": "CUDA and threads",
+    "efa": "EFA (AWS)",
+    "renamed": "Renamed",
+    "deprecated": "Deprecated, still read",
+    "unread": "Not read by any program",
+}
+
+
+def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
+    """Return all variables by kind, each with its meaning."""
+    column = max(len(variable.name) for variable in variables)
+    lines: list[str] = []
+    for kind in KINDS:
+        lines += ["", _HEADINGS[kind]] if lines else [_HEADINGS[kind]]
+        for variable in variables:
+            if variable.kind == kind:
+                now = f"{_now(variable)}; " if variable.renamed_to or variable.since else ""
+                lines += _row(variable.name, now + variable.meaning, column, width)
+    return [*lines, "", "hpcrun profile env NAME explains a variable or a profile"]
+
+
+def _now(variable: Variable) -> str:
+    if variable.since is None:
+        return f"renamed to {variable.renamed_to}"
+    return f"since {variable.since}" + (f", replaced by {variable.renamed_to}" if variable.renamed_to else "")
+
+
+def variable_lines(variable: Variable, width: int) -> list[str]:
+    """Return the whole description of one variable."""
+    rows = {
+        "kind": _HEADINGS[variable.kind],
+        "default": variable.default,
+        "values": variable.values.in_words() or None,
+        "set by hpcrun": variable.hpcrun,
+        "renamed to": None if variable.since else variable.renamed_to,
+        "deprecated": f"since {variable.since}" if variable.since else None,
+        "replaced by": variable.renamed_to if variable.since else None,
+        "use": variable.set_when,
+        "warning": variable.trap,
+        "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful if one.on),
+        "remark": "; ".join(one.why for one in variable.harmful if not one.on),
+        "instead": variable.instead,
+        "source": variable.source,
+    }
+    column = max(map(len, rows))
+    lines = textwrap.wrap(f"{variable.name}: {variable.meaning}", width)
+    for label, text in rows.items():
+        if text:
+            lines += _row(label, text, column, width)
+    return lines
+
+
+def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
+    """Return the variables that a profile sets, with file, line and reason.
+
+    If a whole path does not fit, its folder is named by its layer.
+    """
+    lines = [f"Profile {found.profile} sets" if found.set_here else f"Profile {found.profile} sets no variable"]
+    for row in found.set_here:
+        lines += ["", one_line(f"{row.name}={row.value}")]
+        if row.origin is not None:
+            fits = len(f"    from {row.origin}") <= width
+            lines += _row("", f"from {row.origin if fits else place_text(row.origin, layers)}", 2, width)
+        if row.variable is not None:
+            lines += _row("", _why(row.variable), 2, width)
+        if row.problem:
+            lines += _row("", f"warning: {row.problem}", 2, width)
+    lines += ["", "Every job script sets"]
+    column = max((len(variable.name) for variable in found.by_script), default=0)
+    for variable in found.by_script:
+        lines += _row(variable.name, f"{variable.hpcrun}: {variable.meaning}", column, width)
+    return lines
+
+
+def _why(variable: Variable) -> str:
+    when = f". Use: {variable.set_when}" if variable.set_when else ""
+    return f"{variable.meaning}{when} ({variable.source})"
+
+
+def _row(label: str, text: str, column: int, width: int) -> list[str]:
+    room = max(width, column + 30)  # a very narrow terminal folds by itself
+    return labelled(label, one_line(text), column + 2, room, break_long_words=True)
+
+
+def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:
+    """Return variables as a JSON document."""
+    return {"kind": "variables", "variables": [asdict(variable) for variable in variables]}
+
+
+def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
+    """Return the variables that a profile sets as a JSON document."""
+    return {
+        "kind": "profile-variables",
+        "profile": found.profile,
+        "set": [
+            {
+                "name": row.name,
+                "value": row.value,
+                "origin": str(row.origin) if row.origin else None,
+                "problem": row.problem,
+                "variable": asdict(row.variable) if row.variable else None,
+            }
+            for row in found.set_here
+        ],
+        "set_by_script": [asdict(variable) for variable in found.by_script],
+    }

@@ -16,11 +16,10 @@ from hpcrun.actions.status.status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt
-from hpcrun.views.details import detail_lines
+from hpcrun.views.details import detail_lines, recorded_plan, size_text
 from hpcrun.views.log_text import terminal_text
 from hpcrun.views.metrics import braille_plot, curves_of, value_text
-from hpcrun.views.recorded_plan import recorded_plan
-from hpcrun.views.status import COLOURS, why_text
+from hpcrun.views.status import COLOURS
 from hpcrun.views.text import clock_text, count, labelled, one_line, visible
 
 if TYPE_CHECKING:
@@ -46,10 +45,6 @@ def title_text(item: RunStatus, now_s: float) -> Text:
     run, status = item.run, item.status
     colour = COLOURS.get(status.state, "red" if status.final else "")
     text = Text(status.state, style=f"bold {colour}".strip())
-    ranks = count(run.world_size, "rank")
-    size = f"{count(run.nodes, 'node')} × {count(run.gpus_per_node, 'GPU')}" if run.gpus_per_node else (
-        count(run.nodes, "node")
-    )  # fmt: skip
     elapsed_s = status.elapsed_s
     if elapsed_s is not None and status.state == state.RUNNING and not item.stale:
         elapsed_s += max(0, int(now_s - status.asked_s))
@@ -57,13 +52,8 @@ def title_text(item: RunStatus, now_s: float) -> Text:
     times = clock_text(elapsed_s) + (f" of {clock_text(limit_s)}" if limit_s else "")
     text.append(f"  {visible(run.name)}", "bold")
     text.append(f"  job {visible(run.job_id)}" if run.job_id else "  no job")
-    text.append(f"  {size}, {ranks}  {times}")
+    text.append(f"  {size_text(run)}, {count(run.world_size, 'rank')}  {times}")
     return text
-
-
-def why_line(item: RunStatus, now_s: float) -> str:
-    """Return what is to be said besides: attempt, cause, reason; the nodes where there is nothing else."""
-    return one_line(why_text(item, now_s))
 
 
 # --- ranks

@@ -11,8 +11,7 @@ from hpcrun.actions.runs.find import run_name
 from hpcrun.errors import HpcrunError
 from hpcrun.job.units import format_age
 from hpcrun.runs.studies import Study, StudyPoint
-from hpcrun.views.table import text_table
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,19 +108,17 @@ def planned_json(study: Study, jobs: Iterable[StudyJob], document: Any) -> dict[
 
 def study_json(status: StudyStatus) -> dict[str, Any]:
     """Return a study and its runs as a JSON document."""
-    points = []
-    for item in status.runs:
-        found = item.status
-        points.append(
-            {
-                **asdict(item.point),
-                "run_id": item.run_id,
-                "job_id": found.run.job_id if found else None,
-                "state": item.state,
-                "final": item.over,
-                "problem": item.problem or (found.status.cause if found else None) or "",
-            }
-        )
+    points = [
+        {
+            **asdict(item.point),
+            "run_id": item.run_id,
+            "job_id": item.status.run.job_id if item.status else None,
+            "state": item.state,
+            "final": item.over,
+            "problem": item.problem or (item.status.status.cause if item.status else None) or "",
+        }
+        for item in status.runs
+    ]
     return {"kind": "study", **_head_json(status.study), "points": points}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,7 @@ from hpcrun.job.reasons import explain_reason
 from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
-from hpcrun.views.table import GAP, fitting, text_table
-from hpcrun.views.text import clock_text, count, one_line, rows_csv
+from hpcrun.views.text import GAP, clock_text, count, fitting, one_line, rows_csv, short_size, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +30,7 @@ TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
 FIELDS = (
     "run_id", "name", "job_id", "state", "final", "reason", "exit_status", "signal", "attempt", "elapsed_s", "limit_s",
     "hosts", "scheduler", "cluster", "host", "profile", "nodes", "gpus_per_node", "world_size", "walltime_s",
-    "created_s", "asked_s", "stale", "folder",
+    "created_s", "asked_s", "stale", "folder", "total_elapsed_s",
 )  # fmt: skip
 """Fields of the JSON with a single value, and the columns of --csv: never rename or remove one; add at the end."""
 # A narrow terminal drops these columns in this order.
@@ -172,8 +172,8 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "job": run.job_id or "-",
         "profile": run.profile,
         "state": status.state,
-        "size": f"{run.nodes}×{run.gpus_per_node}",
-        "elapsed": clock_text(status.elapsed_s),
+        "size": short_size(run),
+        "elapsed": clock_text(status.ran_s),
         "limit": clock_text(status.limit_s or run.walltime_s),
         "why": why_text(item, now_s),
         "cut": why_text(item, now_s, is_cut=True),
@@ -238,6 +238,22 @@ def never_starts_lines(item: RunStatus) -> list[str]:
         f"hpcrun: job {job_id} is pending: {known.short} ({status.reason}). {known.advice}",
         f"hint: hpcrun cancel {job_id}",
     ]
+
+
+def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
+    """Return what to tell of a job that has not started: its state, why, and when Slurm expects to start it."""
+    status, job_id = item.status, item.run.job_id or item.run.run_id
+    start = start_text(status.start_s, now_s) if status.start_s else ""
+    why = ", ".join(filter(None, (why_text(item, now_s), start)))
+    return never_starts_lines(item) or [f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")]
+
+
+def start_text(start_s: float | None, now_s: float) -> str:
+    """Return when Slurm expects to start a job, in words."""
+    if start_s is None:
+        return "Slurm gives no estimate"
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(start_s))
+    return f"expected {at}, in {clock_text(max(0, int(start_s - now_s)))}, earlier if other jobs end early"
 
 
 def _reason_text(status: LastStatus) -> str | None:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.runs.sweep import SweepRow, SweepTable
+from hpcrun.actions.runs.sweep import SweepRow, SweepTable, states_hint
 from hpcrun.errors import PlanError
 from hpcrun.job.metrics import finite_number
 from hpcrun.views.metrics import braille_plot, curves_of, json_value, matplotlib_figure, save_figure, value_text, whole
-from hpcrun.views.table import text_table
-from hpcrun.views.text import csv_text, one_line
+from hpcrun.views.text import csv_text, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -116,7 +115,7 @@ def save_sweep_png(table: SweepTable, path: Path) -> None:
     ranking = table.ranking
     scored = [] if ranking is None else [row for row in table.rows if row.number(ranking.metric) is not None]
     if ranking is None or not scored:
-        raise PlanError("no element has a value to draw", hint="hpcrun sweep RUN shows their states")
+        raise PlanError("no element has a value to draw", hint=states_hint(table))
     figure = matplotlib_figure(figsize=(10, 8), layout="constrained")
     upper, lower = figure.subplots(2)
     from matplotlib import colormaps

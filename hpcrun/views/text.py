@@ -1,4 +1,4 @@
-"""Makes text safe and short for a terminal."""
+"""Makes text safe and short for a terminal; and tables, all in one form: no frame, two blanks between columns."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from hpcrun.job.secret_hider import UNSEEN
 from hpcrun.job.units import format_memory, format_time
 
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from hpcrun.runs.record import Run
+
 # A log may only set colours (SGR) on a terminal. All other sequences that start with ESC or CSI move the cursor, set
-# the title, or make the terminal send input.
-_ESCAPE = re.compile(
-    r"(?P<colour>\x1b\[[0-9;:]*m)"
-    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS, SOS, PM, APC: up to their end
-    r"|\x1b.?|[\x80-\x9f]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
-    # Characters that change the direction of text (Unicode UAX 9), break lines, or are invisible: with them a line
-    # could look like another. The joiners U+200C and U+200D stay: Persian, Hindi and emoji need them.
-    "|[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]",
-    re.DOTALL | re.MULTILINE,
+# the title, or make the terminal send input. Joiners, selectors and fillers stay: Persian, Hindi, Korean and emoji need
+# them. All else that UNSEEN finds changes the direction of text (Unicode UAX 9), breaks lines, or is invisible: with it
+# a line could look like another.
+_STAYS = re.compile(
+    "\x1b\\[[0-9;:]*m|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u200c\u200d\u3164\ufe00-\ufe0f\uffa0]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def harmless(text: str) -> str:
     """Return a job's text without anything that could control a terminal; colours stay."""
-    return _ESCAPE.sub(lambda match: match["colour"] or "", text)
+    return UNSEEN.sub(lambda match: match[0] if _STAYS.fullmatch(match[0]) else "", text)
 
 
 def without_colours(text: str) -> str:
@@ -117,6 +119,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def short_size(run: Run) -> str:
+    """Return nodes × GPUs per node, ``2×4``; ``2 nodes`` of a run without GPUs."""
+    return f"{run.nodes}×{run.gpus_per_node}" if run.gpus_per_node else count(run.nodes, "node")
+
+
 def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:
     """Return text behind a label, folded between words at ``width`` characters and indented; commands stay whole."""
     wrap = textwrap.TextWrapper(
@@ -129,6 +136,73 @@ def labelled(label: str, text: str, indent: int, width: int, *, break_long_words
     return wrap.wrap(text) or [label.rstrip()]
 
 
+def folded_command(groups: Iterable[str], width: int) -> list[str]:
+    """Return the lines of a command that can be pasted; an option and its value, a group, stay together."""
+    lines = [""]
+    for text in groups:
+        if lines[-1] and len(lines[-1]) + len(text) > width:
+            lines[-1] += " \\"
+            lines.append(f"    {text}")
+        else:
+            lines[-1] = f"{lines[-1]} {text}" if lines[-1] else text
+    return lines
+
+
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return rows as CSV of some columns, without the last line end."""
     return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix("\n")
+
+
+GAP = 2
+
+
+def text_table(
+    headings: Collection[str],
+    rows: Iterable[Iterable[str | Text]],
+    *,
+    right: Collection[str] = (),
+    whole: Collection[str] = (),
+    widths: Mapping[str, int] | None = None,
+    least: Mapping[str, int] | None = None,
+) -> Table:
+    """Return a table; on a narrow terminal its columns are folded.
+
+    Args:
+        rows: cells; a plain one is shown on one line, literally.
+        right: headings of columns of numbers.
+        whole: headings of columns that are never folded: the others are folded first, then these are cut.
+        widths: heading → its width, whatever its cells need.
+        least: heading → the width below which it is not cut.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for heading in headings:
+        table.add_column(
+            heading,
+            justify="right" if heading in right else "left",
+            overflow="ellipsis" if heading in whole else "fold",
+            no_wrap=heading in whole,
+            width=(widths or {}).get(heading),
+            min_width=(least or {}).get(heading),
+        )
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def fitting(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table that a terminal has room for.
+
+    Args:
+        needed: column → the least that it needs.
+        dropped: those that can be done without, what is missed least first.
+    """
+    left = list(needed)
+    for name in dropped:
+        if sum(needed[column] + GAP for column in left) - GAP <= width:
+            break
+        if name in needed:
+            left.remove(name)
+    return tuple(left)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.trust import FileToTrust, Question, TrustRow
-from hpcrun.views.table import text_table
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import count, one_line, text_table, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,6 +27,17 @@ def question_table(question: Question) -> Table:
 def _power(file: FileToTrust) -> str:
     keys = ", ".join(file.keys[:_MOST_KEYS]) + (", ..." if file.keys[_MOST_KEYS:] else "")
     return f"{file.power}: {keys}" if keys else file.power
+
+
+def content_lines(question: Question) -> Iterator[str]:
+    """Return the text of the files that are new or changed; of all files of a folder that is trusted as it is."""
+    for file in question.files:
+        if file.state == "removed" or (file.state == "trusted" and not question.trusted):
+            continue
+        yield f"{one_line(file.name)}:"
+        text = question.contents.files[file.name].decode(errors="surrogateescape").removesuffix("\n")
+        yield from (f"    {visible(line.expandtabs())}".rstrip() for line in text.split("\n"))
+        yield ""
 
 
 def question_lines(question: Question) -> list[str]:

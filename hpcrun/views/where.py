@@ -12,8 +12,7 @@ from hpcrun.actions.jobs.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import GpuCount, JobRequest, option_of
 from hpcrun.job.units import format_memory, format_time
-from hpcrun.views.table import GAP, fitting, text_table
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import GAP, count, fitting, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -68,7 +68,8 @@ def steps(page: str) -> Iterator[File | Command]:
         if language in {"console", "console slurm"}:
             yield from commands(body, slurm=language == "console slurm")
         elif name := NAMED.match(body):
-            yield File(name["name"], body)
+            is_program = body.startswith("#!", name.end())  # its first line must be the first
+            yield File(name["name"], body[name.end() :] if is_program else body)
         elif language != "text":
             raise ValueError(f"a block of {language or 'no language'} that is neither a file nor commands:\n{body}")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.harness import Hpcrun
 
 ODD_ARGS = ["a b", "it's", "$HOME", "\udcff\udcc3", "a\nb", "", "--gpus", "9"]
-WANTED = ["-P", "local", "--gpus", "0", "--cpus", "1", "--env", "A=b c", "job.py"]
+WANTED = ["-P", "local", "--gpus", "0", "--cpus", "1", "--env", "A=b c", "--", "job.py"]
 JOB = "import os, sys\nopen('seen', 'wb').write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))\n"
 
 

@@ -96,7 +96,6 @@ def job(
         **os.environ,
         "HPCRUN_RUN_DIR": str(folder / "run"),
         "HPCRUN_ATTEMPT_DIR": str(attempt),
-        "TMPDIR": str(folder),
     }
     env |= {"HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0", **more.get("env", {})}
     argv = [*LAUNCH, "job", "--nodes", str(nodes), *more.get("options", ()), "--", *chain, *program]

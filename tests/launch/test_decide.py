@@ -99,6 +99,10 @@ def test_what_is_a_reason_to_start_again(why: str, on_failure: bool, again: bool
         (Ended(1, (rank(0, 1, 1.0, "cleared"), rank(1, 7, 2.0))), "failure", 7),
         (Ended(137, (rank(0, 143, 1.0),)), "failure", 137),
         (Ended(9), "failure", 9),
+        # torchrun's agent of n1 failed before it had ranks, and srun then terminated n0
+        (Ended(143, nodes=(rank(0, 143, 3.0), rank(1, 1, 2.0))), "failure", 1),
+        (Ended(1, (rank(0, 7, 2.5),), nodes=(rank(0, 1, 2.0),)), "failure", 7),
+        (Ended(143, (rank(0, 137, 2.0, "cleared"),), nodes=(rank(0, 137, 3.0),)), "failure", 137),
         (Ended(0, signalled=True), "cancelled", 143),
         (Ended(0, HEARD, idle=True), "idle", 124),
         (Ended(1, (rank(0, 1, 1.0),), idle=True), "idle", 143),

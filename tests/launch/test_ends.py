@@ -65,24 +65,6 @@ def test_the_status_is_that_of_the_rank_that_failed_first(
         assert running.record["status"] == status
 
 
-def test_jobs_of_two_clusters_that_have_the_same_id_do_not_meet(tmp_path: Path) -> None:
-    """On one machine, as the clusters of the tests are: what the ranks of a node share is below its /tmp."""
-    listens = "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('told'))\nprint('ready')\n"
-    folders = [tmp_path / name for name in ("one", "two")]
-    for folder in folders:
-        folder.mkdir()
-    programs = [python(folder, f"{listens}while True:\n    time.sleep(0.1)") for folder in folders]
-    shared, options = {"TMPDIR": str(tmp_path)}, ("--warn", "60", "--requeue", "1")
-    with job(folders[0], programs[0], env=shared, options=options) as one:
-        one.until("ready")
-        with job(folders[1], programs[1], env=shared, options=options) as two:
-            two.until("ready")
-            one.process.send_signal(signal.SIGUSR1)
-            one.until("told")
-            time.sleep(2)  # a node looks for requests about every second
-            assert two.out() == "ready\n"
-
-
 def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
     save = "(time.sleep(2), print('saved', flush=True), os._exit(3))"
     others = f"signal.signal(signal.SIGTERM, lambda *_: {save})\ntime.sleep(900)"
@@ -117,12 +99,15 @@ def test_a_rank_that_leaves_early_is_recorded_as_it_left(tmp_path: Path) -> None
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:
-    with job(tmp_path, ["sleep", "1"], nodes=2) as running:
-        wait_until(lambda: len(running.processes()) > 3, "the nodes")
+    with job(tmp_path, ["sh", "-c", "echo $HPCRUN_NODE_DIR; sleep 1"], nodes=2) as running:
+        for rank in (0, 1):
+            running.until("/", rank)
         pids = running.processes()
+        folders = [Path(running.out(rank).strip()) for rank in (0, 1)]
+        assert all(folder.is_dir() for folder in folders)
         assert running.end() == 0
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids[1:]), "all to be gone")
-        assert not list(tmp_path.glob("hpcrun-*"))
+        assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -162,6 +147,7 @@ def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path)
         "HPCRUN_NODE_DIR": str(tmp_path / "n"),
     }
     (tmp_path / "stop").mkdir()
+    (tmp_path / "n").mkdir()
     wrappers = {
         rank: subprocess.Popen(
             [*LAUNCH, "rank", "--", *program], env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
@@ -207,13 +193,13 @@ from launch import node_folder, processes, rank, stop_requests
 wrapper = rank.Rank(0, is_task=False, contained=False)
 program = processes.start(sys.argv[2:], os.environ, own_group=True)
 wrapper._pid = program
-wrapper._folder.put("rank-0", str(program))
+wrapper._folder.claim(f"rank-0.{program}")
 time.sleep(1)
 if os.environ["FIRST"] == "node":
     stop_requests.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
     wrapper._catch_up()
 else:
-    wrapper._folder.put("stop-terminated")
+    wrapper._folder.claim("stop-terminated")
     wrapper._catch_up()
     stop_requests.StopRequests(wrapper._folder, wrapper._canary).on_signal(signal.SIGTERM)
 time.sleep(1)
@@ -234,6 +220,7 @@ def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(tmp_path: Pa
     }
     env |= {"HPCRUN_JOB_ID": "1", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE_DIR": str(tmp_path / "n")}
     (tmp_path / "stop").mkdir()
+    (tmp_path / "n").mkdir()
     argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("told\n", "")

@@ -40,7 +40,7 @@ def test_after_any_other_end_no_signal_is_waited_for() -> None:
 
 
 def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path: Path) -> None:
-    launch, attempt = tmp_path / "launch", tmp_path / "elements/0/attempts/0"
+    launch, attempt = tmp_path / "programs/launch", tmp_path / "elements/0/attempts/0"
     shutil.copytree(REPO / "hpcrun/launch", launch, ignore=shutil.ignore_patterns("__pycache__"))
     attempt.mkdir(parents=True)
     begun, go = tmp_path / "begun", tmp_path / "go"

@@ -84,8 +84,8 @@ def test_the_type_is_named_or_set_for_all_jobs(bare: Bare) -> None:
     assert refused.returncode == 2
     message, hint = refused.stderr.splitlines()
     assert message == "hpcrun: choose a GPU type: --gpus a100:4, --gpus h100:4, --gpus l40s:4, --gpus v100:4"
-    assert hint == "hint: for all your jobs: hpcrun profile set detected gpu.type=h100"
-    bare.person(*hint.split()[6:], env=bare.env, check=True)
+    assert hint == "hint: for all your jobs: hpcrun init"
+    bare.person("profile", "set", "detected", "gpu.type=h100", env=bare.env, check=True)
     kept = bare.submit("--gpus", "4", "--nodes", "2")
     assert "#SBATCH --gres=gpu:h100:2\n" in kept.stdout
     assert "note" not in kept.stderr
@@ -119,7 +119,7 @@ def test_on_a_terminal_it_asks(bare: Bare) -> None:
     terminal.sendline("l40s")
     terminal.expect(pexpect.EOF)
     assert "--gres=gpu:l40s:2" in terminal.before
-    assert "keep your answers with hpcrun profile set detected gpu.type=l40s" in terminal.before
+    assert "; keep or change it with hpcrun init" in terminal.before
     offered = asked_on_terminal(bare, "--gpus", "4", "--dry-run")
     offered.expect(r"GPU type \[\d\]: ")
     offered.sendline("")

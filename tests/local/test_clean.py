@@ -150,8 +150,8 @@ def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--older-than", "30"], "--older-than 30d is days"),
-        (["--older-than", "soon"], "30d, 12h"),
+        (["--older-than", "30"], "--older-than: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
+        (["--older-than", "soon"], "'soon' is not a time"),
         (["--keep", "-1"], "0 or more"),
         (["--state", "faild"], "did you mean FAILED?"),
         (["nosuch"], "there is no run 'nosuch'"),

@@ -96,6 +96,17 @@ def test_the_rank_with_the_cause_is_named_and_not_the_one_that_aborted(hpcrun: H
     assert shown.startswith("rank 1 on l40s-2 failed first: the GPU ran out of memory: 2.00 GiB requested")
     assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert len(shown.splitlines()) < 30
+    log = hpcrun.runs / run_id / "elements/0/attempts/0/rank-1.err"
+    for options in ((), ("-f",), ("-n", "100")):
+        logs = hpcrun("logs", *options, run_id, check=True)
+        assert logs.stdout.endswith(log.read_text())
+        assert logs.stderr == "hpcrun: showing rank 1, which failed first; others: --rank 0, or --all-ranks\n"
+    rank_0 = hpcrun("logs", "--rank", "0", run_id, check=True)
+    assert (rank_0.stderr, "torch.OutOfMemoryError" in rank_0.stdout) == ("", False)
+    assert hpcrun("logs", "--attempt", "1", run_id, check=True).stderr == ""
+    log.write_text("")
+    log.with_suffix(".out").write_text("")  # killed before it wrote anything
+    assert hpcrun("logs", run_id, check=True).stdout != ""
 
 
 def test_a_log_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:

@@ -198,7 +198,7 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--epoch-time", "36"), "--epoch-time: '36' has no unit; write it as 36m"),
+        (("--epoch-time", "36"), "--epoch-time: '36' has no unit; write 36m"),
         (("--samples", "1.2m"), "--samples: '1.2m' is not a number"),
         (("--lr", "1e400"), "--lr: '1e400' is not a number above zero"),
         (("--gpus", "0,1"), "--gpus: '0,1' contains 0"),

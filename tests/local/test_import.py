@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.docs.test_guides import type_command
 from tests.harness import REPO, Hpcrun
 
 WHOLE = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=4 --gres=gpu:4 -p gpu -t 2:00:00\nsrun python train.py --lr 1\n"
+SECRET = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_the_page(hpcrun: Hpcrun) -> None:
@@ -20,22 +20,6 @@ def test_the_page(hpcrun: Hpcrun) -> None:
             (hpcrun.folder / step.name).write_text(step.text)
         else:
             type_command(hpcrun, step, 0, may_fail=False)
-
-
-def test_the_command_of_a_whole_script_makes_the_script_that_was_shown(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(WHOLE)
-    (hpcrun.folder / "train.py").touch()
-    done = hpcrun("import", "old.sbatch", "--write", "site")
-    assert done.returncode == 0, done.stderr
-    typed = re.sub(r" \\\n\s*", " ", done.stdout).split("\n")[2]
-    rendered = hpcrun(*typed.split()[1:2], "--dry-run", *typed.split()[2:], check=True).stdout
-    assert "#SBATCH --partition=gpu\n" in rendered
-    assert {line for line in rendered.splitlines() if line.startswith("#SBATCH --n")} == {
-        "#SBATCH --nodes=2",
-        "#SBATCH --ntasks-per-node=4",
-        "#SBATCH --no-requeue",
-    }
-    assert "#SBATCH --time=02:00:00\n" in rendered
 
 
 def test_nothing_of_a_script_is_run(hpcrun: Hpcrun) -> None:
@@ -48,59 +32,87 @@ def test_nothing_of_a_script_is_run(hpcrun: Hpcrun) -> None:
         "[[ -n $(touch f) ]]",
     ]
     (hpcrun.folder / "d").write_text("touch d2\n")
-    (hpcrun.folder / "old.sbatch").write_text("#!/bin/bash\n" + "\n".join(lines) + "\n")
-    hpcrun("import", "old.sbatch", "--diff", "--lines")
+    (hpcrun.folder / "old.sbatch").write_text("#!/bin/bash\n#SBATCH --gpus=1\n" + "\n".join(lines) + "\n")
+    hpcrun("import", "old.sbatch", check=True)
+    hpcrun("submit", "-P", "a100", "--dry-run", "old.sbatch", check=True)
     assert sorted(path.name for path in hpcrun.folder.iterdir() if len(path.name) < 3) == ["d"]
 
 
-def test_a_script_that_is_converted_in_part_says_so(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(f"{WHOLE}./upload results\n")
+def test_a_launch_that_is_not_taken_over_is_said(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "old.sbatch").write_text(f"{WHOLE}for x in 1 2; do srun python train.py $x; done\n")
     done = hpcrun("import", "old.sbatch")
     assert done.returncode == 4
-    assert "4  ./upload results" in done.stdout
-    assert "converted in part, 1 of 3 statements not understood" in done.stderr
-    assert "hint: `hpcrun import old.sbatch --lines` shows each line" in done.stderr
+    assert "line 4: it is in a loop, and would be started several times" in done.stdout
+    assert "complete:" not in done.stdout
     document = json.loads(hpcrun("import", "old.sbatch", "--json").stdout)
-    assert document["verdict"] == "part"
-    assert [one["first"] for one in document["lines"] if one["verdict"] == "unknown"] == [4]
-    assert document["error"]["exit_code"] == 4
+    assert (document["complete"], document["changed"], document["error"]["exit_code"]) == (False, [], 4)
+    plan = hpcrun("submit", "-P", "a100", "--dry-run", "old.sbatch", check=True)
+    assert "no logs per rank: hpcrun does not take over the launch: line 4" in plan.stderr
+    assert "HPCRUN_LAUNCH" not in plan.stdout
 
 
-def test_what_a_script_holds_cannot_change_the_terminal_or_the_profile(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(
-        '#!/bin/bash\n#SBATCH --account="a: [b, \x1b[2J" --partition=x\\"y\n'
-        "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567\nmodule load 'x\n y'\npython t.py\n"
-    )
-    done = hpcrun("import", "old.sbatch", "--write", "site", "--lines", "--diff")
-    assert "0123456789abcdef" not in done.stdout + done.stderr
-    assert "\x1b" not in done.stdout
-    assert "--secret WANDB_API_KEY" in done.stdout
-    assert hpcrun("profile", "validate", "site").returncode == 0
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("#SBATCH hetjob", "a heterogeneous job"),
+        ("#SBATCH --partition=", "it has no value"),
+        ("#SBATCH --no-such-option 3", "hpcrun does not know this option of sbatch"),
+        ("#SBATCH --export=NONE", "hpcrun passes your whole environment"),
+        ("#SBATCH --container-image=x", "would run in a container"),
+    ],
+)
+def test_a_directive_that_sbatch_cannot_get_is_refused(hpcrun: Hpcrun, line: str, reason: str) -> None:
+    (hpcrun.folder / "old.sbatch").write_text(WHOLE.replace("\n", f"\n{line}\n", 1))
+    shown = hpcrun("import", "old.sbatch")
+    assert shown.returncode == 4
+    assert reason in shown.stdout
+    assert "hpcrun submit" not in shown.stdout
+    assert reason in hpcrun("submit", "-P", "a100", "old.sbatch").stderr
+
+
+def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "old.sbatch").write_text(f"{WHOLE}export WANDB_API_KEY={SECRET}\n# \x1b[2J é\n")
+    for command in (("import", "old.sbatch"), ("submit", "-P", "a100", "--dry-run", "old.sbatch")):
+        done = hpcrun(*command)
+        assert SECRET not in done.stdout + done.stderr
+        assert "\x1b" not in done.stdout
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["none.sbatch"], "cannot read"),
-        (["."], "is not a regular file"),
-        (["train.py", "--force"], "--force has no effect"),
-        (["train.py"], "train.py is a Python program without #SBATCH lines"),
-        (["train.py"], "hint: hpcrun submit train.py"),
-        (["old.sbatch", "--write", "a/b"], "cannot be a profile's name"),
-        (["old.sbatch", "--write", "local"], "hpcrun itself uses the profile local"),
-        (["old.sbatch", "--write", "detected", "--force"], "hpcrun itself uses the profile detected"),
-        (["old.sbatch", "-P", "none"], "there is no profile"),
+        (["import", "none.sbatch"], "cannot read"),
+        (["import", "."], "is not a regular file"),
+        (["submit", "-P", "a100", "--gpus", "2", "old.sbatch"], "--gpus has no effect on old.sbatch"),
+        (["submit", "-P", "a100", "--sweep", "x=1,2", "array.sbatch"], "cannot be combined with --sweep"),
+        (["submit", "-P", "a100", "dos.sbatch"], "CR line ends"),
+        (["submit", "-P", "a100", "bare.sbatch"], "does not begin with #!"),
+        (["submit", "-P", "local", "old.sbatch"], "without srun and other nodes"),
+        (["submit", "-P", "a100", "--restarts", "1", "--spares", "1", "old.sbatch"], "--spares has no effect"),
     ],
 )
 def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: str) -> None:
     (hpcrun.folder / "old.sbatch").write_text(WHOLE)
-    (hpcrun.folder / "train.py").write_text("print(1)\n")
-    done = hpcrun("import", *args)
-    assert done.returncode in (2, 3)
+    (hpcrun.folder / "array.sbatch").write_text(WHOLE.replace("-N 2", "-N 2 -a 1-3"))
+    (hpcrun.folder / "dos.sbatch").write_text(WHOLE.replace("\n", "\r\n"))
+    (hpcrun.folder / "bare.sbatch").write_text(WHOLE.partition("\n")[2])
+    done = hpcrun(*args)
+    assert done.returncode in (2, 3, 4)
     assert says in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-def test_a_submitted_batch_script_leads_here(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sh").write_text(WHOLE)
-    (hpcrun.folder / "old.sh").chmod(0o755)
-    assert "hpcrun import old.sh" in hpcrun("submit", "-P", "a100", "old.sh").stderr
+def test_options_override_the_script_s_lines_as_those_of_sbatch_do(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "old.sbatch").write_text(WHOLE)
+    options = ("--nodes", "4", "--gpus-per-node", "a100:2", "-t", "10m", "-p", "debug", "--sbatch", "comment=x")
+    script = hpcrun("submit", "-P", "a100", "--dry-run", *options, "old.sbatch", check=True).stdout
+    assert {line for line in script.splitlines() if line.startswith("#SBATCH")} == {
+        "#SBATCH --job-name=old",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --nodes=4",
+        "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --gpus-per-node=a100:2",
+        "#SBATCH --partition=debug",
+        "#SBATCH --time=00:10:00",
+        "#SBATCH --comment=x",
+    }

@@ -26,11 +26,10 @@ def _script(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(COUNT)
 
 
-def test_torchrun_is_refused_with_a_line_that_runs(hpcrun: Hpcrun) -> None:
-    done = hpcrun(*SUBMIT, "torchrun", "--nproc-per-node", "2", "train.py", "--lr", "1")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[1] == "hint: hpcrun submit -P local --gpus 2 train.py --lr 1"
-    assert not runs(hpcrun)
+def test_what_torchrun_was_to_start_is_run(hpcrun: Hpcrun) -> None:
+    done = hpcrun(*SUBMIT, "--wait", "torchrun", "--nproc-per-node", "2", "train.py", "--lr", "1", check=True)
+    assert "hpcrun starts them: hpcrun submit -P local --gpus 2 --wait train.py --lr 1\n" in done.stdout
+    assert started(hpcrun) == 2
 
 
 def test_a_script_with_torchrun_trains_once(hpcrun: Hpcrun) -> None:
@@ -55,13 +54,31 @@ def test_a_fifo_and_a_program_of_no_text_are_not_read(hpcrun: Hpcrun) -> None:
     assert "by torchrun" in hpcrun(*SUBMIT, "--dry-run", "./a.out", check=True).stderr
 
 
-def test_dry_run_behind_the_script_submits_nothing(hpcrun: Hpcrun) -> None:
+def test_an_option_behind_the_script_that_only_hpcrun_has_is_refused(hpcrun: Hpcrun) -> None:
     for command, options in (("submit", ()), ("scale", ("--gpus", "1,2"))):
-        done = hpcrun(command, "-P", "local", *options, "train.py", "--gpus", "1", "--dry-run")
+        done = hpcrun(command, "-P", "local", *options, "train.py", "--gpus", "1", "--dry-run", "--lr", "1")
         assert done.returncode == 2
-        assert "--dry-run after train.py goes to the script" in done.stderr
-        assert f"hint: hpcrun {command} -P local --gpus 1 --dry-run train.py; " in done.stderr
+        refused = '--gpus, --dry-run after train.py would go to the script, but its text has no "--gpus", "--dry-run"'
+        assert refused in done.stderr
+        as_meant = f"hpcrun {command} -P local --gpus 1 --dry-run train.py --lr 1"
+        given = " ".join((command, "-P", "local", *options))
+        assert f"hint: {as_meant}; for the script: hpcrun {given} -- train.py --gpus 1" in done.stderr
+    for words in (("render", "train.py"), ("submit", "bash", "-c", "true"), ("submit", "-m", "train")):
+        done = hpcrun(words[0], "-P", "local", *words[1:], "--nodes=2")
+        assert done.returncode == 2
+        assert "--nodes after " in done.stderr
     assert not runs(hpcrun)
+
+
+def test_an_option_that_the_script_defines_is_the_script_s(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text('import argparse\nparser.add_argument("--nodes", type=int)\n')
+    args = ("submit", "-P", "local", "--gpus", "0", "--dry-run")
+    for words in (("train.py",), ("python", "train.py"), ("-m", "train")):
+        done = hpcrun(*args, *words, "--nodes", "2", check=True)
+        assert f"note       --nodes after {words[-1] if '-m' in words else words[0]} went to the script" in done.stderr
+        refused = hpcrun(*args, *words, "--nodes", "2", "--gpus", "1")
+        assert "--gpus after " in refused.stderr
+        assert "--nodes after" not in refused.stderr
 
 
 @pytest.mark.parametrize("size", ["--gpus", "--ranks"])
@@ -85,6 +102,7 @@ def test_two_dashes_before_the_script_pass_dry_run_on(hpcrun: Hpcrun) -> None:
 
 
 def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text("def main(nodes: int = 1, /): ...\n")
     args = ("submit", "-P", "local", "--gpus", "0", "--dry-run")
     done = hpcrun(*args, "train.py", "--nodes", "2", "it's", check=True)
     python = f"{hpcrun.venv}/bin/python"

@@ -177,7 +177,6 @@ def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, optio
     [
         (["train.pyy"], "neither a file here nor a program", None),
         (["trian.py"], "there is no script trian.py", "did you mean train.py?"),
-        (["batch.sh"], "has #SBATCH lines, which hpcrun does not read", "sbatch batch.sh"),
         (["plain.sh"], "is not executable", "chmod +x plain.sh"),
         (["."], "is a folder", None),
         (["--env", "1X=2", "train.py"], "'1X' cannot be a variable's name", None),

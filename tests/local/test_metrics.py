@@ -81,6 +81,17 @@ def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hp
     assert "has no group for the number" in wrong.stderr
 
 
+def test_a_loss_in_the_log_needs_no_pattern_and_what_was_recorded_comes_first(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("epoch 1 loss 0.5\nepoch 2 loss 0.25\nval_loss=0.3\n")
+    rows = list(csv.DictReader(hpcrun("metrics", "--csv", check=True).stdout.splitlines()))
+    assert [(row["step"], row["loss"], row["val_loss"]) for row in rows] == [("1", "0.5", "0.3"), ("2", "0.25", "")]
+    note(run, '{"step": 7, "loss": 9}')
+    rows = list(csv.DictReader(hpcrun("metrics", "--csv", check=True).stdout.splitlines()))
+    assert [(row["step"], row["loss"]) for row in rows] == [("7", "9")]
+    assert "val_loss" not in rows[0]
+
+
 def test_a_run_without_numbers_says_how_to_have_some(hpcrun: Hpcrun) -> None:
     record(hpcrun).log("nothing\n")
     shown = hpcrun("metrics", check=True)

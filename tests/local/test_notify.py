@@ -135,6 +135,17 @@ def test_what_a_job_without_hpcrun_s_python_cannot_send_comes_with_the_next_stat
         assert [title.partition(" after")[0] for title in hook.titles()] == ["train completed"]
 
 
+def test_a_late_message_from_a_shell_without_the_secrets_has_no_line_of_the_log(hpcrun: Hpcrun) -> None:
+    script = "import os\nraise ValueError(os.environ['PLAIN_WORD'])\n"
+    env, away = {"PLAIN_WORD": "correct horse"}, unused_port()
+    to = ("--notify", f"json://127.0.0.1:{away}/", "--notify-on", "finished", "--secret", "PLAIN_WORD")
+    submit(hpcrun, script, *to, env=env)
+    with http_server(port=away) as back:
+        hpcrun("notify", "last", check=True)
+        assert "horse" not in back.texts[0]
+        assert "hpcrun explain" in back.texts[0]
+
+
 def test_a_test_message_says_where_it_arrived(hpcrun: Hpcrun) -> None:
     with http_server() as hook, smtp_server() as mail:
         urls = (

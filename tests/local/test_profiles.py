@@ -169,6 +169,19 @@ def test_set_makes_a_copy_that_extends_and_keeps_what_is_written_in_it(hpcrun: H
     assert leftovers(hpcrun) == []
 
 
+def test_show_set_and_edit_without_a_name_take_the_default_profile(hpcrun: Hpcrun) -> None:
+    local = hpcrun("profile", "show", env={"HPCRUN_PROFILE": "local"}, check=True).stdout
+    assert local == hpcrun("profile", "show", "local", check=True).stdout
+    put(own(hpcrun, "mine"), "extends: a100\n")
+    hpcrun("profile", "use", "mine", check=True)
+    hpcrun("profile", "set", "qos=high", "time.default=2h", check=True)
+    assert own(hpcrun, "mine").read_text() == "extends: a100\nqos: high\ntime:\n  default: 2h\n"
+    assert shown(hpcrun, "mine") == json.loads(hpcrun("profile", "show", "--json", check=True).stdout)["profile"]
+    hpcrun("profile", "edit", env={"EDITOR": "sed -i s/high/low/"}, check=True)
+    assert shown(hpcrun, "mine")["qos"] == "low"
+    assert "hint: hpcrun profile set a100 KEY=VALUE" in refused(hpcrun("profile", "set", "a100"), 2)
+
+
 def test_set_extends_a_list_of_the_profile_below(hpcrun: Hpcrun) -> None:
     put(hpcrun.folder / "site/profiles/big.yaml", "modules: [site]\n")
     hpcrun("profile", "set", "big", "modules+=mine", "setup+=[ -d /x ] && echo y", check=True)
@@ -427,6 +440,15 @@ def test_new_asks_on_a_terminal(hpcrun: Hpcrun) -> None:
     assert "account" not in found
 
 
+def test_an_answer_that_is_not_utf_8_is_refused_in_words(hpcrun: Hpcrun) -> None:
+    terminal = terminal_of(hpcrun, "profile", "new", "mine", PYTHONIOENCODING="utf-8:strict")
+    terminal.expect("Which profile is closest")
+    terminal.setecho(False)
+    os.write(terminal.child_fd, b"\xff\n")
+    status, text = ended(terminal)
+    assert (status, "no profile '\\udcff'" in text) == (3, True), text
+
+
 # --- edit -----------------------------------------------------------------------------------------------------
 
 
@@ -602,14 +624,54 @@ def test_completion(hpcrun: Hpcrun) -> None:
     assert completed(hpcrun, "hpcrun profile show nothing") == []
 
 
-def test_a_value_that_gpu_types_have_of_their_own_is_said_to_count(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.home / ".config/hpcrun/profiles"
-    folder.mkdir(parents=True)
-    types = "{a100: {per_node: 4, time: {default: 30m}}, h100: {per_node: 8}}"
-    (folder / "dev.yaml").write_text(f"extends: base/slurm\ngpu:\n  types: {types}\n")
-    done = hpcrun("profile", "set", "dev", "time.default=2h", "partition=gpu", check=True)
-    assert done.stderr == (
-        "hpcrun: GPU types have values of their own, which count: hpcrun profile set dev "
-        "gpu.types.a100.time.default=2h\n"
-    )
-    assert hpcrun("profile", "set", "dev", "gpu.types.a100.time.default=2h", check=True).stderr == ""
+MIXED = "{a100: {per_node: 4, time: {default: 30m, max: 1d}, qos: x}, h100: {per_node: 8, time: {default: 5m}}}"
+
+
+def mixed(hpcrun: Hpcrun) -> Path:
+    """A file that extends a profile with GPU types, two of which have a time.default of their own."""
+    put(own(hpcrun, "base"), f"extends: base/slurm\ngpu:\n  types: {MIXED[:-1]}, l40s: {{per_node: 2}}}}\n")
+    return put(own(hpcrun, "dev"), "extends: base\n")
+
+
+def test_set_of_a_value_that_gpu_types_override_changes_it_for_them_too(hpcrun: Hpcrun) -> None:
+    path = mixed(hpcrun)
+    done = hpcrun("profile", "set", "dev", "time.default=2h", "gpu.type=h100", check=True)
+    assert done.stderr == "hpcrun: time.default now applies to GPU types a100, h100 too, which had their own\n"
+    for words in ((), ("--gpus", "a100:1"), ("--gpus", "l40s:1"), ("--gpus", "0")):
+        plan = hpcrun("submit", "-P", "dev", *words, "--dry-run", "--json", "true", check=True)
+        assert json.loads(plan.stdout)["plan"]["walltime_s"] == 7200
+    assert shown(hpcrun, "dev")["gpu"]["types"]["a100"]["time"] == {"max": 86400}
+    assert hpcrun("profile", "set", "dev", "time.default=3h", "partition=gpu", check=True).stderr == ""
+    hpcrun("profile", "set", "dev", "time.default=4h", "gpu.types.h100.time.default=1h", check=True)
+    assert shown(hpcrun, "dev")["gpu"]["types"]["h100"]["time"] == {"default": 3600}
+    hpcrun("profile", "set", "dev", "gpu.types.h100.time.default=1h", "time={default: 6h}", check=True)
+    assert "h100: {per_node" not in path.read_text()
+    assert shown(hpcrun, "dev")["gpu"]["types"]["h100"]["time"] == {"default": 3600}
+    hpcrun("profile", "unset", "dev", "time.default", "partition", check=True)
+    assert shown(hpcrun, "dev")["gpu"]["types"]["a100"] == shown(hpcrun, "base")["gpu"]["types"]["a100"]
+    assert "null" not in path.read_text()
+
+
+def test_new_with_a_value_that_gpu_types_override(hpcrun: Hpcrun) -> None:
+    mixed(hpcrun)
+    hpcrun("profile", "new", "long", "--from", "base", "--time", "2h", check=True)
+    assert "default" not in shown(hpcrun, "long")["gpu"]["types"]["h100"].get("time", {})
+
+
+def test_a_gpu_type_that_a_profile_cannot_have_is_refused_where_it_is_written(hpcrun: Hpcrun) -> None:
+    path = mixed(hpcrun)
+    says = "profile 'dev' has no GPUs of type 'h1000'"
+    error = refused(hpcrun("profile", "set", "dev", "gpu.type=h1000"))
+    assert f"gpu.type: {says}; did you mean 'h100'? there are: a100, h100, l40s\n" in error
+    assert path.read_text() == "extends: base\n"
+    editor = hpcrun.folder / "editor"
+    editor.write_text("#!/bin/sh\necho 'gpu: {type: h1000}' >> \"$1\"\n")
+    editor.chmod(0o755)
+    assert says in refused(hpcrun("profile", "edit", "dev", env={"EDITOR": str(editor), "VISUAL": None}))
+    put(path, "extends: base\ngpu:\n  type: h1000\n")
+    for command in (("profile", "validate", "dev"), ("doctor", "-P", "dev"), ("submit", "-P", "dev", "true")):
+        done = hpcrun(*command)
+        assert done.returncode != 0
+        assert f"{path}:3: gpu.type: {says}" in done.stdout + done.stderr
+    put(path, "extends: base\ngpu:\n  type: h1000\n  per_node: 4\n")  # the profile's own values are of this type
+    hpcrun("profile", "validate", "dev", check=True)

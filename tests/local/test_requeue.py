@@ -192,10 +192,10 @@ def test_a_rank_that_ends_in_the_moment_of_a_signal_keeps_its_exit_status(tmp_pa
     """The wrapper of a rank, driven harder than a scheduler would: bash's own wait loses some of fifty statuses."""
     for number in range(10):
         folder = tmp_path / str(number)
-        folder.mkdir()
+        (folder / "node").mkdir(parents=True)
         env = {
             **os.environ,
-            "TMPDIR": str(tmp_path),
+            "HPCRUN_NODE_DIR": str(folder / "node"),
             "HPCRUN_ATTEMPT_DIR": str(folder),
             "HPCRUN_JOB_ID": f"L{number}",
             "HPCRUN_ATTEMPT": "0",

@@ -197,7 +197,7 @@ def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hp
 def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> None:
     hpcrun(*JOB, "true", check=True)
     text = 'grep -q ERROR "$1" && { cp "$1" seen; sed -i s/--tme/--time/ "$1"; exit; }\n'
-    text += 'sed -i "s/--gpus 0/& --tme 5/" "$1"'
+    text += 'sed -i "s/--gpus 0/& --tme 5m/" "$1"'
     program, *rest = hpcrun.argv("resubmit", "true", "--edit")
     environ = {name: value for name, value in {**hpcrun.environ, **editor(hpcrun, text)}.items() if value is not None}
     terminal = pexpect.spawn(program, rest, env=environ, cwd=str(hpcrun.folder), encoding="utf-8", timeout=60)

@@ -29,7 +29,7 @@ def test_what_a_run_leaves_is_closed_to_others(elsewhere: bool, hpcrun: Hpcrun, 
     assert len(made) > 1
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o1777])
 def test_a_runs_folder_that_others_can_write_to_is_not_used(mode: int, hpcrun: Hpcrun) -> None:
     hpcrun(*JOB, "-J", "mine", "--wait", "true", check=True)
     hpcrun.runs.chmod(mode)
@@ -61,6 +61,9 @@ def test_a_folder_of_another_user_is_not_used(hpcrun: Hpcrun) -> None:
     hpcrun(*JOB, "-J", "theirs", "--wait", "true", check=True)
     os.chown(next(hpcrun.runs.glob("*-theirs-*")), 65534, -1)
     assert "belongs to another user (uid 65534)" in hpcrun("status", check=True).stderr
+    os.chown(hpcrun.runs, -1, 65534)
+    hpcrun.runs.chmod(0o770)
+    assert f"other users can write to {hpcrun.runs} (mode 0770)" in hpcrun("status").stderr
     os.chown(hpcrun.runs, 65534, -1)
     done = hpcrun(*JOB, "true")
     assert done.returncode == 4
@@ -74,10 +77,48 @@ def test_a_folder_where_anybody_could_swap_the_run_is_refused(hpcrun: Hpcrun, tm
     place.chmod(0o777)
     done = hpcrun(*JOB, "--output-dir", str(place), "true")
     assert done.returncode == 4
-    assert f"everyone can write to {place} (mode 0777)" in done.stderr
+    assert f"runs are not kept in {place}: other users can write to {place} (mode 0777)" in done.stderr
     assert list(place.iterdir()) == []
     place.chmod(0o1777)  # as /tmp: nobody but the owner renames
     hpcrun(*JOB, "--output-dir", str(place), "--wait", "true", check=True)
+
+
+def test_a_folder_of_uv_that_another_user_has_made_is_not_used(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    (tmp_path / "uv.lock").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/uv").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/uv").chmod(0o755)
+    (tmp_path / "taken").symlink_to("bin")
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HPCRUN_UV_DIR": f"{tmp_path}/taken"}
+    assert hpcrun(*JOB, "--uv", "--wait", "true", cwd=tmp_path, env=env).returncode == 7
+    shown = hpcrun("explain", check=True).stdout
+    assert f"{tmp_path}/taken on " in shown
+    assert " is not your folder" in shown
+    assert "submit with HPCRUN_UV_DIR=/path" in shown
+
+
+@pytest.mark.parametrize("way", ["HPCRUN_RUNS", "link", "--output-dir"])
+def test_a_folder_that_others_could_swap_with_a_folder_above_it_is_refused(
+    way: str, hpcrun: Hpcrun, tmp_path: Path
+) -> None:
+    shared, place = tmp_path / "shared", tmp_path / "shared/mine/runs"
+    place.mkdir(parents=True, mode=0o700)
+    (tmp_path / "link").symlink_to(place.parent)
+    named = tmp_path / "link/runs" if way == "link" else place
+    options, env = (("--output-dir", str(place)), {}) if way.startswith("-") else ((), {"HPCRUN_RUNS": str(named)})
+    hpcrun(*JOB, "-J", "mine", *options, "--wait", "true", env=env, check=True)
+    before = sorted(place.iterdir())
+    shared.chmod(0o777)
+    done = hpcrun(*JOB, *options, "true", env=env)
+    assert done.returncode == 4, done.stderr
+    assert done.stderr == (
+        f"hpcrun: runs are not kept in {named}: other users can write to {shared} (mode 0777)\n"
+        f"hint: check its contents, then: chmod go-w {shared}\n"
+    )
+    assert sorted(place.iterdir()) == before
+    assert "mine" in hpcrun("status", env=env, check=True).stdout
+    shared.chmod(0o1777)
+    hpcrun(*JOB, *options, "--wait", "true", env=env, check=True)
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "jobs", "x\ny"])
@@ -86,7 +127,7 @@ def test_names_stay_in_the_runs_folder(name: str, hpcrun: Hpcrun, tmp_path: Path
     done = hpcrun(*JOB, "--wait", "-J", name, "true")
     assert done.returncode in (0, 2), done.stderr
     assert sorted(tmp_path.iterdir()) == before
-    assert all(path.name[0].isdigit() or path.name in ("active", "jobs") for path in hpcrun.runs.iterdir())
+    assert all(path.name[0].isdigit() or path.name in ("active", "jobs", ".programs") for path in hpcrun.runs.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.harness import Hpcrun
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.canaries import EACH, ELEMENTS, EXPORTED, TYPED, files_with_secrets, job_of_canaries
+from tests.harness import Hpcrun, wait_for
+from tests.receivers import http_server
 from tests.unit.given import write
 
 
@@ -51,3 +59,54 @@ def test_a_profile_that_holds_a_secret_is_refused_with_its_line_and_the_way_out(
     assert "WANDB_API_KEY is not set" in hpcrun(*job).stderr
     hpcrun(*job, env={"WANDB_API_KEY": "hush"}, check=True)
     assert hpcrun("logs", check=True).stdout == "hush\n"
+
+
+def test_no_secret_of_a_job_leaves_by_any_way(hpcrun: Hpcrun) -> None:
+    for command in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "one")):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=hpcrun.folder, check=True)
+    write(hpcrun.folder / ".gitignore", "home\nruns\n")
+    job = job_of_canaries(hpcrun.folder, "local")
+    with http_server() as hook:
+        env = {**EXPORTED, "HOOK": f"json://127.0.0.1:{hook.port}/hush/hook"}
+        job = ["--gpus", "0", "--notify", "$HOOK", "--snapshot", *job]
+        planned = [hpcrun("submit", "--dry-run", *more, *job, env=env, check=True) for more in ([], ["--json"])]
+        done = hpcrun("submit", "--wait", "--json", *job, env=env)
+        run = Path(json.loads(done.stdout)["folder"])
+        wait_for(lambda: len(hook.messages) >= 3, 30, "the last message")
+        shown = hpcrun("status", "-v", "--json", "last", env=env, check=True)
+        causes = [element["cause"] for element in json.loads(shown.stdout)["runs"][0]["elements"]]
+        outputs = [
+            *planned, done, shown,
+            *(hpcrun(*command, env={**env, **TYPED}) for command in (
+                ("status",), ("status", "-v", "last"), ("explain",), ("explain", "--json", "last/1"),
+                ("share", "--json"), ("share", "-o", "-", "last/2"), ("metrics", "--json"), ("sweep", "--json"),
+                ("notify", "--json"), ("resubmit", "last", "--dry-run", "--json"), ("history", "--json"))),
+        ]  # fmt: skip
+        bodies = hook.bodies()
+    assert [cause.count("***") >= EACH for cause in causes] == [True] * ELEMENTS, causes
+    assert any("RuntimeError: *** *** ***" in body for body in bodies)
+    page = (hpcrun.folder / f"{run.name}.html").read_text()
+    assert [text for text in (*bodies, page) if "hush" in text] == []
+    assert [done.args for done in outputs if "hush" in done.stdout + done.stderr] == []
+    assert files_with_secrets(run) == []
+    assert hpcrun("logs", "last/0", env=env).stdout.count("hush") > 20  # the person's own log is shown as it is
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train.py", "--api-key", "hush-hush"), ("train.py", "hush plain"), ("curl", "-u", "ada:hush-hush", "h"),
+        ("--sweep", "token=hush1hush,b", "train.py"), ("--setup", "export A_TOKEN=hush-hush", "train.py"),
+        ("--sbatch", "comment=ghp_hushhush00hushhush", "train.py"), ("train.py", "https://u:hush@h/"),
+        ("--sbatch", "comment=hush plain", "train.py"), ("--env", "OTHER=x hush plain", "train.py"),
+        ("--sweep-file", "sweep.csv", "train.py"),
+    ],
+)  # fmt: skip
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(hpcrun: Hpcrun, words: tuple[str, ...]) -> None:
+    write(hpcrun.folder / "train.py", "")
+    write(hpcrun.folder / "sweep.csv", "password\nhush-hush\n")
+    job = ("submit", "-P", "local", "--gpus", "0", "--secret", "PLAIN_WORD", *words)
+    refused = hpcrun(*job, env={"PLAIN_WORD": "hush plain"})
+    assert (refused.returncode, "hush" in refused.stdout + refused.stderr) == (2, False)
+    assert "add --secret NAME" in refused.stderr
+    assert not [*hpcrun.runs.iterdir()]

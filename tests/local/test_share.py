@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from dev.pictures.browser import DARK, LIGHT, console, open_page
-from hpcrun.job.secrets import SecretHider
+from hpcrun.job.secret_hider import SecretHider
 from hpcrun.views.share.page import share_page
 from tests.harness import Hpcrun
 from tests.unit.views.test_share import HOSTILE, gathered, hostile
@@ -69,6 +69,27 @@ def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
     assert "is not a file" in hpcrun("share", "train", "-o", ".", "--force").stderr
     assert "cannot write" in hpcrun("share", "train", "-o", "no/such/x.html").stderr
     assert [path.name for path in hpcrun.folder.iterdir() if path.suffix == ".html"] == [file.name]
+
+
+def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(
+        "import os\nprint('it is', os.environ['PLAIN_WORD'], os.environ['OTHER'])\n"
+    )
+    env = {"PLAIN_WORD": "correct horse", "OTHER": "battery"}
+    job = ("--secret", "PLAIN_WORD", "--env", "OTHER=battery", "--secret", "OTHER", "--wait", "train.py")
+    hpcrun("submit", "-P", "local", "--gpus", "0", *job, env=env, check=True)
+    for more in ((), ("--json",), ("-o", "-")):
+        refused = hpcrun("share", "train", *more)
+        assert refused.returncode == 4
+        assert "the value of OTHER, PLAIN_WORD, not set here, which" in refused.stdout + refused.stderr
+        assert "horse" not in refused.stdout + refused.stderr
+    assert "hint: read -rs OTHER && export OTHER" in hpcrun("share", "train").stderr
+    assert "the value of OTHER, not set here" in hpcrun("share", "train", env={"PLAIN_WORD": "correct horse"}).stderr
+    assert not [*hpcrun.folder.glob("*.html")]
+    page = hpcrun("share", "train", "-o", "-", env=env, check=True).stdout
+    assert "it is *** ***" in page
+    forced = hpcrun("share", "train", "--force", check=True)
+    assert "not hidden, since not set here: OTHER, PLAIN_WORD" in forced.stdout
 
 
 def umask() -> int:

@@ -126,6 +126,19 @@ def test_a_setuptools_finder_is_overtaken(hpcrun: Hpcrun, project: Path, tmp_pat
     assert f"changed {code}/src/pkg/__init__.py {code}\n" in done.stdout
 
 
+def test_modules_of_the_project_do_not_replace_those_of_hpcrun(hpcrun: Hpcrun, project: Path) -> None:
+    for name in ("json", "signal", "records"):
+        write(project / f"{name}.py", f"WORD = '{name}'\n")
+    write(project / "train.py", "import json\nprint(json.WORD, json.__file__)\n")
+    done = hpcrun(*JOB, "--follow", "train.py", cwd=project, check=True)
+    code = only_run(hpcrun) / "code"
+    assert f"json {code}/json.py" in done.stdout
+    assert hpcrun("logs", "--batch").stdout == ""
+    verbose = hpcrun("status", "--verbose", "train", check=True).stdout
+    assert f"json from {code}/json.py" in verbose
+    assert f"records from {code}/records.py" in verbose
+
+
 def test_a_folder_without_git(hpcrun: Hpcrun, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     write(folder / "run.sh", "#!/bin/sh\ncat data/word\n").chmod(0o755)

@@ -93,7 +93,7 @@ def test_a_record_cut_in_half_tells_what_is_left_of_it(two_runs: Hpcrun) -> None
 
 def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
     script = "echo begin; printf '\\033[31mstep 7\\033[0m\\n'; sleep 60"
-    hpcrun(*PYTHON_JOB, "-J", "live", "--time", "10", "bash", "-c", script, check=True)
+    hpcrun(*PYTHON_JOB, "-J", "live", "--time", "10m", "bash", "-c", script, check=True)
     try:
         wait_for(lambda: _has_line(hpcrun), 20, "its line")
         shown = hpcrun("status", "-v", check=True).stdout

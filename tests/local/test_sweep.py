@@ -33,6 +33,8 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert done.returncode == 7
     assert "bash/1 (n=2) FAILED: rank 0 on local-0 failed first with exit status 1" in done.stderr
     assert f"hint: hpcrun explain {status(hpcrun)['job_id']}/1\n" in done.stderr
+    job_id = status(hpcrun)["job_id"]
+    assert f"look       hpcrun status {job_id} | hpcrun sweep {job_id} | hpcrun logs -f {job_id}/0 | " in done.stdout
     assert states(hpcrun) == ["COMPLETED", "FAILED", "COMPLETED"]
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]

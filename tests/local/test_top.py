@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, cast
 
 import pexpect
@@ -21,12 +22,19 @@ def test_the_terminal_s_own_size_counts_not_that_of_its_environment(hpcrun: Hpcr
     env = {**hpcrun.environ, "TERM": "xterm-256color", "NO_COLOR": "1", "COLUMNS": "160", "LINES": "50"}
     child = pexpect.spawn(program, args, env=cast("Any", env), cwd=str(hpcrun.folder), dimensions=(24, 80))
     end = time.monotonic() + 30
-    while not ("? all keys" in screen.display[23] and any("FAILED" in line for line in screen.display)):
+    while not ("? all keys  q quit" in screen.display[23] and any("FAILED" in line for line in screen.display)):
         assert time.monotonic() < end, "\n".join(screen.display)
         try:
             stream.feed(child.read_nonblocking(65536, timeout=0.2))
         except pexpect.TIMEOUT:
             continue
+    child.send(b"\xff")  # a key that is not UTF-8
+    child.send("/x")
+    while not screen.display[22].startswith("/x"):
+        assert time.monotonic() < end, "\n".join(screen.display)
+        with suppress(pexpect.TIMEOUT):
+            stream.feed(child.read_nonblocking(65536, timeout=0.2))
+    child.send("\r")
     child.send("q")
     child.expect(pexpect.EOF, timeout=20)
     child.close()

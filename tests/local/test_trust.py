@@ -46,7 +46,7 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
     )
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == 2  # and that there are no runs
-    dry = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5", "hostname", cwd=clone, check=True)
+    dry = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5m", "hostname", cwd=clone, check=True)
     assert EVIL not in dry.stdout
     assert dry.stderr.startswith(said)
     for name in ("local", "ours"):  # the shipped local is not what this name means here
@@ -57,7 +57,8 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
             f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
         )
         assert "to review and trust the files: hpcrun trust" in refused.stderr
-        assert "--never" not in refused.stderr
+        # where there is another of this name below it
+        assert ("to use the other: hpcrun trust --never" in refused.stderr) == (name == "local")
 
 
 def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone:
     assert f"{clone}/.hpcrun is already trusted" in hpcrun("trust", cwd=clone, check=True).stdout
     put(clone / ".hpcrun/rules.yaml", "")
     put(clone / ".hpcrun/templates/launch/python.sh.j2", "")
-    done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5", "hostname", cwd=clone, check=True)
+    done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5m", "hostname", cwd=clone, check=True)
     assert EVIL not in done.stdout
     assert "it changed since you trusted it: rules.yaml (changed), templates/launch/python.sh.j2 (new)" in done.stderr
     document = json.loads(hpcrun("trust", "--list", "--json", check=True).stdout)
@@ -85,6 +86,20 @@ def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> N
     assert "hpcrun: cannot ask without a terminal; nothing was trusted" in done.stderr
     assert f"hint: run `hpcrun trust {clone}/.hpcrun` in a terminal" in done.stderr
     assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+
+
+def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: Hpcrun, clone: Path) -> None:
+    put(clone / ".hpcrun/rules.yaml", "a: \x1b[2J\n\n  b: \u202ec\n")
+    before = hpcrun("trust", cwd=clone).stdout
+    assert f"templates/job.sh.j2:\n    #!/bin/bash\n    # {EVIL}\n" in before
+    assert "rules.yaml:\n    a: \\x1b[2J\n\n      b: \\u202ec\n" in before
+    trust(hpcrun, clone)
+    after = hpcrun("trust", cwd=clone, check=True).stdout
+    assert f"profiles/ours.yaml:\n    extends: local\n    setup: [{EVIL}]\n" in after
+    assert after.endswith(f"{clone}/.hpcrun is already trusted\n")
+    put(clone / ".hpcrun/rules.yaml", "d: 1\n")  # of what is trusted, only the changes are shown again
+    changed = hpcrun("trust", cwd=clone).stdout
+    assert ("rules.yaml:\n    d: 1\n" in changed, "# EVIL" in changed) == (True, False)
 
 
 def test_no_is_the_answer_to_nothing(hpcrun: Hpcrun, clone: Path) -> None:
@@ -123,7 +138,7 @@ def test_a_site_that_others_can_write_is_not_used(hpcrun: Hpcrun) -> None:
     site = hostile(hpcrun.folder / "site")
     assert EVIL in hpcrun(*DRY, check=True).stdout  # its owner is this user
     (site / "templates").chmod(0o777)
-    done = hpcrun("submit", "-P", "cpu", "--gpus", "0", "--dry-run", "-t", "5", "hostname", check=True)
+    done = hpcrun("submit", "-P", "cpu", "--gpus", "0", "--dry-run", "-t", "5m", "hostname", check=True)
     assert EVIL not in done.stdout
     assert f"other users can write to {site}/templates (mode 0777)" in done.stderr
     assert hpcrun(*DRY).returncode == 3
@@ -168,7 +183,7 @@ def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -
     loose("profile", "edit", "h100", EDITOR="sed -i s/x/x/")
     loose("trust", "--never", str(clone))
     loose("submit", "-P", "local", "--gpus", "0", "--wait", "true")
-    loose("render", "-P", "cpu", "--gpus", "0", "-t", "5", "-o", "job.sbatch", "hostname")
+    loose("render", "-P", "cpu", "--gpus", "0", "-t", "5m", "-o", "job.sbatch", "hostname")
     loose("report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
     made = [*hpcrun.home.rglob("*"), *clone.parent.glob("report-*"), *clone.parent.glob("report-*/*")]
     made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]  # a library's list of fonts

@@ -37,7 +37,7 @@ def test_the_wheel_submits(installed: Path, tmp_path: Path) -> None:
     assert person.run(program, "logs").stdout == "trained\n"
     assert ">trained</pre>" in person.run(program, "share", "--out", "-").stdout  # its template is in the wheel, too
     assert person("status", check=True).stdout.count("COMPLETED") == 1  # python -m hpcrun
-    (programs,) = person.runs.glob("*/launch")
+    (programs,) = person.runs.glob(".programs/*/launch")
     kept = {path.name for path in programs.iterdir() if path.name != "__pycache__"}  # what the job has compiled
     assert kept == {path.name for path in (REPO / "hpcrun/launch").glob("*.py")}
 

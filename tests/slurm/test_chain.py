@@ -105,7 +105,7 @@ def test_a_job_can_submit_a_job(cluster: Cluster, as_researcher: Hpcrun) -> None
     program = f"{as_researcher.venv}/bin/python -m hpcrun"
     inner = f"{program} submit -P a100 --gpus 2 -J inner --launcher srun bash -c"
     what = "env | grep -E ^SLURM_JOB_PARTITION=\\|^HPCRUN_\\|^RANK=\\|^WORLD_SIZE=\\|^PET_ | sort"
-    outer = ("-J", "outer", "--requeue", "1", "--time", "10", "--env", "PET_SIGNALS_TO_HANDLE=SIGINT")
+    outer = ("-J", "outer", "--requeue", "1", "--time", "10m", "--env", "PET_SIGNALS_TO_HANDLE=SIGINT")
     as_researcher(*CPU_JOB, *outer, "--wait", "bash", "-c", f'{inner} "{what}"', check=True)
     wait_for(lambda: statuses(as_researcher)["inner"]["final"], 60, "the job that was submitted by a job to end")
     found = statuses(as_researcher)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -55,6 +56,15 @@ def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> Non
     logs = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
     assert {line.split()[-1] for line in logs} == {"h100-1", "h100-2"}
     assert len(logs) == 4
+    without = ("submit", "--gpus", "0", "--nodes", "1", "--launcher", "srun")
+    job = {}
+    for profile in ("detected", "a100"):  # a job without GPUs keeps none idle, with any profile
+        submitted = json.loads(as_researcher(*without, "-P", profile, "--json", "hostname", check=True).stdout)
+        job[profile] = as_researcher.run("scontrol", "show", "job", str(submitted["job_id"])).stdout
+    assert ["Partition=cpu " in text for text in job.values()] == [True, True], job
+    named = as_researcher(*without, "-P", "a100", "-p", "gpu", "--dry-run", "hostname", check=True).stdout
+    assert "#SBATCH --partition=gpu\n" in named
+    assert "  1 node  " in as_researcher("status", check=True).stdout
     large = as_researcher("submit", "--gpus", "64", "train.py")
     assert (large.returncode, "no GPU type of profile 'detected' has 64 GPUs" in large.stderr) == (4, True)
 

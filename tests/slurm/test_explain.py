@@ -38,6 +38,9 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
     assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert "FAILED" in shown.splitlines()[-4]
     assert "rank 1 on l40s-2 failed first" in as_researcher("status", "train", check=True).stdout
+    logs = as_researcher("logs", "train", check=True)
+    assert "apex_of_another_cluster" in logs.stdout
+    assert "hpcrun: showing rank 1, which failed first" in logs.stderr
 
     state = '"state": "RUNNING"'
     wait_for(lambda: state in as_researcher("status", "--json", "ended").stdout, 30, "the other job to run")
@@ -106,8 +109,12 @@ def test_a_job_that_hpcrun_did_not_submit(as_researcher: Hpcrun) -> None:
     held = as_researcher("explain", waits, check=True).stdout
     assert held.startswith("the job has not started: ")
     assert f"next  squeue --start --job {waits}" in held
+    hint = f"hint: hpcrun did not submit this job: hpcrun explain {waits} explains it, scancel {waits} cancels it\n"
+    assert as_researcher("logs", waits).stderr.endswith(hint)
     as_researcher.run("scancel", waits)
-    assert as_researcher("explain", "99999999").returncode == 6
+    for command in ("explain", "logs", "cancel"):  # nothing can be done with what nobody knows
+        unknown = as_researcher(command, "99999999")
+        assert (unknown.returncode, unknown.stderr.splitlines()[-1]) == (6, "hint: hpcrun submit creates one")
 
 
 def test_a_job_that_only_the_accounting_knows(as_researcher: Hpcrun) -> None:

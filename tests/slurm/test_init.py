@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import pexpect
@@ -42,6 +43,7 @@ def test_one_gpu_type_leaves_nothing_to_ask() -> None:
         assert child.exitstatus == 0
 
 
+@pytest.mark.versions
 def test_limits_accounts_and_no_default_partition() -> None:
     with cluster_as("limited") as cluster, fresh_researcher(cluster) as person:
 
@@ -58,16 +60,17 @@ def test_limits_accounts_and_no_default_partition() -> None:
         # nothing is set up yet
         size = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--wait")
         bare = person("submit", *size, "hostname")
-        flags = "hpcrun: choose an account: --account lab, --account thesis"
-        assert (bare.returncode, bare.stderr.splitlines()[0]) == (2, flags)
-        named = person("submit", *size, "--account", "lab", "hostname", check=True)
-        assert "where      partition accel, account lab (profile detected)" in named.stdout
+        assert bare.returncode == 0, bare.stderr
+        assert "detected the cluster dev: partition accel, account lab (your default in Slurm); " in bare.stdout
+        assert "where      partition accel, account lab (profile detected)" in bare.stdout
+        named = person("submit", *size, "--account", "thesis", "--dry-run", "hostname", check=True)
+        assert "#SBATCH --account=thesis\n" in named.stdout
         large = person("submit", "--gpus", "8", "--account", "lab", "hostname")
         limit = "hpcrun: 8 GPUs are more than the 4 that QOS normal allows one user at the same time"
         assert (large.returncode, large.stderr.splitlines()[0]) == (4, limit)
 
-        refused = person("init")
-        assert (refused.returncode, refused.stderr.splitlines()[-1]) == (2, "hint: hpcrun init --account lab")
+        suggested = person("init", "--dry-run", check=True).stdout
+        assert re.search(r"^account: lab +# your default in Slurm; ", suggested, re.MULTILINE)
         child = at_terminal(person, "init", "--no-test")
         child.expect(r"1  lab +your default in Slurm\s+2  thesis\s+account \[1\]: $")
         child.sendline("thesis")

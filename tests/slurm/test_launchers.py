@@ -17,6 +17,16 @@ TORCHRUN = """#!/bin/bash
 python -m torch.distributed.run --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node $NPROC_PER_NODE \\
   --master-addr $MASTER_ADDR --master-port $MASTER_PORT rank.py
 """
+# Slurm's part of MPI: what the library reads in MPI_Init. The tests need no MPI library.
+MPI = """
+import os
+try:
+    import mpi4py
+except ImportError:
+    mpi4py = None
+with open("ranks", "a") as file:
+    file.write(f"{os.environ.get('PMI_RANK')} of {os.environ.get('PMI_SIZE')}\\n")
+"""
 # as MPICH's mpirun: it asks Slurm for a step, unless it is told to start its ranks here
 MPIRUN = """#!/bin/bash
 [ "$HYDRA_BOOTSTRAP" = fork ] || exec srun --ntasks="$2" "${@:3}"
@@ -28,6 +38,7 @@ wait
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
     (as_researcher.folder / "rank.py").write_text(RANK)
+    (as_researcher.folder / "mpi.py").write_text(MPI)
     for name, text in (("multi.sh", TORCHRUN), ("mpirun", MPIRUN)):
         (as_researcher.folder / name).write_text(text)
         (as_researcher.folder / name).chmod(0o755)
@@ -52,3 +63,22 @@ def test_an_mpirun_starts_its_ranks_and_asks_for_no_step(person: Hpcrun) -> None
     done = person("submit", "-P", "a100", "--gpus", "2", "--wait", "mpirun", "-np", "2", "python", "rank.py", env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ranks(person) == ["0 of 2 on a100-1", "1 of 2 on a100-1"]
+
+
+def test_mpi_over_two_nodes_needs_a_type_that_the_note_and_the_hint_name(person: Hpcrun) -> None:
+    job = ("submit", "-P", "a100", "--gpus", "4", "--nodes", "2")
+    types = "--srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
+    done = person(*job, "--launcher", "srun", "--wait", "mpi.py")
+    assert (done.returncode, ranks(person)) == (0, ["None of None"] * 4), done.stdout + done.stderr
+    note = f"mpi.py imports mpi4py, and each of the 4 ranks would be an MPI job of its own: add {types}"
+    assert note in " ".join(done.stdout.split())
+    refused = person(*job, "mpirun", "-np", "4", "python", "mpi.py")
+    assert (refused.returncode, types in refused.stderr) == (2, True)
+    (line,) = (text for text in refused.stderr.splitlines() if text.startswith("hint: "))
+    assert line == f"hint: hpcrun {' '.join(job)} --srun mpi=pmix --launcher srun mpi.py"
+    (person.folder / "ranks").unlink()
+    # without Debian's libpmix2, pmix is in the list and fails
+    _, *words = line.removeprefix("hint: ").replace("mpi=pmix", "mpi=pmi2 --wait").split()
+    done = person(*words)
+    assert (done.returncode, "an MPI job of its own" in done.stdout) == (0, False), done.stdout + done.stderr
+    assert ranks(person) == [f"{rank} of 4" for rank in range(4)]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Cluster, Hpcrun
+from tests.canaries import EXPORTED, TYPED, files_with_secrets, job_of_canaries
+from tests.harness import RESEARCHER, Cluster, Hpcrun, inodes, wait_for, writable_by_others
+from tests.receivers import http_server
+from tests.slurm.test_notify import LOGIN
 
 pytestmark = pytest.mark.slurm
 
@@ -104,6 +109,35 @@ def test_a_ranks_own_exit_status_and_signal_are_kept(as_researcher: Hpcrun) -> N
 
 
 @pytest.mark.versions
+def test_a_run_leaves_few_files_that_no_other_user_can_write(as_researcher: Hpcrun) -> None:
+    """With the umask and the variables that the program would have without hpcrun."""
+    script = write(
+        as_researcher,
+        "print.py",
+        "import json, os, time\nprint(json.dumps({**os.environ, 'umask': os.umask(0)}))\ntime.sleep(12)  # a sample\n",
+    )
+    job = ("submit", "-P", "a100", "--gpus", "1", "--launcher", "srun", "--wait")
+    before = os.umask(0)
+    try:
+        shown = as_researcher(
+            *job, "--env", "TORCH_FR_BUFFER_SIZE=100", "--env", "MASTER_PORT=29999", script, check=True
+        )
+    finally:
+        os.umask(before)
+    rank = json.loads((attempt(as_researcher) / "rank-0.out").read_text())
+    assert (rank["umask"], rank["TORCH_FR_BUFFER_SIZE"], rank["MASTER_PORT"]) == (0, "100", "29999")
+    assert rank["TORCH_FR_DUMP_TEMP_FILE"] == str(attempt(as_researcher) / "flight/rank_")
+    for name in (name for name in rank if name.startswith("TORCH_")):
+        assert f"{name}=" in shown.stdout
+    run = Path(status(as_researcher)["folder"])
+    assert [*run.glob("elements/0/attempts/0/node-*.use")]
+    files, folders = inodes(run)
+    assert files <= 20
+    assert folders <= 6
+    assert writable_by_others(as_researcher.runs) == []
+
+
+@pytest.mark.versions
 def test_srun_starts_one_task_per_gpu(as_researcher: Hpcrun) -> None:
     script = write(
         as_researcher,
@@ -165,15 +199,33 @@ def test_a_rendered_script_does_the_same_by_hand(as_researcher: Hpcrun) -> None:
     assert json.loads((logs / "exit").read_text())["status"] == 0
 
 
-def test_a_secret_reaches_the_rank_and_no_file(as_researcher: Hpcrun) -> None:
-    secret = "hush-4711"
-    job = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--env", f"WANDB_API_KEY={secret}", "--env", "PLAIN=a b")
-    done = as_researcher("submit", *job, "--wait", "printenv", "WANDB_API_KEY", "PLAIN", check=True)
-    assert secret not in done.stdout + done.stderr
-    assert as_researcher("logs", check=True).stdout == f"{secret}\na b\n"
-    folder = Path(status(as_researcher)["folder"])
-    holding = [path.name for path in folder.rglob("*") if path.is_file() and secret in path.read_text(errors="replace")]
-    assert holding == ["rank-0.out"]
+@pytest.mark.versions
+def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(as_researcher: Hpcrun) -> None:
+    person = as_researcher
+    job = job_of_canaries(person.folder, "a100")
+    shutil.chown(job[1], RESEARCHER)
+    with http_server(host="0.0.0.0") as hook:
+        env = {**EXPORTED, "HOOK": f"json://{LOGIN}:{hook.port}/hush/hook"}
+        small = ("--gpus", "0", "--cpus", "1", "--mem", "1G", "-p", "cpu", "--notify", "$HOOK")
+        done = person("submit", "--wait", "--json", *small, *job, env=env)
+        found = json.loads(done.stdout)
+        person("notify", "last", env={**env, **TYPED})  # of what a job on a busy node had no time to send
+        wait_for(lambda: hook.messages, 30, "a message")
+        bodies = hook.bodies()
+    folder, job_id = Path(found["folder"]), str(found["job_id"])
+    outputs = [
+        done.stdout + done.stderr,
+        *(person(*words, env={**env, **TYPED}, check=True).stdout for words in (
+            ("status", "-v", "--json", "last"), ("explain", "--json"), ("share", "-o", "-"))),
+        *(person.run(*words, check=True).stdout for words in (
+            ("scontrol", "show", "job", "-dd", job_id), ("scontrol", "write", "batch_script", f"{job_id}_0", "-"),
+            ("sacct", "-P", "--format=ALL", "-j", job_id))),
+    ]  # fmt: skip
+    assert [text for text in (*outputs, *bodies) if "hush" in text] == []
+    assert any("RuntimeError: *** *** ***" in body for body in bodies)
+    assert files_with_secrets(folder) == []
+    assert "train.py" in (folder / "elements/0/attempts/0/ps").read_text()
+    assert person("logs", "last/0", check=True).stdout.count("hush") > 20
 
 
 def test_a_runs_folder_with_an_odd_name(as_researcher: Hpcrun) -> None:

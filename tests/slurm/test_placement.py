@@ -14,7 +14,7 @@ from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
 
-SMALL = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--mem", "100M", "--time", "5")
+SMALL = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--mem", "100M", "--time", "5m")
 # ASCII() shows bytes that are no text as well
 GO = "import os\nprint(ascii([{word!r}, os.getcwd(), os.environ['SLURM_SUBMIT_DIR']]))\n"
 EXECUTOR = """
@@ -126,7 +126,7 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
     project_runs("submit", *SMALL, "-J", "sweep", "--sweep", "n=1,2", "go.py")
     elsewhere_runs("resubmit", "sweep", "--force", "-J", "sweep-again")
     path = f"{no_sbatch}:{as_researcher.environ['PATH']}"
-    study = ("scale", "-P", "cpu", "--cpus", "1", "--time", "5", "--ranks", "1", "-J", "study", "--launcher", "srun")
+    study = ("scale", "-P", "cpu", "--cpus", "1", "--time", "5m", "--ranks", "1", "-J", "study", "--launcher", "srun")
     assert as_researcher(*study, "go.py", cwd=project, env={"PATH": path}).returncode == 5
     elsewhere_runs("scale", "--resume", "study")
     as_researcher.run(f"{as_researcher.venv}/bin/python", "-c", EXECUTOR, cwd=project)
@@ -201,9 +201,10 @@ def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(as_r
     show = ("submit", *SMALL, "--launcher", "srun", "show.py")
     as_researcher(*show, cwd=project, env=shell, check=True)
     as_researcher(
-        "submit", "-P", "here", "--gpus", "2", "--cpus", "4", "--mem", "2G", "--time", "9", "--snapshot", "-J", "outer",
-        "--requeue", "1", "--setup", "export FROM_SETUP=1 PATH=/setup:$PATH", "--env", "TORCH_CPP_LOG_LEVEL=ERROR",
-        "outer.py", str(project), *show,
+        "submit", "-P", "here", "--gpus", "2", "--cpus", "4", "--mem", "2G", "--time", "9m", "--snapshot",
+        "-J", "outer", "--requeue", "1", "--setup", "export FROM_SETUP=1 PATH=/setup:$PATH",
+        "--env", "TORCH_CPP_LOG_LEVEL=ERROR",
+        "--", "outer.py", str(project), *show,
         cwd=project, env=shell, check=True,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slurm
 
 
 def nothing_left(cluster: Cluster, person: Hpcrun) -> bool:
-    runs = [path.name for path in person.runs.iterdir() if path.name != "active"]
+    runs = [path.name for path in person.runs.iterdir() if path.name not in ("active", ".programs")]
     markers = list((person.runs / "active").iterdir()) if (person.runs / "active").exists() else []
     return not runs and not markers and not cluster.slurm("squeue", "-h", "-u", RESEARCHER).strip()
 

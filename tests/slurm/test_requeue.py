@@ -86,7 +86,7 @@ def time_limit(lab: Lab) -> Ended:
     end = str(lab.person.folder / "time-limit")
     with ThreadPoolExecutor(1) as waiter:
         # Slurm looks every thirty seconds, and warns half a minute early
-        job = ("--requeue", "2", "--time", "2", "--warn", "59s", "-J", "time-limit", "--wait", "asks.py", end)
+        job = ("--requeue", "2", "--time", "2m", "--warn", "59s", "-J", "time-limit", "--wait", "asks.py", end)
         waiting = waiter.submit(lab.person, "submit", *ON_CPU, *job)
         folder = wait_for(lambda: next(lab.person.runs.glob("2*-time-limit-*"), None), 30, "the run's folder")
         try:
@@ -192,18 +192,42 @@ def fails_twice(lab: Lab) -> Ended:
 
 
 def by_hand(lab: Lab) -> Ended:
-    """Slurm's own requeues, one more than is allowed."""
-    folder = lab.submit("by-hand", *ON_CPU, "plain.py", "never")
+    """Slurm's own requeues, one more than is allowed; with GPUs, whose hours are counted."""
+    gpus = ("-P", "v100", "--gpus", "2", "--launcher", "python", "--cpus", "1", "--mem", "1G")
+    folder = lab.submit("by-hand", *gpus, "plain.py", "never")
     job = lab.job(folder)
     begun(folder)
+    time.sleep(3)
     lab.person.run("scontrol", "requeue", job)
+    again = ("waits again", "attempt 1 ended: requeued by Slurm or an administrator")
+    waits = wait_for(lambda: said_of(lab, folder, again), 60, "explain to say why it waits again")
     begun(folder, 1)
     while_running = lab.person("status", folder.name, check=True).stdout
     refused = lab.person.run("scontrol", "requeue", job, check=False)
     lab.person.run("scontrol", "update", f"JobId={job}", "Requeue=1")
     lab.person.run("scontrol", "requeue", job)
     ended = lab.ended(folder)
-    return Ended(folder, ended.status, ended.table, while_running, f"{refused.returncode} {refused.stderr}")
+    asked = ("sacct", "-X", "--duplicates", "-n", "-P", "-j", job, "-o", "ElapsedRaw,AllocTRES,End")
+
+    def allocations() -> list[list[str]] | None:
+        rows = [line.split("|") for line in lab.cluster.slurm(*asked).splitlines()]
+        return rows if len(rows) == 3 and "Unknown" not in {row[2] for row in rows} else None
+
+    rows = wait_for(allocations, 60, "the accounting to know all three")
+    said = {
+        "waits": waits,
+        "allocations": [(int(elapsed), "gres/gpu=2" in tres) for elapsed, tres, _ in rows],
+        "status": json.loads(lab.person("status", "-v", "--json", folder.name, check=True).stdout)["runs"][0],
+        "details": lab.person("status", "-v", folder.name, check=True).stdout,
+        "history": json.loads(lab.person("history", "--by", "name", "--json", check=True).stdout)["rows"],
+    }
+    return Ended(folder, ended.status, ended.table, while_running, f"{refused.returncode} {json.dumps(said)}")
+
+
+def said_of(lab: Lab, folder: Path, words: tuple[str, ...]) -> str | None:
+    """What explain says of a run, where these words are in it."""
+    said = " ".join(lab.person("explain", folder.name, check=True).stdout.split())
+    return said if all(word in said for word in words) else None
 
 
 def unwarned(lab: Lab) -> Ended:
@@ -365,6 +389,28 @@ def test_a_node_on_which_a_rank_failed_is_not_used_again(scenarios: Scenarios) -
     bad = run.rank_exit(0, 1)["node"]
     assert bad not in (attempt(run.folder, 1) / "hosts").read_text().split()
     assert f"hpcrun: {bad} is excluded from now on" in (run.folder / "batch.log").read_text()
+
+
+@pytest.mark.versions
+def test_all_attempts_count_in_times_and_gpu_hours(scenarios: Scenarios) -> None:
+    said = json.loads(scenarios["by hand"].result().said.partition(" ")[2])
+    assert all(has_gpus for _, has_gpus in said["allocations"])
+    elapsed_s = sum(seconds for seconds, _ in said["allocations"])
+    assert elapsed_s > said["allocations"][-1][0] + 3
+    assert said["status"]["usage"]["gpu_s"] == 2 * elapsed_s
+    assert abs(said["status"]["total_elapsed_s"] - elapsed_s) <= 6  # a script begins and ends within its allocation
+    text = " ".join(said["details"].split())
+    assert f"{2 * elapsed_s / 3600:.2f} (2 GPUs, all attempts together)" in text
+    assert "all 3 attempts together; the limit is for each" in text
+    (row,) = [row for row in said["history"] if row["group"] == "by-hand"]
+    assert abs(row["gpu_hours"] * 3600 - 2 * elapsed_s) <= 12
+
+
+@pytest.mark.versions
+def test_explain_of_a_requeued_job_that_waits_says_why_its_attempt_ended(scenarios: Scenarios) -> None:
+    said = json.loads(scenarios["by hand"].result().said.partition(" ")[2])["waits"]
+    assert said.startswith("the job waits again: ")
+    assert "; attempt 1 ended: requeued by Slurm or an administrator" in said
 
 
 def test_slurms_own_requeues_count_as_well(scenarios: Scenarios) -> None:

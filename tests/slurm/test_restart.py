@@ -45,6 +45,7 @@ import os, sys, time
 if os.environ["HPCRUN_ATTEMPT"] == "0":
     if os.environ["RANK"] == "0":
         time.sleep(600)
+    time.sleep(4)
     sys.exit(3)
 print(os.environ["MASTER_PORT"], flush=True)
 """,
@@ -157,3 +158,5 @@ def test_a_program_that_fails_once_is_restarted_with_srun(scenarios: Scenarios) 
     run: Ended = scenarios["fails once"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert (run.exit(0)["status"], run.exit(0)["how"]) == (3, "restart")
+    assert run.status["total_elapsed_s"] >= 4
+    assert abs(run.status["total_elapsed_s"] - run.status["elapsed_s"]) <= 4  # Slurm's time, of the one allocation

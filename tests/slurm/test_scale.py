@@ -18,7 +18,7 @@ metrics:
   step: 'epoch (\d+):'
   samples_per_s: '(\d+) samples/s'
 """
-SMALL = ("-P", "a100", "-p", "gpu", "--cpus", "1", "--mem", "1G", "--time", "5", "--launcher", "python")
+SMALL = ("-P", "a100", "-p", "gpu", "--cpus", "1", "--mem", "1G", "--time", "5m", "--launcher", "python")
 DIGITS = """
 import os, sys, time
 nodes = int(os.environ["NNODES"])

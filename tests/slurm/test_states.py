@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,7 +49,7 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> N
 
 def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun) -> None:
     # partition cpu has one node; Slurm 24.11 and newer refuse the job at once
-    two = ("submit", "-P", "cpu", "-G", "0", "-c", "1", "--launcher", "python", "--nodes", "2", "-J", "wide")
+    two = ("submit", "-P", "cpu", "-p", "cpu", "-c", "1", "--launcher", "python", "--nodes", "2", "-J", "wide")
     argv = [*as_researcher.become, *as_researcher.argv(*two, "--wait", "true")]
     waits = pexpect.spawn(argv[0], argv[1:], env=cast("Any", as_researcher.environ), cwd=str(as_researcher.folder))
     waits.expect(r"is pending: requests more nodes than the partition allows \(PartitionNodeLimit\)", timeout=60)
@@ -72,8 +74,22 @@ def test_a_running_job_is_followed_and_cancelled(as_researcher: Hpcrun) -> None:
     assert wait_for_state(as_researcher, "long", "CANCELLED")["final"]
 
 
+@pytest.mark.parametrize("command", ["submit", "logs"])
+def test_who_follows_a_pending_job_is_told_why_it_waits_and_when_it_starts(as_researcher: Hpcrun, command: str) -> None:
+    later = (*CPU_JOB, "-J", command, "--sbatch", "begin=now+1hour")
+    if command == "logs":
+        as_researcher(*later, "true", check=True)
+    words = ("logs", "-f", command) if command == "logs" else (*later, "--follow", "true")
+    argv = [*as_researcher.become, *as_researcher.argv(*words)]
+    follows = pexpect.spawn(argv[0], argv[1:], env=cast("Any", as_researcher.environ), cwd=str(as_researcher.folder))
+    follows.expect(r"job \d+ is PENDING: before its begin time \(BeginTime\), expected 20\S+ \S+, in ", timeout=30)
+    as_researcher("cancel", command, check=True)
+    follows.expect(pexpect.EOF, timeout=60)
+    assert b"PENDING" not in follows.before
+
+
 def test_a_job_over_its_time_is_a_timeout(as_researcher: Hpcrun, cluster: Cluster) -> None:
-    as_researcher(*CPU_JOB, "-J", "slow", "--time", "1", "sleep", "300", check=True)
+    as_researcher(*CPU_JOB, "-J", "slow", "--time", "1m", "sleep", "300", check=True)
     job_id = wait_for_state(as_researcher, "slow", "RUNNING")["job_id"]
     # an end in the second of the start would be a job without an end
     wait_for(lambda: cluster.slurm("squeue", "-h", "-j", str(job_id), "-o", "%M") > "0:02", 20, "two seconds of it")
@@ -114,6 +130,23 @@ def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
         "killed": "CANCELLED",  # the job has asked Slurm why it was told to end
     }
     assert found["bad"]["exit_status"] == 1
+
+
+@pytest.mark.versions
+def test_explain_of_a_completing_job_says_why_it_failed(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    go = as_researcher.folder / "go"
+    script = f"while [ ! -e {go} ]; do sleep 0.1; done; echo \"KeyError: 'recall'\" >&2; exit 3"
+    as_researcher(*CPU_JOB, "-J", "ending", "bash", "-c", script, check=True)
+    folder = Path(wait_for_state(as_researcher, "ending", "RUNNING")["folder"])
+    wait_for((folder / "elements/0/attempts/0/rank-0.out").exists, 30, "its rank")
+    cluster.stop("cpu-1")  # the node does not say that it is done
+    go.touch()
+    wait_for_state(as_researcher, "ending", "COMPLETING")
+    said = as_researcher("explain", "ending", check=True).stdout
+    assert said.startswith("the job is completing")
+    assert "attempt 1 ended: rank 0 on cpu-1 failed first" in " ".join(said.split())
+    cluster.start("cpu-1")
+    assert wait_for_state(as_researcher, "ending", "FAILED")["final"]
 
 
 def half_a_minute_later(folder: Path) -> None:
@@ -245,3 +278,42 @@ def test_runs_of_another_cluster_are_not_asked_about(as_researcher: Hpcrun) -> N
     found = statuses(as_researcher)["here"]
     assert found["state"] == "UNKNOWN"
     assert found["reason"] == "ask on cluster elsewhere"
+
+
+@pytest.mark.versions
+def test_following_runs_that_start_and_end_costs_one_squeue_in_ten_seconds(as_researcher: Hpcrun) -> None:
+    shims, counted = as_researcher.folder / "bin", as_researcher.folder / "calls"
+    shims.mkdir()
+    counted.touch(mode=0o666)
+    counted.chmod(0o666)
+    (shims / "squeue").write_text(f'#!/bin/sh\ndate +%s.%N >>"{counted}"\nexec /usr/bin/squeue "$@"\n')
+    (shims / "squeue").chmod(0o755)
+    env = {**as_researcher.environ, "PATH": f"{shims}:{as_researcher.environ['PATH']}"}
+
+    def at_terminal(*args: str) -> pexpect.spawn[str]:
+        command, *rest = [*as_researcher.become, *as_researcher.argv(*args)]
+        return pexpect.spawn(
+            command, rest, env=cast("Any", env), cwd=str(as_researcher.folder), encoding="utf-8", timeout=40,
+            dimensions=(40, 140),
+        )  # fmt: skip
+
+    go, began = as_researcher.folder / "go", time.time()
+    let = f"echo begun; while [ ! -e {go} ]; do sleep 0.1; done"
+    as_researcher(*CPU_JOB, "-c", "1", "-J", "first", "bash", "-c", let, check=True)
+    watch, follow = at_terminal("status", "--watch"), at_terminal("logs", "-f", "first")
+    follow.expect("begun")
+    for name, end in (("second", "true"), ("third", "exit 3"), ("fourth", "true")):
+        as_researcher(*CPU_JOB, "-c", "1", "-J", name, "bash", "-c", f"sleep 1; {end}", check=True)
+        time.sleep(2)
+    go.touch()
+    ended = time.time()
+    follow.expect(pexpect.EOF)
+    watch.expect(r"first [^\n]*COMPLETED")
+    assert time.time() - ended < 5  # the script's own record has said it, long before squeue is called again
+    watch.expect(r"third [^\n]*FAILED")
+    watch.sendintr()
+    watch.expect(pexpect.EOF)
+    calls = [float(line) for line in counted.read_text().split()]
+    pauses = [after - before for before, after in itertools.pairwise(calls)]
+    assert calls
+    assert not [pause for pause in pauses if pause < 9.9], (began, calls)

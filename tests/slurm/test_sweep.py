@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.harness import RESEARCHER, Cluster, Completed, Hpcrun, as_researcher_command, wait_for
+from tests.harness import RESEARCHER, Cluster, Completed, Hpcrun, as_researcher_command, inodes, wait_for
 
 pytestmark = pytest.mark.slurm
 
-CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--time", "5")
+CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--time", "5m")
 SAY = "import json, os, sys; print(json.dumps([os.environ['HPCRUN_ELEMENT'], *sys.argv[1:]]))\n"
 ODD = ["a,b", "it's", "$HOME", "", "two\nlines", "-1", "{x}"]
 
@@ -85,6 +85,10 @@ def test_every_value_reaches_its_element_untouched(sweeps: Sweeps) -> None:
         said = sweeps.person("logs", f"odd/{index}", check=True).stdout
         assert json.loads(said) == [str(index), "--first", f"in {value}", "{x}"]
     assert [element["parameters"]["x"] for element in run["elements"]] == ODD
+    for element in Path(run["folder"], "elements").iterdir():
+        files, folders = inodes(element)
+        assert files + 1 <= 5  # with its batch log
+        assert folders <= 4
     assert sorted(path.name for path in Path(run["folder"], "batch").iterdir()) == [f"{i}.log" for i in range(7)]
     assert "rendezvous" in sweeps.person("logs", "--batch", "odd/3", check=True).stdout
 

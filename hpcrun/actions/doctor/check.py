@@ -50,6 +50,6 @@ class Checkup:
         return not any(check.level == "red" for check in self.checks)
 
 
-def not_checked(group: str, name: str, why: str) -> Check:
+def not_checked(group: str, name: str, why: str, fix: str | None = None) -> Check:
     """Return that something could not be looked at."""
-    return Check(group, name, "yellow", f"not checked: {why}")
+    return Check(group, name, "yellow", f"not checked: {why}", fix)

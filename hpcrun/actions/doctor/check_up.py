@@ -104,13 +104,8 @@ def _load(name: str, surroundings: Surroundings) -> LoadedProfile | None:
 
 
 def _no_profile() -> Check:
-    return Check(
-        PROFILE,
-        "profile",
-        "yellow",
-        "not checked: no profile is set, and the cluster cannot be detected now",
-        "hpcrun doctor -P NAME checks a profile of yours",
-    )
+    why = "no profile is set, and the cluster cannot be detected now"
+    return not_checked(PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours")
 
 
 def _slurm(answers: SlurmAnswers | None) -> list[Check]:

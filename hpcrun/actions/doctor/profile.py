@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 
 from hpcrun.actions.doctor.check import PROFILE, Check, Level, not_checked
-from hpcrun.actions.doctor.nodes import judge_nodes
 from hpcrun.actions.doctor.target import Target
 from hpcrun.actions.profiles.detect_types import why_closed
 from hpcrun.actions.profiles.variables import check_profile_env
@@ -17,10 +16,10 @@ from hpcrun.errors import nearest
 from hpcrun.job.container import is_image_file
 from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
-from hpcrun.job.units import format_time
+from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.detect import ClusterFacts, Trial
-from hpcrun.schedulers.detect_text import Association, Partition
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
 from hpcrun.schedulers.modules import ModuleFacts
 from hpcrun.schedulers.slurm_text import refusal_hint
 
@@ -98,10 +97,8 @@ def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFac
     name = f"qos {qos}"
     for partition in partitions:
         if (partition.qos and qos not in partition.qos) or qos in partition.denied_qos:
-            takes = (
-                f"it takes {', '.join(partition.qos)}" if partition.qos else f"not {', '.join(partition.denied_qos)}"
-            )
-            seen = f"partition {partition.name} does not take it; {takes}"
+            takes = ", ".join(partition.qos or partition.denied_qos)
+            seen = f"partition {partition.name} does not take it; {'it takes' if partition.qos else 'not'} {takes}"
             others = [one for one in partition.qos if one in _qos_of(facts.associations or (), account)]
             return [Check(PROFILE, name, "red", seen, target.set_("qos", others[0] if others else "null"))]
     if facts.associations is None:
@@ -187,12 +184,9 @@ def _container_runtime(runtime: str, found: str | None, program: str, *, sure: b
     if found:
         return Check(PROFILE, "container", "green", f"{runtime}: {found}")
     level: Level = "red" if sure else "yellow"
-    seen = f"{program} is not on this machine's PATH" + (
-        "" if sure else "; it may be on the compute nodes or in a module"
-    )
-    return Check(
-        PROFILE, "container", level, seen, "check it with a short job: hpcrun submit --wait --time 1 /bin/true"
-    )
+    elsewhere = "" if sure else "; it may be on the compute nodes or in a module"
+    fix = "check it with a short job: hpcrun submit --wait --time 1m /bin/true"
+    return Check(PROFILE, "container", level, f"{program} is not on this machine's PATH{elsewhere}", fix)
 
 
 def judge_variables(loaded: LoadedProfile) -> list[Check]:
@@ -238,3 +232,106 @@ def judge_messages(destinations: Sequence[str], env: Mapping[str, str]) -> list[
         fix = f"read -rs {unset[0]} && export {unset[0]}; without it, no message is sent there"
         return [Check(PROFILE, "messages", "yellow", f"{', '.join(unset)} is not set", fix)]
     return [Check(PROFILE, "messages", "green", f"to {', '.join(destinations)}; hpcrun notify --test sends one")]
+
+
+def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
+    """Judge whether the nodes have what the profile says, and what its largest job on one node asks for."""
+    if not facts.kinds:
+        return [not_checked(PROFILE, f"{target.label}nodes", "Slurm does not list the resources of its nodes")]
+    names = [partition.name for partition in partitions]
+    inside = [kind for kind in facts.kinds if kind.partition in names]
+    holding = [kind for kind in inside if target.has(kind)]
+    if not holding:
+        return [_no_such_gpus(target, names, inside, facts)]
+    shape = target.plan.shape
+    most = max(target.count(kind) for kind in holding)
+    checks = []
+    if shape.gpus_per_node > most:
+        seen = f"{shape.gpus_per_node} on a node, but nodes of partition {', '.join(names)} have {most}"
+        checks.append(Check(PROFILE, f"{target.label}GPUs", "red", seen, target.set_("gpu.per_node", most)))
+    fitting = [kind for kind in holding if target.count(kind) >= shape.gpus_per_node] or holding
+    plan, profile = target.plan, target.profile
+    cpus = max((kind.cpus or 0 for kind in fitting), default=0)
+    memory = max((kind.memory_mb or 0 for kind in fitting), default=0)
+    checks += _judge_amount(target, ("CPUs", "cpu"), cpus, plan.cpus_per_node, profile.cpu.per_node, str)
+    checks += _judge_amount(
+        target, ("memory", "memory"), memory, plan.memory_mb, profile.memory.per_node, format_memory
+    )
+    checks += judge_time(target, partitions)
+    if checks:
+        return checks
+    nodes = sum(kind.nodes for kind in holding)
+    return [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, nodes))]
+
+
+def _fits(target: Target, kinds: Sequence[NodeKind], nodes: int) -> str:
+    plan = target.plan
+    parts = [f"{plan.cpus_per_node or 'default'} CPUs"]
+    if plan.shape.gpus_per_node:
+        parts.insert(0, f"{plan.shape.gpus_per_node} {plan.shape.gpu_type or 'GPUs'}")
+    if plan.memory_mb:
+        parts.append(format_memory(plan.memory_mb))
+    if plan.walltime_s:
+        parts.append(format_time(plan.walltime_s))
+    unknown = [word for word, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb)) if known is None]
+    unsaid = f"; Slurm does not say their {' and '.join(unknown)}" if unknown else ""
+    return f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
+
+
+def _no_such_gpus(target: Target, names: Sequence[str], inside: Sequence[NodeKind], facts: ClusterFacts) -> Check:
+    """Say that no node of the partitions has GPUs of the type, or that there is none, and where to find some."""
+    type_ = target.plan.shape.gpu_type
+    if not inside:
+        fix = target.set_partition(facts) or "`sinfo -s` shows the nodes of each"
+        return Check(PROFILE, f"{target.label}nodes", "red", f"there are none in partition {', '.join(names)}", fix)
+    there = sorted({name or "untyped" for kind in inside for name, _ in kind.gpus})
+    seen = f"no {type_ or 'GPU'} in partition {', '.join(names)}; it has {', '.join(there) or 'no GPUs'}"
+    fix = target.set_partition(facts) or _other_gpus(target, there, facts)
+    return Check(PROFILE, f"{target.label}GPUs", "red", seen, fix)
+
+
+def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> str:
+    """Return how to ask for GPUs that there are, given the types of the partition."""
+    named = [type_ for type_ in there if type_ != "untyped"]
+    if there and not target.type:
+        close = nearest(target.plan.shape.gpu_type or "", named) or (named[0] if named else None)
+        return target.set_("gpu.type", close or "null")  # for those without a name none must be asked for
+    elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
+    has = f"the cluster has {', '.join(elsewhere)}; " if elsewhere else ""
+    return f"{has}write a profile for them: hpcrun profile detect"
+
+
+def _judge_amount(
+    target: Target, names: tuple[str, str], most: int, asked: int | None, said: int | None, text: Callable[[int], str]
+) -> list[Check]:
+    """Judge what the job asks for on a node, and the profile's own value, against the most that a node has.
+
+    Args:
+        names: of the check, and of the profile's section.
+    """
+    name, section, gpus = f"{target.label}{names[0]}", names[1], target.plan.shape.gpus_per_node
+    if most and asked and asked > most:
+        seen = f"{text(asked)} for {gpus} GPUs, but such nodes have {text(most)}"
+        fix = target.set_(f"{section}.per_gpu", text(max(1, most // max(1, gpus))))
+        return [Check(PROFILE, name, "red", seen, fix)]
+    if most and said and said > most:
+        seen = f"{section}.per_node is {text(said)}, but such nodes have {text(most)}"
+        return [Check(PROFILE, name, "yellow", seen, target.set_(f"{section}.per_node", text(most)))]
+    return []
+
+
+def judge_time(target: Target, partitions: Sequence[Partition]) -> list[Check]:
+    """Judge the profile's times against the longest limit of its partitions."""
+    limits = [partition.max_s for partition in partitions]
+    if None in limits or not limits:
+        return []
+    longest = max(limit for limit in limits if limit is not None)
+    asked, most = target.plan.walltime_s, target.profile.time.max
+    there, name = f"but the partition allows {format_time(longest)}", f"{target.label}time"
+    if asked and asked > longest:
+        seen = f"a job gets {format_time(asked)} without --time, {there}: the job would never start"
+        return [Check(PROFILE, name, "red", seen, target.set_("time.default", format_time(longest)))]
+    if most and most > longest:
+        seen = f"time.max is {format_time(most)}, {there}"
+        return [Check(PROFILE, name, "yellow", seen, target.set_("time.max", format_time(longest)))]
+    return []

@@ -77,13 +77,8 @@ def judge_file_system(mount: Mount, *, on_slurm: bool) -> Check:
     seen = f"{mount.kind} at {mount.point}"
     if not on_slurm or is_shared(mount):
         return Check(RUNS, "file system", "green", seen)
-    return Check(
-        RUNS,
-        "file system",
-        "yellow",
-        f"{seen}: possibly local to this machine",
-        f"if compute nodes cannot see it, use a folder on a shared file system: {_ELSEWHERE}",
-    )
+    fix = f"if compute nodes cannot see it, use a folder on a shared file system: {_ELSEWHERE}"
+    return Check(RUNS, "file system", "yellow", f"{seen}: possibly local to this machine", fix)
 
 
 def judge_space(place: RunsFolderFacts) -> Check:

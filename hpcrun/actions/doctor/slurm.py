@@ -64,13 +64,8 @@ def judge_versions(client: str | None, controller: str | None) -> Check | None:
     if not client or not controller or major_release(client) == major_release(controller):
         return None
     release = major_release(controller)
-    return Check(
-        SLURM,
-        "versions",
-        "yellow",
-        f"commands of Slurm {client}, a controller of {controller}",
-        f"use the commands of {release}: load the site's slurm module, or remove another Slurm from PATH",
-    )
+    fix = f"use the commands of {release}: load the site's slurm module, or remove another Slurm from PATH"
+    return Check(SLURM, "versions", "yellow", f"commands of Slurm {client}, a controller of {controller}", fix)
 
 
 def judge_controller(ping: Ping) -> Check:
@@ -79,9 +74,8 @@ def judge_controller(ping: Ping) -> Check:
     down = [f"{server.host} ({server.role})" for server in ping.servers if not server.up]
     if not up:
         seen = f"{', '.join(down)} does not respond" if down else ping.words
-        return Check(
-            SLURM, "controller", "red", seen, "`scontrol ping` shows when it is back; else ask the administrators"
-        )
+        fix = "`scontrol ping` shows when it is back; else ask the administrators"
+        return Check(SLURM, "controller", "red", seen, fix)
     took = f"{up[0].host} answers within {_duration(ping.took_s)}"
     if down:
         return Check(SLURM, "controller", "yellow", f"{took}; {', '.join(down)} is down", "tell the administrators")
@@ -100,10 +94,5 @@ def judge_accounting(facts: ClusterFacts) -> Check:
         enforced = facts.config.get("AccountingStorageEnforce", "none")
         return Check(SLURM, "accounting", "green", f"sacct answers; enforced: {enforced}")
     why = facts.problems.get("sacct", "no response")
-    return Check(
-        SLURM,
-        "accounting",
-        "yellow",
-        f"sacct: {why}",
-        "no action needed: when Slurm has purged a job, hpcrun uses the records in its run folder",
-    )
+    fix = "no action needed: when Slurm has purged a job, hpcrun uses the records in its run folder"
+    return Check(SLURM, "accounting", "yellow", f"sacct: {why}", fix)

@@ -26,6 +26,7 @@ from hpcrun.diagnosis.speech import speech_of
 from hpcrun.diagnosis.waiting_cause import with_flight, with_tracebacks
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
+from hpcrun.job.secret_hider import HIDER
 from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import IDLE, RESTART_BEGINS, Attempt, ExitRecord, attempts, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
@@ -37,6 +38,9 @@ _QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
 _MOST_ATTEMPTS = 5
 _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 """States of a job that was stopped before its end: perhaps it was slow."""
+_RUNS = (state.RUNNING, state.UNKNOWN)
+_NOT_RUNNING = frozenset("PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split())
+"""States of a job that has no allocation, or none yet."""
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
 _LONGEST_STOP = 4096
@@ -72,6 +76,12 @@ class Explanation:
     unread: tuple[str, ...] = ()
     flight: Flight | None = None
 
+    def __post_init__(self) -> None:
+        """Hide secrets: an explanation is printed, kept on disk and sent to others."""
+        for name in ("summary", "fix", "next"):
+            object.__setattr__(self, name, HIDER.hide(getattr(self, name)))
+        object.__setattr__(self, "unread", tuple(map(HIDER.hide, self.unread)))
+
 
 def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> Explanation:
     """Explain why a run failed, or return that nothing failed. Of a sweep, explain the first element that failed.
@@ -84,13 +94,16 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     word = item.run.job_id or item.run.run_id
     before = _attempts_before(item)
     use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
+    attempt = last_attempt(item.folder, item.element or 0)
     if (said := nothing_failed(item)) is not None:
+        between = not (item.elements or item.status.final or item.status.state in _RUNS)
+        if between and attempt and (attempt.exit or item.status.state == state.PENDING):
+            return _between(item, attempt, said, rules, quick=quick)
         running = item.status.state in (state.RUNNING, state.COMPLETED)
         follow = "-f " if not item.status.final else ""
         return Explanation(item, said, evidence=(*before, *_use_evidence(use)),
                            fix="; ".join(use_advice(use, completed=item.status.final)) if use else "",
                            next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
-    attempt = last_attempt(item.folder, item.element or 0)
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = _gather(item, attempt, rules, quick=quick)
@@ -101,6 +114,23 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     ):
         before = (*before, *_use_evidence(use))
     return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
+
+
+def _between(item: RunStatus, attempt: Attempt, said: str, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+    """Explain why the last attempt of a job ended that waits again, or that Slurm is ending.
+
+    Args:
+        said: what the job does now.
+    """
+    sentence, exit_ = f"{said}; attempt {attempt.number + 1} ended: ", attempt.exit
+    before = _attempts_before(item)
+    if exit_ is None or not exit_.status or exit_.reason not in ("", "failure"):
+        command = f"hpcrun logs {item.run.job_id or item.run.run_id}"
+        return Explanation(item, sentence + ended_text(attempt), evidence=before, next=command)
+    failed = replace(item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=exit_.status))
+    facts, unread = _gather(failed, attempt, rules, quick=quick)
+    found = explained(failed, facts, rules, attempt=attempt, before=before, unread=unread)
+    return replace(found, item=item, summary=sentence + found.summary)
 
 
 def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
@@ -200,8 +230,11 @@ def nothing_failed(item: RunStatus) -> str | None:
         return f"the job is running{reason}: it has not ended"
     if status.state == state.UNKNOWN:
         return f"the state of the job is unknown{reason}"
+    if status.state not in _NOT_RUNNING:
+        return f"the job is {status.state.lower().replace('_', ' ')}{reason}: it has not ended"
     known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
-    return f"the job has not started: {known.short if known else status.state}{reason}"
+    now = "waits again" if status.attempt else "has not started"
+    return f"the job {now}: {known.short if known else status.state}{reason}"
 
 
 def _gather(

@@ -43,7 +43,7 @@ WITHIN_S = 8
 """The time in which the nodes must answer: the command as a whole may take 15 s."""
 _MARK = "hpcrun-stacks "
 _NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read this process"
-"""Two of the reasons for a missing stack, in the words of probe/rank_stack.py and probe/py_spy.py."""
+"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and probe/py_spy.py."""
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
 _MOST_NCCL = 6
 _MOST_NODES = 5
@@ -87,7 +87,7 @@ def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
         PlanError: its folder has no program for this.
     """
     item = running.item
-    program = RunFolder(item.folder).probe / "__main__.py"
+    program = RunFolder(item.folder).programs("probe") / "__main__.py"
     if not program.exists():
         raise PlanError(
             f"{item.run.run_id} was submitted by an older hpcrun that does not support --stacks",

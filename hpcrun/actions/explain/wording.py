@@ -19,7 +19,8 @@ from hpcrun.diagnosis.rules import fill
 from hpcrun.diagnosis.scan import last_lines
 from hpcrun.diagnosis.speech import uncaught
 from hpcrun.diagnosis.traceback import Frame, Traceback
-from hpcrun.job.phrases import other_ranks, rank_text, ranks_text
+from hpcrun.job.phrases import cut_at_word, other_ranks, rank_text, ranks_text
+from hpcrun.job.secret_hider import HIDER
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
@@ -47,6 +48,12 @@ class Evidence:
     where: str | None
     lines: tuple[str, ...]
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Hide secrets, also one of several lines."""
+        lines = HIDER.hide("\n".join(self.lines)).split("\n") if self.lines else ()
+        object.__setattr__(self, "lines", tuple(lines))
+        object.__setattr__(self, "note", HIDER.hide(self.note))
 
 
 def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> str:
@@ -275,18 +282,24 @@ def _launchers_words(facts: Facts) -> Iterator[Evidence]:
 
 def advice(item: RunStatus, found: Diagnosis) -> str:
     """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
-    fix = found.cause.fix if found.cause else ""
+    fix = fill(found.cause.rule.fix, _values(item, found)) if found.cause else ""
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
+
+
+def _values(item: RunStatus, found: Diagnosis) -> dict[str, str | None]:
+    """Return what a rule's fix and next command can name: the run, and the groups of its pattern."""
+    run, hit = item.run, found.cause.hit if found.cause else None
+    own = {"run": run.job_id or run.run_id, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
+           "rank": str(found.first or 0)}  # fmt: skip
+    return {**own, **(hit.values if hit else {})}
 
 
 def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
     """Return one command that shows more, or checks what is wrong."""
     run = item.run
     if found.cause is not None and found.cause.rule.next:
-        values = {"run": run.job_id or run.run_id, "profile": run.profile, "nodes": str(run.nodes),
-                  "rank": str(found.first or 0)}  # fmt: skip
-        return fill(found.cause.rule.next, values)
+        return fill(found.cause.rule.next, _values(item, found))
     log = found.cause.log if found.cause else None
     rank = found.first if log is None else log.rank
     if rank is None:
@@ -378,12 +391,3 @@ def _around(text: str, words: Sequence[bytes]) -> str:
 
 def _short(text: str) -> str:
     return cut_at_word(text, _LONGEST)
-
-
-def cut_at_word(text: str, most: int) -> str:
-    """Return at most so many characters of a text: whole words and ``…``, or a part of a single long one."""
-    if len(text) <= most:
-        return text
-    head = text[: most - 1]
-    whole = head if text[most - 1].isspace() else head.rpartition(" ")[0]
-    return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"

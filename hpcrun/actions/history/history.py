@@ -143,7 +143,7 @@ def get_history(
     store, now_s = ports.store, ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
     on_cluster = [item for item in result.runs if item.run.scheduler != "local"]
-    jobs = [job for item in on_cluster for job in jobs_of_run(item, now_s) if is_within(job, since_s)]
+    jobs = [job for item in on_cluster for job in jobs_of_run(item) if is_within(job, since_s)]
     jobs = with_accounts(examined(jobs, store, rules), accounted)
     known = {item.run.run_id for item in result.runs} | set(store.run_ids())
     unknown = first_waits([each for each in accounted if each.run_id not in known])

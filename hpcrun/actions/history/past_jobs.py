@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from hpcrun.actions.status.resolve import attempt_times
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
@@ -90,12 +91,12 @@ class PastJob:
         return self.times[0].start_s if self.times else None
 
 
-def jobs_of_run(item: RunStatus, now_s: float) -> list[PastJob]:
+def jobs_of_run(item: RunStatus) -> list[PastJob]:
     """Return a run as one job, a sweep as a job for each element; none of what was never submitted."""
     rows = [element_row(item, element) for element in item.elements] if item.elements else [item]
     started = set(names_in(RunFolder(item.folder).elements))
     jobs = [
-        _job(row, _attempts(row) if str(row.element or 0) in started else [], now_s)
+        _job(row, list(attempts(row.folder, row.element or 0)) if str(row.element or 0) in started else [])
         for row in rows
         if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)
     ]
@@ -107,14 +108,10 @@ def jobs_of_run(item: RunStatus, now_s: float) -> list[PastJob]:
     return jobs
 
 
-def _attempts(row: RunStatus) -> list[Attempt]:
-    return list(attempts(row.folder, row.element or 0))[::-1]
-
-
-def _job(row: RunStatus, begun: list[Attempt], now_s: float) -> PastJob:
+def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
     run, status = row.run, row.status
     end = end_of(status.state) if status.final else None
-    times = tuple(_times(row, begun, end, now_s))
+    times = tuple(_times(row, newest, end))
     nodes = run.nodes + _spares(run.plan)
     directives = dict(pairs_of(run.plan.get("directives")))
     return PastJob(
@@ -140,23 +137,13 @@ def end_of(word: str) -> End:
     return "completed" if word == state.COMPLETED else "cancelled" if word == state.CANCELLED else "failed"
 
 
-def _times(row: RunStatus, begun: list[Attempt], end: End | None, now_s: float) -> Iterator[JobTime]:
-    """Yield the times of attempts. One that left no exit record ended after its last heartbeat."""
+def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[JobTime]:
+    """Yield the times of attempts, which are given the newest first."""
     status = row.status
-    if not begun and status.final and status.elapsed_s:  # its records are gone; Slurm has told how long it ran
+    if not newest and status.final and status.elapsed_s:  # its records are gone; Slurm has told how long it ran
         yield JobTime(row.run.created_s, row.run.created_s + status.elapsed_s, end == "failed")
-    for attempt in begun:
-        is_last = attempt is begun[-1]
-        if attempt.exit is not None:
-            end_s = attempt.exit.ended_s
-        elif is_last and status.final:
-            end_s = max(attempt.alive_s, attempt.started_s + (status.elapsed_s or 0))
-        elif is_last and status.state == state.RUNNING and not (row.stale or row.elsewhere or row.lost):
-            end_s = now_s
-        else:
-            end_s = attempt.alive_s
-        lost = end == "failed" if is_last else _has_failed(attempt)
-        yield JobTime(attempt.started_s, max(attempt.started_s, end_s), lost)
+    for attempt, (start_s, end_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
+        yield JobTime(start_s, end_s, end == "failed" if attempt is newest[0] else _has_failed(attempt))
 
 
 def _has_failed(attempt: Attempt) -> bool:

@@ -11,7 +11,7 @@ from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.actions.jobs.submit_many import JobSeries
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.find import FoundRun, find_run, is_job_number
+from hpcrun.actions.runs.find import FoundRun, find_run
 from hpcrun.actions.status.status import RunStatus, get_status
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.job import state
@@ -56,13 +56,12 @@ def _run_of(asked: After, ports: Ports) -> FoundRun:
     try:
         return find_run(asked.word, ports.store)
     except NotFoundError as error:
-        if not is_job_number(asked.word):
+        if not error.job_id:
             raise
         job = Dependency("", asked.word, asked.condition)
-        raise NotFoundError(
-            f"--after {asked.word}: {error.message}",
-            hint=f"for a job that hpcrun did not submit: --sbatch dependency={dependency_option([job])}",
-        ) from None
+        error.message = f"--after {asked.word}: {error.message}"
+        error.if_listed = f"hpcrun did not submit this job: --sbatch dependency={dependency_option([job])} waits for it"
+        raise
 
 
 def _dependency(item: RunStatus, asked: After) -> Dependency:

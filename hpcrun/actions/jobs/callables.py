@@ -6,10 +6,8 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from hpcrun import hpcrun_function
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.errors import UsageError
@@ -22,7 +20,7 @@ from hpcrun.profiles.load import load_profile
 from hpcrun.profiles.templates import load_templates
 
 PROGRAM = "hpcrun_function"
-"""The module that every task runs; below the run's folder, in ``runtime/``."""
+"""The module that every task runs; below the run's folder, in ``programs/runtime/``."""
 
 
 def function_request(asked: Mapping[str, Any], read: Callable[[dict[str, Any]], JobRequest]) -> JobRequest:
@@ -75,7 +73,4 @@ def function_files(calls: Sequence[bytes]) -> dict[str, str | bytes]:
     with zipfile.ZipFile(archive, "w") as file:
         for index, call in enumerate(calls):
             file.writestr(str(index), call)
-    return {
-        str(WITHIN.runtime / f"{PROGRAM}.py"): Path(hpcrun_function.__file__).read_text("utf-8"),
-        str(WITHIN.calls): archive.getvalue(),
-    }
+    return {str(WITHIN.calls): archive.getvalue()}

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.gpu_types import for_gpu_type, naming_gpu_type, types_to_choose_from
+from hpcrun.actions.profiles.detected import DETECTED
+from hpcrun.errors import PlanError, SchedulerError, UsageError
+from hpcrun.job.gpu_types import for_gpu_type, naming_gpu_type, types_to_choose_from, types_with_room
 from hpcrun.job.profile import GpuTypeSection, Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
@@ -20,6 +22,7 @@ from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # only a detected profile has them
     from hpcrun.actions.jobs.caller import Surroundings
+    from hpcrun.actions.profiles.detected import DetectedProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,6 @@ class Picker:
     """Makes choices, or collects those that cannot be made without a person at a terminal."""
 
     choose: Choose | None
-    answers: dict[str, str] = field(default_factory=dict)
     unmade: list[Choice] = field(default_factory=list)
 
     def pick(self, choice: Choice) -> str:
@@ -93,8 +95,7 @@ class Picker:
         if self.choose is None:
             self.unmade.append(choice)
             return choice.options[choice.default].value
-        self.answers[choice.key] = self.choose(choice)
-        return self.answers[choice.key]
+        return self.choose(choice)
 
     def check(self, profile: str) -> None:
         """Refuse choices that were not made, all in one message.
@@ -104,10 +105,10 @@ class Picker:
         """
         if not self.unmade:
             return
-        values = [shlex.quote(f"{made.key}={made.options[made.default].value}") for made in self.unmade]
+        values = [f"{made.key}={made.options[made.default].value}" for made in self.unmade]
+        command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
         raise UsageError(
-            "\n".join(made.flags for made in self.unmade),
-            hint=f"for all your jobs: hpcrun profile set {shlex.quote(profile)} {' '.join(values)}",
+            "\n".join(made.flags for made in self.unmade), hint=f"for all your jobs: hpcrun {shlex.join(command)}"
         )
 
 
@@ -130,7 +131,7 @@ def settle(
     request = _with_gpu_type(request, loaded.profile, picker, sizes)
     if detected is None or not detected.shaped(loaded):
         picker.check(loaded.profile.name)
-        return Settled(request, loaded)
+        return _without_gpus(request, loaded, detected) if detected else Settled(request, loaded)
     from hpcrun.actions.jobs.cluster_choices import (
         DetectedValues,
         check_qos_limits,
@@ -148,8 +149,22 @@ def settle(
     picker.check(loaded.profile.name)
     check_qos_limits(request, profile, values.facts)
     closed = closed_partition_note(request, profile, values.facts)
-    notes = [detected_note(request, profile, values.facts, picker.answers)] if loaded.path == detected.path else []
+    notes = [detected_note(request, profile, values.facts)] if loaded.path == detected.path else []
     return Settled(request, replace(loaded, profile=profile), (*notes, *([closed] if closed else [])))
+
+
+def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
+    """Send a job without GPUs to the partition that it takes on a detected cluster, if a person's file names none."""
+    from hpcrun.actions.jobs.cluster_choices import DetectedValues, with_partition
+
+    # Slurm does not respond: the profile's partition. What is wrong with the shape is said where the plan is made.
+    with suppress(SchedulerError, PlanError):
+        if request.partition or decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
+            return Settled(request, loaded)
+        values = DetectedValues(detected.facts, detected.path)
+        _, profile = with_partition(request, loaded, values, Picker(first_option))
+        return Settled(request, replace(loaded, profile=profile))
+    return Settled(request, loaded)
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
@@ -188,7 +203,7 @@ def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes:
         has = ", ".join(f"{type_} {_size(profile.gpu.types[type_], profile)}" for type_ in types)
         raise PlanError(
             f"no GPU type of profile {profile.name!r} has {_asked(request)}; nodes × GPUs of a job are at most: {has}",
-            hint="request less, or name a type and the nodes: --gpus TYPE:N --nodes N",
+            hint=_room(request, profile),
         )
     if len(fitting) == 1:
         return naming_gpu_type(request, fitting[0])
@@ -201,7 +216,7 @@ def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes:
 def _type_choice(types: Sequence[str], profile: Profile, option: str, number: str, reason: str) -> Choice:
     """Return the choice between GPU types; the one with most GPUs is offered."""
     entries = [profile.gpu.types[type_] for type_ in types]
-    totals = [(entry.nodes or 1) * (entry.per_node or profile.gpu.per_node) for entry in entries]
+    totals = [_total(entry, profile) for entry in entries]
     options = tuple(
         Option(type_, f"--{option} {type_}:{number}", _about_type(entry, profile))
         for type_, entry in zip(types, entries, strict=True)
@@ -217,6 +232,20 @@ def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
         return decide_shape(named, typed).nodes <= (typed.gpu.nodes or 10**9)
     except PlanError:
         return False
+
+
+def _room(request: JobRequest, profile: Profile) -> str:
+    """Return the hint for more GPUs than a type has on these nodes: the type and the nodes that have them, or fewer."""
+    each = request.gpus_per_node
+    total = each.count * (request.nodes or 1) if each else request.gpus.count if request.gpus else 1
+    if options := types_with_room(profile, total):
+        return f"name a type and the nodes: {options[0]}"
+    total, type_ = max((_total(entry, profile), type_) for type_, entry in profile.gpu.types.items())
+    return f"request less: --gpus {type_}:{total} --nodes {profile.gpu.types[type_].nodes or 1}"
+
+
+def _total(entry: GpuTypeSection, profile: Profile) -> int:
+    return (entry.nodes or 1) * (entry.per_node or profile.gpu.per_node)
 
 
 def _asked(request: JobRequest) -> str:

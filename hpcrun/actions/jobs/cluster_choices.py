@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.choices import Choice, Option, Picker
-from hpcrun.actions.profiles.detect_types import offer_in, partitions_without_gpus, rank, share, why_closed
-from hpcrun.actions.profiles.detected import DETECTED
+from hpcrun.actions.profiles.detect_types import (
+    accounts_of,
+    offer_in,
+    partitions_without_gpus,
+    rank,
+    share,
+    why_closed,
+)
 from hpcrun.errors import PlanError
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection
@@ -45,7 +50,7 @@ def with_partition(
     if name is None and _is_detected(loaded, _partition_key(typed, shape), detected.path):
         fitting = fitting_partitions(request, typed, shape, facts)
         default = [part for part in fitting if part.default]
-        if len(default or fitting) == 1:
+        if fitting and (default or len(fitting) == 1 or not shape.gpus_per_node):
             name = (default or fitting)[0].name
         elif fitting:
             name = picker.pick(_partition_choice(fitting, typed))
@@ -57,9 +62,10 @@ def with_partition(
 
 
 def fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts) -> list[Partition]:
-    """Return the partitions in which a job can run, the best first: for a job without GPUs those without GPUs, if any.
+    """Return the partitions in which a job can run, the best first.
 
-    A partition in which jobs are preempted is left out if there is another one.
+    A job without GPUs gets those without GPUs, if any: of these the profile's own. A partition in which jobs are
+    preempted is left out if there is another one.
     """
     time_s = request.walltime_s or profile.time.default
     account = request.account or profile.account
@@ -73,6 +79,7 @@ def fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, fact
     if not shape.gpus_per_node:
         free = partitions_without_gpus(facts)
         found = [part for part in found if part.name in free] or found
+        found = [part for part in found if part.name == profile.partition] or found
     found = [part for part in found if part.preempted is None] or found
     return sorted(found, key=lambda part: rank(part, facts, account))
 
@@ -159,6 +166,7 @@ def _associations(facts: ClusterFacts, partition: str | None) -> list[Associatio
 
 
 def with_account(request: JobRequest, profile: Profile, detected: DetectedValues, picker: Picker) -> JobRequest:
+    """Return the request with the account that is charged: the only one for the partition, or Slurm's default one."""
     facts, name = detected.facts, _partition_of(request, profile)
     if request.account or profile.account or not _enforced(facts):
         return request
@@ -167,14 +175,12 @@ def with_account(request: JobRequest, profile: Profile, detected: DetectedValues
     fitting = [one for one in accounts if partition is None or why_closed(partition, facts, one) is None]
     if not fitting:
         return request
+    if facts.default_account in fitting:
+        fitting = [facts.default_account]
     if len(fitting) == 1:
         return request.model_copy(update={"account": fitting[0]})
-    default = fitting.index(facts.default_account) if facts.default_account in fitting else 0
-    options = [
-        Option(one, f"--account {one}", "your default in Slurm" if one == facts.default_account else "")
-        for one in fitting
-    ]
-    choice = Choice("account", "account", "you have several accounts", tuple(options), default)
+    options = tuple(Option(one, f"--account {one}") for one in fitting)
+    choice = Choice("account", "account", "you have several accounts", options)
     return request.model_copy(update={"account": picker.pick(choice)})
 
 
@@ -269,16 +275,14 @@ def closed_partition_note(request: JobRequest, profile: Profile, facts: ClusterF
     return words + (f"; open to you: {', '.join(free)}" if free else "")
 
 
-def detected_note(request: JobRequest, profile: Profile, facts: ClusterFacts, answers: Mapping[str, str]) -> str:
+def detected_note(request: JobRequest, profile: Profile, facts: ClusterFacts) -> str:
     """Return what was detected and taken, in one line, and how to keep or change it."""
     name = _partition_of(request, profile)
     default = any(part.default and part.name == name for part in facts.partitions)
     taken = [f"partition {name}" + (" (the default)" if default else "") if name else "the default partition"]
-    values = (("account", request.account or profile.account), ("qos", request.qos))
-    taken += [f"{key} {value}" for key, value in values if value]
-    keep = "keep or change it with hpcrun init"
-    if answers:
-        words = " ".join(shlex.quote(f"{key}={value}") for key, value in answers.items())
-        keep = f"keep your answers with hpcrun profile set {DETECTED} {words}"
+    account = request.account or profile.account
+    is_default = account == facts.default_account and len(accounts_of(facts)) > 1
+    taken += [f"account {account}" + (" (your default in Slurm)" if is_default else "")] if account else []
+    taken += [f"qos {request.qos}"] if request.qos else []
     cluster = facts.config.get("ClusterName", "this one")
-    return f"detected the cluster {cluster}: {', '.join(taken)}; {keep}"
+    return f"detected the cluster {cluster}: {', '.join(taken)}; keep or change it with hpcrun init"

@@ -10,7 +10,7 @@ from typing import Any
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.after import Dependency
 from hpcrun.job.plan import Plan
-from hpcrun.runs.lineage import share_checkpoints, share_code
+from hpcrun.runs.snapshot import share_checkpoints, share_code
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,8 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
 from hpcrun.job.script import LAUNCH
-from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.job.secret_forms import MASK
+from hpcrun.job.secrets import is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError
@@ -79,12 +80,13 @@ def new_run(
         if code:
             code.copy_to(folder)
 
-    needed = {**runtime_programs(), **launch_programs(), str(WITHIN.submit_claim()): claim_text(), **files}
-    if plan.preflight:
-        needed |= preflight_programs()
+    needed = {str(WITHIN.submit_claim()): claim_text(), **files}
     if plan.notify:
         needed |= message_sender(plan, plan.notify)
-    run, folder = _create(record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill))
+    programs = job_programs()
+    run, folder = _create(
+        record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill, programs)
+    )
     return NewRun(run, folder, code.notes if code else ())
 
 
@@ -127,22 +129,12 @@ def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], P
             run_id = f"{run_id[:-4]}{number:04x}"
 
 
-def runtime_programs() -> dict[str, str]:
-    """Return the module that a training script may import, by its path in the run folder."""
-    return _by_path([Path(LAUNCH).with_name("hpcrun_runtime.py")], WITHIN.runtime)
-
-
-def launch_programs() -> dict[str, str]:
-    """Return the programs that run inside a job, or beside its ranks, by their paths in the run folder."""
-    launch = _by_path(Path(LAUNCH).glob("*.py"), WITHIN.launch)
-    return launch | _by_path(Path(LAUNCH).with_name(WITHIN.probe.name).glob("*.py"), WITHIN.probe)
-
-
-def preflight_programs() -> dict[str, str]:
-    """Return the programs of a preflight, by their paths in the run folder, where the script looks for them."""
-    from hpcrun import preflight  # few jobs have one
-
-    return _by_path(Path(preflight.__file__).parent.glob("*.py"), WITHIN.preflight)
+def job_programs() -> dict[str, bytes]:
+    """Return the programs that run inside jobs, or beside their ranks, by their paths below ``programs``."""
+    package = Path(LAUNCH).parent
+    paths = [(part, path) for part in ("launch", "probe", "preflight") for path in package.glob(f"{part}/*.py")]
+    paths += [("runtime", path) for path in package.glob("hpcrun_*.py")]
+    return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
 
 
 def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
@@ -156,10 +148,6 @@ def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
     elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0
     sender = {"python": sys.executable, "package": str(sender_folder()), "elements": elements, "events": notify.events}
     return {str(WITHIN.messages("sender")): json.dumps(sender) + "\n"}
-
-
-def _by_path(programs: Iterable[Path], folder: Path) -> dict[str, str]:
-    return {str(folder / path.name): path.read_text("utf-8") for path in sorted(programs)}
 
 
 def _record(prepared: Prepared, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
@@ -200,7 +188,9 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
 
 def _plan_record(plan: Plan) -> dict[str, Any]:
     """Return the plan as JSON; the parameters of a sweep stand in the request already."""
-    record = asdict(replace(plan, sweep=None))
+    record = asdict(replace(plan, sweep=None, batch=None))
+    if plan.batch:
+        record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}
     if plan.sweep:
         sweep = plan.sweep
         record["sweep"] = {

@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.bad_nodes import leave_out
+from hpcrun.actions.jobs.batch_job import find_batch_script, python_of_job, request_of_script
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.program import (
@@ -24,7 +26,7 @@ from hpcrun.job.container import image_of
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launch_options import Options, Program, option_words, similar_option
 from hpcrun.job.notify import Notify
-from hpcrun.job.plan import Plan, build_plan, job_env
+from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, check_secrets
@@ -34,6 +36,10 @@ from hpcrun.job.script import Script, render_script
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.profiles.templates import load_templates
+from hpcrun.schedulers.environment import clean_env
+
+if TYPE_CHECKING:  # few jobs run a batch script
+    from hpcrun.job.batch.convert import BatchScript
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class Prepared:
 
     def secrets(self) -> dict[str, str]:
         """Return the variables that go through the environment and nowhere else."""
-        env = job_env(self.request, self.profile.profile)
+        env = {**job_env(self.request, self.profile.profile), **self.plan.script_secrets}
         return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
 
@@ -72,14 +78,18 @@ def prepare(
     """
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile = loaded.profile
-    notes = [*surroundings.typed.notes, *check_secrets(request)]
+    named, given = {*profile.secrets, *request.secrets}, {**surroundings.env, **profile.env, **dict(request.env)}
+    request = _with_sweep_file(request, surroundings.cwd)
+    check_secrets(request, given, named)
+    notes = [*surroundings.typed.notes]
     if profile.scheduler == "slurm":
         said = apply_sbatch_env(request, surroundings.env)
         notes += [*([f"from your shell: {' '.join(said.used)}"] if said.used else []), *said.notes]
+    if script := find_batch_script(request, surroundings):
+        return _prepare_script(request, script, loaded, surroundings, notes)
     settled = settle(with_defaults(request, profile, surroundings), loaded, surroundings)
     request, loaded, profile = settled.request, settled.loaded, settled.loaded.profile
     notes += settled.notes
-    request = _with_sweep_file(request, surroundings.cwd)
     request = with_container(request, profile, surroundings)
     inside = image_of(request, profile) is not None
     path_may_change = bool(profile.modules or profile.setup or request.load or request.setup) or inside
@@ -87,16 +97,9 @@ def prepare(
     request = check_program(request, surroundings, path_may_change=path_may_change, in_container=inside)
     # --python names the one in the container
     hosts = request.model_copy(update={"python": None}) if inside else request
-    python, snapshot = find_python(hosts, profile, surroundings), None
-    if request.snapshot:
-        from hpcrun.actions.jobs.snapshot import find_tree, place_in_snapshot, secret_notes  # few jobs have one
-
-        tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
-        request, snapshot = place_in_snapshot(request, tree, python)
-        runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
-        notes += secret_notes(tree, request.snapshot_include, [surroundings.cwd / runs] if runs else [])
-    elif request.snapshot_include:
-        raise UsageError("--snapshot-include has no effect without --snapshot")
+    python = find_python(hosts, profile, surroundings)
+    request, snapshot, snapshot_notes = _snapshot(request, python, surroundings)
+    notes += snapshot_notes
     messages, mail, message_notes = _messages(request, profile, surroundings)
     left_out = leave_out(request, profile, surroundings)
     excluded = ",".join(filter(None, (request.exclude, *left_out.nodes))) or None
@@ -121,8 +124,51 @@ def prepare(
         missing = missing_torch_note(plan.python, {**surroundings.env, **own})
         notes += [missing] if missing else []
     notes += check_job_env(request, loaded, plan.shape.gpu_type)
-    plan = replace(plan, notes=tuple(notes), snapshot=snapshot)
+    added = flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env)))
+    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added)
     return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
+
+
+def _prepare_script(
+    request: JobRequest, script: BatchScript, loaded: LoadedProfile, surroundings: Surroundings, notes: list[str]
+) -> Prepared:
+    """Decide a job that runs a batch script: its own lines decide, not the profile's defaults."""
+    from hpcrun.job.batch.plan import plan_script
+
+    profile = loaded.profile
+    if profile.scheduler == "slurm":
+        request = apply_sbatch_env(request, surroundings.env).request
+    request = _with_sweep_file(request, surroundings.cwd)
+    request = request_of_script(request, script, surroundings)
+    python = python_of_job(request, profile, surroundings)
+    request, snapshot, snapshot_notes = _snapshot(request, python, surroundings)
+    messages, mail, message_notes = _messages(request, profile, surroundings)
+    plan = plan_script(request, profile, script, python=python, notify=messages, mail=mail)
+    added = flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env)))
+    notes += [*snapshot_notes, *message_notes, *plan.notes]
+    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added)
+    return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
+
+
+def _snapshot(
+    request: JobRequest, python: PythonEnvironment, surroundings: Surroundings
+) -> tuple[JobRequest, Snapshot | None, tuple[str, ...]]:
+    """Return the request with its script as it is called in the copy of the code, the copy, and notes.
+
+    Raises:
+        UsageError: the script is not in the code.
+    """
+    if request.snapshot:
+        from hpcrun.actions.jobs.snapshot import find_tree, place_in_snapshot, secret_notes  # few jobs have one
+
+        tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
+        request, snapshot = place_in_snapshot(request, tree, python)
+        runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
+        left_out = [surroundings.cwd / runs] if runs else []
+        return request, snapshot, secret_notes(tree, request.snapshot_include, left_out)
+    if request.snapshot_include:
+        raise UsageError("--snapshot-include has no effect without --snapshot")
+    return request, None, ()
 
 
 def _messages(

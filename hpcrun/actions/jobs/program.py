@@ -9,7 +9,7 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal
 
 from hpcrun.actions.jobs.caller import Surroundings
@@ -17,18 +17,16 @@ from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.container import image_of, is_image_file
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launcher_choice import choose_launcher
-from hpcrun.job.launchers import SHELLS, find_calls
+from hpcrun.job.launchers import find_calls
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
-from hpcrun.profiles.ownership import danger_in_project
+from hpcrun.job.wrappers import SCRIPTS, interpreted
+from hpcrun.ownership import danger_in_project
+from hpcrun.schedulers.launch_check import mpi_types
 
-_DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _HEAD_BYTES = 65536
-_PYTHON = re.compile(r"python[\d.]*")
-_PLAIN_OPTIONS = re.compile(r"-[uxelEB]+")
-"""Options of shells and Python without a value, behind which the script comes."""
 # What lies in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi put its environment.
 _ROOT = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", ".git")
 _ENVIRONMENTS: dict[str, Literal["VIRTUAL_ENV", "CONDA_PREFIX"]] = {
@@ -46,7 +44,7 @@ def check_program(
         in_container: an absolute path that is not there may be one of the image.
 
     Raises:
-        UsageError: there is no such script, it cannot be executed, or it is a batch script of its own.
+        UsageError: there is no such script, or it cannot be executed.
     """
     if request.module or request.preflight == "only":
         return request
@@ -59,7 +57,6 @@ def check_program(
         )
     _check_interpreted(request, surroundings, in_container=in_container)
     if os.path.isfile(path):
-        _refuse_batch_script(script, path)
         if script.endswith(".py"):
             return request
         if not path.stat().st_mode & 0o111:
@@ -70,6 +67,9 @@ def check_program(
     if in_container and path.is_absolute() and script.startswith("/"):
         return request
     if script.endswith(".py") or "/" in script:
+        if os.path.lexists(path):
+            kind = "a FIFO" if path.is_fifo() else "a socket or a device" if path.exists() else "a link to nothing"
+            raise UsageError(f"{script} is {kind}, not a script", hint="give a script: hpcrun submit ... train.py")
         raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
         raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=_other_script(path))
@@ -82,11 +82,10 @@ def _check_interpreted(request: JobRequest, surroundings: Surroundings, *, in_co
     Raises:
         UsageError: there is none.
     """
-    if PurePath(request.script).name not in SHELLS and not _PYTHON.fullmatch(PurePath(request.script).name):
-        return
-    script = next((word for word in request.args if not _PLAIN_OPTIONS.fullmatch(word)), "")
-    if not script.endswith((".py", ".sh", ".bash")) or script.startswith("-") or "{" in script:
-        return  # another option may make it an argument; {NAME} is a parameter of a sweep
+    inner = interpreted((request.script, *request.args))
+    if inner is None or inner.option or not inner.words[0].endswith(SCRIPTS) or "{" in inner.words[0]:
+        return  # {NAME} is a parameter of a sweep
+    script = inner.words[0]
     path = Path(request.workdir or surroundings.cwd, script)
     by_path = "/" not in script and shutil.which(script, path=surroundings.env.get("PATH"))
     if not (os.path.exists(path) or by_path or (in_container and script.startswith("/"))):
@@ -106,16 +105,6 @@ def _other_script(path: Path) -> str | None:
     return f"did you mean {close}?" if close else None
 
 
-def _refuse_batch_script(script: str, path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    if head.startswith(b"#!") and not script.endswith(".py") and _DIRECTIVE.search(head):
-        raise UsageError(
-            f"{script} has #SBATCH lines, which hpcrun does not read",
-            hint=f"`hpcrun import {script}` shows the command that does the same; or submit it: `sbatch {script}`",
-        )
-
-
 def with_launcher(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[JobRequest, tuple[str, ...]]:
@@ -129,26 +118,26 @@ def with_launcher(
     argv = ("python", "-m") if request.module else ()
     folder = Path(request.workdir or surroundings.cwd)
 
-    def read(name: str) -> str | None:
-        text = _read_shell_script(folder / name)
-        # check_program says more of a batch script
-        return None if text and name == request.script and _DIRECTIVE.search(text.encode()) else text
-
-    calls = find_calls((*argv, request.script, *request.args), read)
+    calls = find_calls((*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name))
     return choose_launcher(
-        request, for_gpu_type(profile, request), calls, surroundings.typed.words, lambda name: _text(folder / name)
+        request,
+        for_gpu_type(profile, request),
+        calls,
+        surroundings.typed.words,
+        lambda name: file_text(folder / name),
+        lambda: mpi_types(surroundings.env),
     )
 
 
 def _read_shell_script(path: Path) -> str | None:
     """Return the beginning of a shell script, None where the file is none."""
-    text = _text(path)
+    text = file_text(path)
     if not text or "\0" in text or not (path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text)):
         return None
     return text
 
 
-def _text(path: Path) -> str:
+def file_text(path: Path) -> str:
     """Return the beginning of a file as text, nothing if there is none."""
     return _head(path).decode("utf-8", "replace")
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hpcrun import hpcrun_hello
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.profiles.detect import Detected
-from hpcrun.job.layout import WITHIN
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 
-TRIAL_MINUTES = "5"
+TRIAL_TIME = "5m"
 """The time limit of the test job: it takes a few seconds, most of them for the import of torch."""
 _PROGRAM = "hpcrun_hello"
 
@@ -58,7 +55,7 @@ def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
 def prepare_trial(
     job: TrialJob, name: str, surroundings: Surroundings, machine: Callable[[], Machine], *, has_torch: bool
 ) -> Prepared:
-    """Prepare the test job; it is submitted with ``trial_files``.
+    """Prepare the test job.
 
     Args:
         name: the profile.
@@ -68,7 +65,7 @@ def prepare_trial(
         UsageError, ProfileError, PlanError: the profile does not allow it.
     """
     asked: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
-    asked["walltime_s"] = TRIAL_MINUTES
+    asked["walltime_s"] = TRIAL_TIME
     if job.gpus_per_node:
         asked["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
     else:
@@ -76,8 +73,3 @@ def prepare_trial(
     if not has_torch:
         asked["launcher"] = "srun"
     return prepare(read_request(asked), name, surroundings, machine)
-
-
-def trial_files() -> Mapping[str, str | bytes]:
-    """Return what the run's folder of the test job holds: path → content."""
-    return {str(WITHIN.runtime / f"{_PROGRAM}.py"): Path(hpcrun_hello.__file__).read_text("utf-8")}

@@ -92,6 +92,6 @@ def _is_untried(folder: Path) -> bool:
     except OSError:
         pass
     with suppress(OSError):
-        tried.touch()
+        tried.touch(0o600)
         return True
     return False

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hpcrun.errors import UsageError
 from hpcrun.job.notify import file_of, filled_in, variables_in
-from hpcrun.job.secrets import MASK, hide_secrets
-from hpcrun.profiles.ownership import read_open
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.ownership import read_open
 from hpcrun.runs.messages import FAILED, SENT, UNKNOWN, UNREACHABLE, UNSURE, MessageClaim, record_unsent
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def _send_one(
         arrived = [_notify(server, message) for server in servers]
     finally:
         log.close()
-    reason = _without_values(log.text, to, env)
+    HIDER.learn(env, variables_in(to))
+    reason = " ".join(HIDER.hide(log.text).split())[:200]
     if all(arrived):
         result = Sent(to, SENT)
     elif _connections.refused and not _connections.made and not any(arrived):
@@ -144,6 +145,7 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
         raise UsageError(f"{to}: apprise knows no such destination", hint="https://appriseit.com/services")
     for server in servers:
         server.socket_connect_timeout, server.socket_read_timeout = CONNECT_S, READ_S
+        server.redirects = False  # the message is for this server alone, whatever the URL says
     return servers
 
 
@@ -179,14 +181,6 @@ def _notify(server: Any, message: Message) -> bool:
     except Exception as error:  # a plugin of apprise: whatever it raises, the message has not arrived for certain
         logging.getLogger("apprise").warning("%s", type(error).__name__)
         return False
-
-
-def _without_values(text: str, to: str, env: Mapping[str, str]) -> str:
-    for name in variables_in(to):
-        if value := env.get(name, ""):
-            text = text.replace(value, MASK)
-    line = "".join(char if char.isprintable() else " " for char in hide_secrets(text))
-    return " ".join(line.split())[:200]
 
 
 class _Log(logging.Handler):

@@ -27,6 +27,7 @@ _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _COMMENT_COLUMN = 34
 # what a job gets that says no time, by the base that a profile extends
 _USUAL_DEFAULT_S = 3600
+_Times = tuple[int, int | None]  # seconds: of a job that says no time, and the most; None for no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
         return [_line(0, "# account:", f"{source}: user {facts.user} has none"), _line(0, "# qos:", "as account")]
     accounts = accounts_of(facts)
     if chosen:
-        account = _line(0, f"account: {scalar(chosen)}", f"your choice; {source}: {', '.join(accounts)}")
+        why = "your default in Slurm" if chosen == facts.default_account else "your choice"
+        account = _line(0, f"account: {scalar(chosen)}", f"{why}; {source}: {', '.join(accounts)}")
     elif len(accounts) == 1:
         account = _line(0, f"account: {scalar(accounts[0])}", f"{source}: your only one")
     else:
@@ -182,7 +184,7 @@ def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
         lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
     lines.append("  types:")
     for offer in found.offers:
-        lines += _type_lines(offer, found.facts, _default_time(own))
+        lines += _type_lines(offer, found.facts, _own_times(found, own))
     return lines
 
 
@@ -215,15 +217,16 @@ def _card_lines(depth: int, offer: GpuOffer) -> list[str]:
     return [_line(depth, f"card: {part}", "by the name of the type; `hpcrun plan` computes with its data")]
 
 
-def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited_s: int) -> list[str]:
-    source = facts.sources["nodes"]
+def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited: _Times) -> list[str]:
+    source, most = facts.sources["nodes"], offer.partition.max_s
+    times = _at_most(offer.partition.default_s or inherited[0], most), most
     also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else ""
     return [
         _line(2, f"{scalar(offer.type or '')}:"),
         *_node_lines(3, offer, source),
         _line(3, f"partition: {scalar(offer.partition.name)}", also or facts.sources["partitions"]),
         *_share_lines(3, offer.cpus, offer.memory_mb, source),
-        *_time_lines(3, offer.partition, facts, inherited_s),
+        *_time_lines(3, offer.partition, facts, times, inherited),
         *_card_lines(3, offer),
     ]
 
@@ -253,36 +256,39 @@ def _own_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
         lines = _share_lines(0, cpus, share([(kind.memory_mb, 0) for kind in here], "MB"), source)
     if own is None:
         return lines
+    return [*lines, *_time_lines(0, own, facts, _own_times(found, own), (_USUAL_DEFAULT_S, None))]
+
+
+def _at_most(seconds: int, limit_s: int | None) -> int:
+    return seconds if limit_s is None else min(seconds, limit_s)
+
+
+def _own_times(found: DetectedCluster, own: Partition | None) -> _Times:
+    """Return the times at the top of the profile, which GPU types inherit; a default that all types share is there."""
+    if own is None:
+        return _USUAL_DEFAULT_S, None
+    theirs = {offer.partition.default_s for offer in found.offers}
+    shared_s = theirs.pop() if len(theirs) == 1 else None
     # an entry of gpu.types cannot take the profile's limit away
-    unlimited = own.max_s is not None and any(offer.partition.max_s is None for offer in found.offers)
-    return [*lines, *_time_lines(0, own, facts, _USUAL_DEFAULT_S, says_max=not unlimited)]
+    unlimited = any(offer.partition.max_s is None for offer in found.offers)
+    return _at_most(own.default_s or shared_s or _USUAL_DEFAULT_S, own.max_s), None if unlimited else own.max_s
 
 
-def _default_time(partition: Partition | None) -> int:
-    """Return what jobs on a partition get that say no time, as :func:`_time_lines` writes it."""
-    if partition is None:
-        return _USUAL_DEFAULT_S
-    default_s = partition.default_s or _USUAL_DEFAULT_S
-    return default_s if partition.max_s is None else min(default_s, partition.max_s)
-
-
-def _time_lines(
-    depth: int, partition: Partition, facts: ClusterFacts, inherited_s: int, *, says_max: bool = True
-) -> list[str]:
-    source = f"{facts.sources['partitions']}: {partition.name}"
-    default_s, most = partition.default_s or inherited_s, partition.max_s
-    if most is not None:
-        default_s = min(default_s, most)
+def _time_lines(depth: int, partition: Partition, facts: ClusterFacts, times: _Times, inherited: _Times) -> list[str]:
+    """Return the times of a partition that are not inherited."""
+    (default_s, most), source = times, f"{facts.sources['partitions']}: {partition.name}"
     values, notes = [], []
-    if default_s != inherited_s or (depth == 0 and partition.default_s):
-        values.append(_line(depth + 1, f"default: {_time(default_s)}", f"{source}, for jobs without --time"))
-    if most is None:
+    if default_s != inherited[0] or (depth == 0 and partition.default_s):
+        is_own = partition.default_s or default_s == partition.max_s
+        whose = source if is_own else f"{facts.sources['partitions']}: all partitions with GPUs"
+        values.append(_line(depth + 1, f"default: {_time(default_s)}", f"{whose}, for jobs without --time"))
+    if partition.max_s is None:
         notes.append(_line(depth, "# time.max:", f"{source} has no limit"))
-    elif says_max:
-        values.append(_line(depth + 1, f"max: {_time(most)}", source))
-    else:
+    elif most is None:
         why = "left out: a GPU type has no time limit, and would inherit this one"
-        notes.append(_line(depth, f"# time.max: {_time(most)}", f"{source}; {why}"))
+        notes.append(_line(depth, f"# time.max: {_time(partition.max_s)}", f"{source}; {why}"))
+    elif most != inherited[1]:
+        values.append(_line(depth + 1, f"max: {_time(most)}", source))
     return [*notes, *(["  " * depth + "time:", *values] if values else [])]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os.path
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from hpcrun.profiles.edit import set_value, unset_value
 from hpcrun.profiles.editor_text import copy_text, new_text, unsaid, with_remarks, without_remarks
 from hpcrun.profiles.folder import Source, folders_of
 from hpcrun.profiles.load import EXTEND, SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
-from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, dotted
+from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, dotted, values_in
 from hpcrun.profiles.save import locked, replace_text, saving
 from hpcrun.profiles.yaml_file import parse_yaml, read_text
 
+TYPES: Key = ("gpu", "types")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 RunEditor = Callable[[Path], int]
@@ -51,12 +53,14 @@ class Changed:
         made: there was none before.
         changed: False where it says already what it should.
         hidden_by: the file that is used instead, where a more important folder has one of that name.
+        replaced: key of a value → the GPU types whose own values no longer apply.
     """
 
     path: Path
     made: bool
     changed: bool
     hidden_by: Path | None = None
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,7 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
             raise UsageError(f"{path} already exists", hint=f"hpcrun profile edit {name} changes it")
         if base is not None:
             load_profile(base, place.folders)
-        text = new_text(name, base)
-        for key, value in assignments:
-            text = _assign(text, key, value, path)
+        text, _ = _assigned(new_text(name, base), assignments, path, place)
         text += unsaid([key for key, _ in assignments])
         _check(text, path, place, [key for key, _ in assignments])
         replace_text(path, text)
@@ -106,41 +108,14 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
         ProfileError: the profile would be wrong; the file is unchanged.
     """
     assignments = [_parse_assignment(word) for word in words]
+    replaced: dict[str, list[str]] = {}
 
     def change(text: str, path: Path) -> str:
-        for key, value in assignments:
-            text = _assign(text, key, value, path)
+        text, own = _assigned(text, assignments, path, place)
+        replaced.update(own)
         return text
 
-    return _change(name, change, [key for key, _ in assignments], place)
-
-
-def types_that_win(name: str, words: Sequence[str], place: Place) -> list[str]:
-    """Return ``gpu.types.a100.time.default=2h`` for each value that a GPU type has of its own: it counts for its jobs.
-
-    Args:
-        words: those of ``set_values``, which has set them.
-
-    Raises:
-        ProfileError: the profile is not valid.
-    """
-    types = load_profile(name, place.folders).profile.gpu.types
-    own = {type_: values.model_dump(exclude_unset=True) for type_, values in types.items()}
-    return [
-        f"gpu.types.{type_}.{'.'.join(key)}={word.partition('=')[2]}"
-        for word in words
-        for key in [_parse_assignment(word)[0]]
-        for type_, values in own.items()
-        if _has(values, key)
-    ]
-
-
-def _has(values: Any, key: Key) -> bool:
-    for step in key:
-        if not isinstance(values, dict) or step not in values:
-            return False
-        values = values[step]
-    return True
+    return replace(_change(name, change, [key for key, _ in assignments], place), replaced=replaced)
 
 
 def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
@@ -154,6 +129,9 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
     def change(text: str, path: Path) -> str:
         for key in wanted:
             text = unset_value(text, key, path)
+            for inner, value in values_in(parse_yaml(text, path).data):
+                if value is None and inner[:2] == TYPES and inner[3 : 3 + len(key)] == key:  # as _assigned left it
+                    text = unset_value(text, inner, path)
         return text
 
     copy = _open_copy(name, place)
@@ -345,6 +323,27 @@ def _parse_value(key: Key, text: str) -> Any:
                 return text
             raise UsageError(f"{dotted(key)}={text}: not a list or mapping", hint="such as [one, two]") from None
     return text
+
+
+def _assigned(
+    text: str, assignments: Sequence[tuple[Key, Any]], path: Path, place: Place
+) -> tuple[str, dict[str, list[str]]]:
+    """Return a text with values set so that they count, and the GPU types that no longer override each of them.
+
+    A value of a GPU type's own takes precedence over the profile's: ``null`` removes it, unless it was set here too.
+    """
+    for key, value in assignments:
+        text = _assign(text, key, value, path)
+    replaced: dict[str, list[str]] = {}
+    leaves = [leaf for key, value in assignments for leaf, item in values_in(value, key) if not isinstance(item, dict)]
+    with suppress(ProfileError):  # _check says what is wrong
+        loaded = load_text(text, path, place.folders)
+        for key, name in product(leaves, loaded.profile.gpu.types):
+            own = (*TYPES, name, *key)
+            if own in loaded.origins and own not in leaves:
+                text = set_value(text, own, None, path)
+                replaced.setdefault(dotted(key), []).append(name)
+    return text, replaced
 
 
 def _assign(text: str, key: Key, value: Any, path: Path) -> str:

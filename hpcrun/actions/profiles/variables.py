@@ -11,7 +11,8 @@ from hpcrun.job.known_variables import PREFIXES, Finding, Variable, check_variab
 from hpcrun.job.plan import planned_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
-from hpcrun.job.secrets import MASK, is_secret
+from hpcrun.job.secret_forms import MASK
+from hpcrun.job.secrets import is_secret
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.profiles.mistakes import Key, Origin
 from hpcrun.profiles.variable_catalogue import load_catalogue

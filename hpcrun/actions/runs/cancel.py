@@ -101,7 +101,7 @@ def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
     for mark in marks:
         with suppress(OSError):
             mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mark.touch()
+            mark.touch(0o600)
     try:
         with ExitStack() as stack:
             for run_folder in {folder.run for folder in folders}:

@@ -42,6 +42,16 @@ def find_run(word: str, store: RunStore) -> FoundRun:
         NotFoundError: none is meant; the nearest name is shown.
         UsageError: several could be meant; they are listed.
     """
+    try:
+        return _find(word, store)
+    except NotFoundError as error:
+        if is_job_number(word):
+            what = f"hpcrun explain {word} explains it, scancel {word} cancels it"
+            error.job_id, error.if_listed = word, f"hpcrun did not submit this job: {what}"
+        raise
+
+
+def _find(word: str, store: RunStore) -> FoundRun:
     if not word.strip():
         raise UsageError("the name of the run is empty", hint="hpcrun status lists the runs; 'last' is the newest")
     ids = store.run_ids()
@@ -58,20 +68,11 @@ def find_run(word: str, store: RunStore) -> FoundRun:
     if is_job_number(word):
         # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
         ids = [run_id for run_id in ids if len(word) >= _DATE or _is_named(word, run_id)]
-    try:
-        named = [run_id for run_id in ids if run_name(run_id) == word]
-        if len(named) > 1:
-            newest = _newest(named, store).run_id
-            ids = [*(run_id for run_id in ids if run_id != newest), newest]
-        run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
-    except NotFoundError as error:
-        if not is_job_number(word):
-            raise
-        raise NotFoundError(
-            error.message,
-            hint=f"for a job that hpcrun did not submit: hpcrun explain {word}, scancel {word}; "
-            "hpcrun status --all lists the runs",
-        ) from None
+    named = [run_id for run_id in ids if run_name(run_id) == word]
+    if len(named) > 1:
+        newest = _newest(named, store).run_id
+        ids = [*(run_id for run_id in ids if run_id != newest), newest]
+    run_id, note = choose_id(word, ids, ("run", "runs"), "hpcrun status --all lists them")
     return FoundRun(store.load(run_id), note)
 
 

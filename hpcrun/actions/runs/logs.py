@@ -13,13 +13,12 @@ from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.job.layout import WITHIN
 from hpcrun.job.parameters import index_ranges
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
-from hpcrun.runs.log_pace import FEW
-from hpcrun.runs.logs import LogFile, follow, has_text, rank_log
+from hpcrun.runs.logs import FEW, LogFile, follow, has_text, rank_log
 
 READ_EVERY_S = 0.5
 MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
 """The same of more than 16 ranks: how often some are read, all are listed, and the run's end is looked for. Each look
-is a question to the file server; ``hpcrun/runs/log_pace.py`` says how many files are looked at each time."""
+is a question to the file server; ``hpcrun/runs/logs.py`` says how many files are looked at each time."""
 _RANKS = re.compile(r"\d{1,7}(-\d{1,7})?")
 
 

@@ -51,7 +51,7 @@ def metric_patterns(
 
 def read_metrics(
     folder: Path,
-    patterns: Mapping[str, str],
+    patterns: Mapping[str, str] | None,
     *,
     wanted: Sequence[int] | None = None,
     all_ranks: bool = False,
@@ -61,7 +61,8 @@ def read_metrics(
 
     Args:
         folder: of the run.
-        patterns: metric → regular expression to find it in the logs; one that was noted too is not looked for.
+        patterns: metric → regular expression to find it in the logs; one that was noted too is not looked for. Without
+            patterns, a rank that noted nothing has the usual metrics of its log; None for noted metrics only.
         wanted: the ranks; None for the first that said something.
         all_ranks: all of them.
         element: of a sweep, else 0.
@@ -75,9 +76,9 @@ def read_metrics(
     for rank in chosen:
         notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
         said = {name for row in notes for name in row.values}
-        missing = {name: compile_pattern(text) for name, text in patterns.items() if name not in said}
-        finder = LogMetrics(missing)
-        found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing else []
+        missing = {name: compile_pattern(text) for name, text in (patterns or {}).items() if name not in said}
+        finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
+        found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
         rows += join([*found, *notes])
     return Metrics(tuple(dict.fromkeys(name for row in rows for name in row.values)), tuple(rows), bad.lines)
 

@@ -17,6 +17,7 @@ from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
 from hpcrun.actions.runs.sweep import SweepTable, sweep_table
 from hpcrun.actions.status.elements import ElementStatus, failed_elements
 from hpcrun.actions.status.first_line import with_element_lines
+from hpcrun.actions.status.resolve import attempt_times
 from hpcrun.actions.status.status import RunStatus, element_of, element_row, one_status
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, PlanError
@@ -71,12 +72,14 @@ class AttemptSpan:
         element: of a sweep, else 0.
         nodes: in Slurm's order; of a large job the first ones.
         number_of_nodes: all of them.
+        ended_s: in seconds since the epoch; of one that runs, when the scheduler was asked.
     """
 
     attempt: Attempt
     element: int
     nodes: tuple[str, ...]
     number_of_nodes: int
+    ended_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +201,11 @@ def _command(item: RunStatus) -> tuple[tuple[str, ...], ...]:
 def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
     indices = [one.index for one in item.elements] or [item.element or 0]
     for index in indices[:MOST_ELEMENTS]:
-        for attempt in reversed(list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))):
+        newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
+        status = element_of(item, index).status if item.elements else item.status
+        for attempt, (_, ended_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
             nodes = hosts(attempt.folder) or [attempt.host]
-            yield AttemptSpan(attempt, index, tuple(nodes[:_MOST_HOSTS]), len(nodes))
+            yield AttemptSpan(attempt, index, tuple(nodes[:_MOST_HOSTS]), len(nodes), ended_s)
 
 
 def _trackers(item: RunStatus) -> tuple[tuple[str, str], ...]:

@@ -200,7 +200,12 @@ def best_row(table: SweepTable) -> SweepRow:
     if table.ranking and table.rows and table.rows[0].number(table.ranking.metric) is not None:
         return table.rows[0]
     what = table.ranking.metric if table.ranking else "metric"
-    raise NotFoundError(f"no element has a value of {what}", hint="hpcrun sweep RUN shows their states")
+    raise NotFoundError(f"no element has a value of {what}", hint=states_hint(table))
+
+
+def states_hint(table: SweepTable) -> str:
+    """Return the command that shows the states of the elements."""
+    return f"hpcrun sweep {table.rows[0].run.run_id} shows their states" if table.rows else "hpcrun status"
 
 
 def submit_command(row: SweepRow, cwd: str) -> str:

@@ -21,7 +21,7 @@ from hpcrun.runs.store import RunStore
 from hpcrun.runs.trackers import TrackerRun, is_local, page_url, tracker_runs
 from hpcrun.schedulers.environment import user_name
 from hpcrun.schedulers.process import Completed, open_in_browser, run_command, start_and_leave
-from hpcrun.writing import flocked
+from hpcrun.writing import flocked, for_oneself
 
 SYNC_S = 6 * 3600.0
 """The longest time for one upload: of the media of a long training there may be many gigabytes."""
@@ -214,7 +214,7 @@ def _why(done: Completed, log: Path) -> str:
 
 
 def _note(log: Path, done: Completed) -> None:
-    with log.open("a", encoding="utf-8", errors="surrogateescape") as file:
+    with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
         file.write(done.stdout + done.stderr)
 
 

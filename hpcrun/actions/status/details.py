@@ -49,7 +49,7 @@ def look_closer(items: Sequence[RunStatus], queue: SlurmQueue, env: Mapping[str,
     """
     ours = [item for item in items if item.run.scheduler == "slurm" and item.run.job_id and not item.stale]
     waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
-    over = [str(item.run.job_id) for item in ours if item.status.final and item.status.elapsed_s]
+    over = [str(item.run.job_id) for item in ours if item.status.final and item.status.ran_s]
     limited = any((item.status.reason or "").startswith(("QOS", "Assoc")) for item in ours if not item.status.final)
     gpus = _gpus(items, env) if inside else {}
     return Insight(queue.waiting(waits), queue.usage(over), queue.limits() if limited else {}, gpus)

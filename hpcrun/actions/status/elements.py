@@ -64,7 +64,7 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
         max(status.asked_s for status in statuses),
         final=not going,
         reason=counts_text(words),
-        elapsed_s=max((status.elapsed_s for status in statuses if status.elapsed_s is not None), default=None),
+        elapsed_s=max((status.ran_s for status in statuses if status.ran_s is not None), default=None),
         limit_s=walltime_s,
         exit_status=failed.exit_status if failed else 0 if word == state.COMPLETED else None,
         missed_s=min(missed) if going and len(missed) == len(going) else None,

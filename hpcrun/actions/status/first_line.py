@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
+from hpcrun.job.phrases import cut_at_word
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.logs import rank_log, tail
@@ -141,7 +142,6 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 
 
 def _line(explanation: Explanation) -> str:
-    from hpcrun.actions.explain.wording import cut_at_word
 
     if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
         return ""
@@ -154,5 +154,9 @@ def _line(explanation: Explanation) -> str:
 
 def lacks_line(item: RunStatus) -> bool:
     """Whether a run failed and its explanation is not worked out yet."""
-    status = item.status
-    return status.final and not item.stale and status.state in (*EXPLAINED, *_WITH_RANK) and status.cause is None
+    return has_failed(item.status) and not item.stale and item.status.cause is None
+
+
+def has_failed(status: LastStatus) -> bool:
+    """Whether a run ended in a way that explain explains."""
+    return status.final and status.state in (*EXPLAINED, *_WITH_RANK)

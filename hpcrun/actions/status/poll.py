@@ -62,7 +62,7 @@ class KnownRun:
     def ref(self, index: int) -> JobRef:
         """Return an element as schedulers are asked about it."""
         folder = self.elements.job_folder(self.folder, index).path
-        return JobRef(folder, self.elements.job_id(self.run, index))
+        return JobRef(folder, self.elements.job_id(self.run, index), submitted_s=self.run.created_s)
 
 
 def known_run(run: Run, store: RunStore, elements: Elements | None = None) -> KnownRun:

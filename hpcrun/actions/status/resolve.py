@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcrun.job import state
+from hpcrun.job.phrases import host_list
 from hpcrun.job.state import JobInfo, is_terminal
 from hpcrun.runs.attempt import IDLE, NODE_FAILURE, RESTART, Attempt, ExitRecord, hosts, last_attempts
 from hpcrun.runs.elements import ElementRecords
@@ -60,7 +61,8 @@ def judge(
     attempt, cancelled = records.attempt, records.cancelled
     exit_ = attempt.exit if attempt else None
     if info is not None:
-        return _from_own_record(run, info, attempt, now_s) or _from_scheduler(info, attempt, now_s)
+        newer = _from_newer_record(run, info, records, now_s) or _from_own_record(run, info, attempt, now_s)
+        return newer or _from_scheduler(info, attempt, now_s)
     if exit_ and exit_.again:
         return _from_again(run, exit_, answered=answered, cancelled=cancelled, now_s=now_s)
     if attempt and exit_ and (answered or not exit_.signal):
@@ -84,6 +86,26 @@ def judge(
     return before or LastStatus(
         state.UNKNOWN, now_s, reason=f"the scheduler has no record of it, and it wrote no exit status{seen}"
     )
+
+
+def _from_newer_record(run: Run, info: JobInfo, records: ElementRecords, now_s: float) -> LastStatus | None:
+    """Judge a job by what its script wrote since the scheduler was asked; return None if it wrote nothing.
+
+    So starts and ends are known at once from an answer that is shared for ten seconds. Slurm may know better why an
+    attempt failed (OUT_OF_MEMORY), and who ended it: that is awaited.
+    """
+    attempt = records.attempt
+    exit_ = attempt.exit if attempt else None
+    if attempt is None or is_terminal(info.state) or (exit_.ended_s if exit_ else attempt.started_s) <= info.asked_s:
+        return None
+    if exit_ is None or (exit_.again and exit_.how == RESTART):
+        return None if info.state == state.RUNNING else _from_start(run, attempt, now_s)
+    if exit_.again:
+        return _from_again(run, exit_, answered=False, cancelled=records.cancelled, now_s=now_s)
+    if exit_.signal and not records.cancelled:
+        return None
+    own = _from_exit(run, attempt, cancelled=records.cancelled, now_s=now_s)
+    return own if own.state in (state.COMPLETED, state.CANCELLED) else replace(own, state=state.COMPLETING, final=False)
 
 
 def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus | None:
@@ -161,6 +183,7 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         hosts=info.hosts,
         exit_status=status,
         signal=info.signal,
+        start_s=info.start_s,
     )
 
 
@@ -207,10 +230,38 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
     """
     if not newest:
         return status
-    here = newest[0]
-    if not status.final and here.exit is not None and here.exit.again:
-        return replace(status, attempt=here.number + 1, before=ended_text(here))
-    return replace(status, attempt=here.number, before=ended_text(newest[1]) if len(newest) > 1 else None)
+    here, waits = newest[0], not status.final and newest[0].exit is not None and newest[0].exit.again
+    before = here if waits else newest[1] if len(newest) > 1 else None
+    status = replace(status, attempt=here.number + waits)
+    if before is None:
+        return status
+    total_s = sum(end_s - start_s for start_s, end_s in attempt_times(newest, status))
+    return replace(status, before=ended_text(before), total_elapsed_s=int(total_s))
+
+
+def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[float, float]]:
+    """Return when each attempt began and ended, the oldest first, in seconds since the epoch.
+
+    One that was restarted in place held its nodes until the next one began. One that left no exit record ended with its
+    last heartbeat, or when the scheduler says that its allocation ended; a running one has lasted until it was asked.
+
+    Args:
+        newest: the attempts that have started, the newest first.
+    """
+    times: list[tuple[float, float]] = []
+    allocated_s, is_restart = 0.0, False
+    for attempt in reversed(newest):
+        if is_restart:
+            times[-1] = (times[-1][0], max(times[-1][1], attempt.started_s))
+        else:
+            allocated_s = attempt.started_s
+        exit_ = attempt.exit
+        times.append((attempt.started_s, max(attempt.started_s, exit_.ended_s if exit_ else attempt.alive_s)))
+        is_restart = exit_ is not None and exit_.how == RESTART
+    if newest and not newest[0].exit and (status.final or status.state == state.RUNNING):
+        start_s, end_s = times[-1]
+        times[-1] = (start_s, max(end_s, allocated_s + (status.elapsed_s or 0)))
+    return times
 
 
 def ended_text(attempt: Attempt) -> str:
@@ -249,7 +300,7 @@ def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
 
 
 def _hosts(attempt: Attempt) -> str | None:
-    return ",".join(hosts(attempt.folder)) or None
+    return host_list(hosts(attempt.folder)) or None
 
 
 def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:

@@ -235,7 +235,7 @@ def _ask(
             if item.status.final and not one.is_over:
                 ports.on_end(one.run.run_id)
         if store.failed_nodes:
-            failures = (node for each in records.values() for node in failures_of(one.run, each.newest))
+            failures = (node for each in records.values() for node in failures_of(one.run, each.newest[:2]))
             store.failed_nodes.note(failures, now_s)
     for one in runs:
         if one.is_over:
@@ -296,7 +296,9 @@ def _save(
 
 def _is_news(status: LastStatus, last: LastStatus | None) -> bool:
     """Whether a status says more than that it is still so less than a minute later."""
-    return last is None or status.asked_s - last.asked_s >= 60 or replace(status, asked_s=last.asked_s) != last
+    if last is None or status.asked_s - last.asked_s >= 60:
+        return True
+    return replace(status, asked_s=last.asked_s, start_s=last.start_s) != last  # Slurm's estimate changes all the time
 
 
 def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:

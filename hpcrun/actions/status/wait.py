@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.status import RunStatus, one_status
+from hpcrun.actions.status.status import RunStatus, element_row, one_status
 from hpcrun.job.layout import RunFolder, parse_numbers
 from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import all_elements, records_of
-from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
 LOOK_EVERY_S = 0.5
@@ -26,8 +25,8 @@ ASK_FIRST_S, FIRST_S = 1.0, 60.0
 """After how long it is first asked, and how long the pauses grow: mistakes show soon, and a submission is young."""
 MOST_WATCHED = 10
 """At how many runs' own records ``status --watch`` looks every second."""
-AFRESH_S = 10.0
-"""How long after a change in the run's own records no answer from before it is taken."""
+SETTLES_S = 1.0
+"""How long Slurm mostly needs to report the end of a job whose script has ended."""
 SETTLES_WITHIN_S = 60.0
 """How long a job whose script has ended may take to leave the scheduler's hands (COMPLETING)."""
 
@@ -37,26 +36,24 @@ class Waiter:
     """Waits for one run.
 
     Attributes:
-        refresh: asks the scheduler for the run's status, at once.
-        look: the same with an answer that may be a little older, for asking again and again.
+        look: returns the run's status, from its records and an answer of the scheduler that all who poll share.
         element: which element of a sweep is waited for, None for all of the run.
         elements: the numbers of all elements of the run.
         tell: is called with each answer of the scheduler while the run goes on.
     """
 
     folder: Path
-    refresh: Callable[[], RunStatus]
     look: Callable[[], RunStatus]
     element: int | None = None
     elements: Sequence[int] = (0,)
     tell: Callable[[RunStatus], None] = lambda _: None
 
-    def status(self) -> LastStatus:
-        """Ask for the status of what is waited for: the run, or its element."""
-        return self._status_in(self.refresh())
+    def current(self) -> RunStatus:
+        """Return the status of what is waited for: the run, or its element."""
+        return self._waited_for(self.look())
 
-    def _status_in(self, item: RunStatus) -> LastStatus:
-        return next((known.status for known in item.elements if known.index == self.element), item.status)
+    def _waited_for(self, item: RunStatus) -> RunStatus:
+        return next((element_row(item, known) for known in item.elements if known.index == self.element), item)
 
     def over(self) -> Callable[[], bool]:
         """Return a question that can be asked often: is the run over?
@@ -66,10 +63,10 @@ class Waiter:
         """
         # the first one last: a look costs one element's folder
         running, mark = list(reversed(self.elements)) if self.element is None else [self.element], None
-        pauses, changed_at = Pauses(), float("-inf")
+        pauses = Pauses()
 
         def is_over() -> bool:
-            nonlocal mark, changed_at
+            nonlocal mark
             before, mark = mark, records_mark(self.folder, running[-1]) if running else None
             if mark != before:
                 while running and records_of(self.folder, running[-1]).ended:
@@ -77,7 +74,6 @@ class Waiter:
                     mark = None
                 if before is not None:
                     pauses.begin()
-                    changed_at = time.monotonic()
                 if mark is None and running:
                     mark = records_mark(self.folder, running[-1])
             if not running:
@@ -85,11 +81,10 @@ class Waiter:
             if not pauses.are_over() and self.folder.exists():  # gone: asking says so
                 return False
             pauses.next()
-            is_new = time.monotonic() - changed_at < AFRESH_S
-            item = self.refresh() if is_new else self.look()
-            if not (is_over := self._status_in(item).final):
+            item = self._waited_for(self.look())
+            if not item.status.final:
                 self.tell(item)
-            return is_over
+            return item.status.final
 
         return is_over
 
@@ -98,12 +93,13 @@ class Waiter:
         is_over = self.over()
         while not is_over():
             time.sleep(LOOK_EVERY_S)
-        # Slurm mostly needs less than a second: the first questions come quickly, and few of them
-        deadline, pause_s = time.monotonic() + SETTLES_WITHIN_S, 0.4
-        while not self._status_in(found := self.refresh()).final and time.monotonic() < deadline:
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, AFRESH_S)
-        return found
+        attempts = (records_of(self.folder, index).attempt for index in self.elements)
+        if any(attempt.exit.status for attempt in attempts if attempt and attempt.exit):
+            time.sleep(SETTLES_S)  # Slurm's word counts, and the next squeue is called ten seconds after this one
+        deadline = time.monotonic() + SETTLES_WITHIN_S
+        while not self._waited_for(item := self.look()).status.final and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY_S)
+        return item
 
 
 @dataclass(slots=True)
@@ -161,28 +157,23 @@ class Changes:
     Attributes:
         interval_s: between two looks; after the first minute it is half a minute at least.
         pause: waits for so many seconds, or returns true before: a person wants to look now.
-        are_new: the last wait was ended by a change or a person, or a change is so young that the scheduler may not
-            know yet.
     """
 
     store: RunStore
     interval_s: float
     pause: Callable[[float], bool | None] = lambda seconds: time.sleep(seconds)
-    are_new: bool = False
     _began: float = field(default_factory=lambda: time.monotonic())
     _marks: dict[str, tuple[object, ...]] = field(default_factory=dict)
-    _changed_at: float = float("-inf")
 
-    def wait(self) -> None:
-        """Wait until it is time to look again."""
+    def wait(self) -> bool:
+        """Wait until it is time to look again; return whether a person wants to."""
         now = time.monotonic()
         pause_s = self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
-        until = now + (2 * ASK_FIRST_S if self.are_new else pause_s * random.uniform(0.9, 1.1))
+        until = now + pause_s * random.uniform(0.9, 1.1)
         while time.monotonic() < until and not self._have_come():
             if self.pause(2 * LOOK_EVERY_S):
-                self._changed_at = time.monotonic()
-                break
-        self.are_new = time.monotonic() - self._changed_at < AFRESH_S / 2
+                return True
+        return False
 
     def _have_come(self) -> bool:
         before = self._marks
@@ -190,7 +181,7 @@ class Changes:
         ids = sorted(self.store.active_ids())[-MOST_WATCHED:]
         self._marks = {run_id: records_mark(self.store.folder(run_id)) for run_id in ids}
         if any(self._marks.get(run_id, mark) != mark for run_id, mark in before.items()):
-            self._changed_at = self._began = time.monotonic()
+            self._began = time.monotonic()
             return True
         return False
 
@@ -199,7 +190,6 @@ def waiter_for(run_id: str, ports: Ports) -> Waiter:
     """Return a waiter for one run."""
     return Waiter(
         ports.store.folder(run_id),
-        lambda: one_status(run_id, ports).runs[0],
         lambda: one_status(run_id, ports.for_polling()).runs[0],
         elements=tuple(all_elements(ports.store.load(run_id)).parameters),
     )

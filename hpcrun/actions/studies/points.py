@@ -97,7 +97,7 @@ def _problem(item: RunStatus) -> str:
 def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:
     """Return a point with what its run said, in its metrics, else in its logs; else with how long it took."""
     begun = list(reversed(list(attempts(item.folder))))
-    noted = read_metrics(item.folder, {}, all_ranks=True)
+    noted = read_metrics(item.folder, None, all_ranks=True)
     said = read_metrics(item.folder, patterns) if patterns else _of_first(noted)
     epochs = epochs_of((row.step, row.values) for row in said.rows)
     samples = _samples(noted, item.run.world_size)
@@ -188,26 +188,14 @@ def _tuple_of(kind: reading.Kind) -> reading.Kind:
 
 
 _COUNT = reading.whole(0, 10**15)
-_POINT: dict[str, reading.Kind] = {
-    "gpus": _COUNT,
-    "nodes": _COUNT,
-    "dataset": reading.text,
-    "repeat": _COUNT,
-    "state": reading.text,
-    "run": reading.text,
-    "source": reading.one_of(*get_args(Source)),
-    "epochs": _tuple_of(_epoch),
-    "total_s": reading.optional(reading.number),
-    "startup_s": reading.optional(reading.number),
-    "batch_size": reading.optional(_COUNT),
-    "samples": reading.optional(_COUNT),
-    "rank_samples": _tuple_of(_COUNT),
-    "parameters": reading.optional(_COUNT),
-    "problem": reading.text,
-    "speedup": reading.optional(reading.number),
-    "gpu_busy": reading.optional(reading.number),
-    "cpu_busy": reading.optional(reading.number),
-}
+_POINT = reading.kinds_of(
+    Point,
+    integer=_COUNT,
+    real=reading.number,
+    source=reading.one_of(*get_args(Source)),
+    epochs=_tuple_of(_epoch),
+    rank_samples=_tuple_of(_COUNT),
+)
 
 
 def _record(points: Mapping[str, Point], patterns: Mapping[str, str]) -> dict[str, Any]:

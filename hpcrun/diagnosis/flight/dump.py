@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Any
 
-from hpcrun.diagnosis.flight.groups import GroupReader, ProcessGroup, named_group
+from hpcrun.diagnosis.flight.groups import GroupReader, GroupsOfDump, ProcessGroup, named_group
 from hpcrun.diagnosis.flight.kinds import LONGEST_CALLED, Kind, KindReader, kind_of_several
 from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, Texts, load_plain
 from hpcrun.diagnosis.traceback import Frame
@@ -182,7 +182,8 @@ class DumpReader:
             raise DumpError(f"is no dump that hpcrun knows ({type(error).__name__})") from None
 
     def _dump(self, loaded: dict[str, Any], entries: Sequence[dict[str, Any]]) -> Dump:
-        configured, texts, places = self._groups.of_dump(loaded.get("pg_config")), Texts(), _Places(self._frames)
+        configured = GroupsOfDump(self._groups, loaded.get("pg_config"))
+        texts, places = Texts(), _Places(self._frames)
         groups: dict[tuple[str, str], tuple[ProcessGroup, Calls]] = {}
         calls: dict[ProcessGroup, Calls] = {}
         transfers = _OpenTransfers()

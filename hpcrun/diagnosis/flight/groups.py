@@ -60,14 +60,6 @@ class GroupReader:
         self._members: dict[Members, Members] = {}
         self._left = _MOST_LISTED
 
-    def of_dump(self, config: Any) -> GroupsOfDump:
-        """Return the groups of one dump.
-
-        Args:
-            config: what it has of them.
-        """
-        return GroupsOfDump(self, config)
-
     def members(self, listed: Any) -> Members:
         """Return the members in a text or a list; none of anything else.
 

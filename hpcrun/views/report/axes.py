@@ -103,14 +103,21 @@ def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
     return figure
 
 
-def draw_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Put a legend above everything, in as many columns as its longest label leaves room for."""
+def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]], *, doubts: bool = True) -> None:
+    """Put a legend above everything, in as many columns as its longest label leaves room for.
+
+    Args:
+        entries: label and handle.
+        doubts: the markers of sizes without a verdict differ: explain them if there are some.
+    """
+    if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
+        entries = [*entries, ("no verdict", _doubtful_mark())]
     cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
-    most = min(3, len(labels)) if figure.get_figwidth() > COLUMN else 1
-    texts = [shortened(label, cells // most - 8) for label in labels]
+    most = min(3, len(entries)) if figure.get_figwidth() > COLUMN else 1
+    texts = [shortened(label, cells // most - 8) for label, _ in entries]
     columns = max(1, min(len(texts), cells // (max(map(len, texts)) + 8)))
     figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(texts) // columns))
-    figure.legend(handles, texts, loc="outside upper center", ncols=columns)
+    figure.legend([handle for _, handle in entries], texts, loc="outside upper center", ncols=columns)
 
 
 def draw_curve(axes: Axes, panel: Panel, found: Sequence[tuple[Row, Spread]]) -> Any:
@@ -134,7 +141,7 @@ def is_doubtful(row: Row, part: Part) -> bool:
     return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
 
 
-def doubtful_mark() -> Any:
+def _doubtful_mark() -> Any:
     """Return the marker of sizes without a verdict, for a legend."""
     from matplotlib.lines import Line2D
 
@@ -220,9 +227,12 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return ticks[:: -(-len(ticks) // _MOST_TICKS)]
 
 
-def from_zero(axes: Axes, highest: float) -> None:
-    """Let the vertical axis begin at zero, with room above the values."""
-    axes.set_ylim(0, 1.1 * highest)
+def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> None:
+    """Let the vertical axis be logarithmic, or begin at zero with room above the values."""
+    if logarithmic:
+        log_axis(axes.yaxis, values)
+    else:
+        axes.set_ylim(0, 1.1 * max(values))
 
 
 def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: str = DARK) -> None:

@@ -1,18 +1,24 @@
-"""A whole report: its numbers as one JSON document, and all its files."""
+"""A whole report: as one JSON document, as plain text in 80 columns, as Markdown, as a single HTML file; all its files.
+
+The HTML file contains the figures, and loads or runs nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import textwrap
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from html import escape
 from typing import Any
 
 from hpcrun.actions.studies.report import Part, Report
 from hpcrun.scaling.series import BatchChange
 from hpcrun.scaling.verdict import Advice
-from hpcrun.views.report.figures import draw_figures
-from hpcrun.views.report.html import report_html
-from hpcrun.views.report.tables import summaries, summary_csv, summary_tex
-from hpcrun.views.report.text import report_markdown, report_text
-from hpcrun.views.report.words import answer_lines
+from hpcrun.views.report.figures import ReportFiles, draw_figures
+from hpcrun.views.report.tables import Column, summaries, summary_csv, summary_tex, table
+from hpcrun.views.report.words import Line, answer_lines, caption, heading, part_lines, report_lines
+from hpcrun.views.text import labelled, one_line
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -25,14 +31,14 @@ def report_json(report: Report) -> dict[str, Any]:
         "warmup": options.warmup,
         "finished": not report.unfinished,
         "answers": [line.text for line in answer_lines(report) if not line.label],
-        "series": [_part(part) for part in report.parts],
-        "batches": [_change(change) for change in report.changes],
+        "series": [_part_json(part) for part in report.parts],
+        "batches": [_change_json(change) for change in report.changes],
         "contradictions": [asdict(each) for each in report.contradictions],
         "remarks": list(report.remarks),
     }
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part_json(part: Part) -> dict[str, Any]:
     series, diagnosis = part.series, part.diagnosis
     return {
         "name": series.name,
@@ -42,7 +48,7 @@ def _part(part: Part) -> dict[str, Any]:
         "rows": summaries(part),
         "fits": [{**asdict(fit), "describes": fit.describes} for fit in part.fits],
         "predicted_by": part.expected.law if part.expected else None,
-        "advice": _advice(part.advice) if part.advice else None,
+        "advice": _advice_json(part.advice) if part.advice else None,
         "doubts": [asdict(doubt) for doubt in part.doubts],
         "measure_again": part.again or None,
         "causes": [asdict(cause) for cause in diagnosis.causes] if diagnosis else [],
@@ -56,7 +62,7 @@ def _part(part: Part) -> dict[str, Any]:
     }
 
 
-def _advice(advice: Advice) -> dict[str, Any]:
+def _advice_json(advice: Advice) -> dict[str, Any]:
     chosen = {"fastest": advice.fastest, "fewest_gpu_hours": advice.cheapest, "best_value": advice.value}
     return {
         **{name: {"gpus": row.gpus, "nodes": row.nodes} for name, row in chosen.items()},
@@ -67,7 +73,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _change(change: BatchChange) -> dict[str, Any]:
+def _change_json(change: BatchChange) -> dict[str, Any]:
     def side(row: Any) -> dict[str, Any]:
         return {"batch_size": row.batch_size, "time_s": row.time_s.mean, "steps": row.steps}
 
@@ -81,15 +87,7 @@ def _change(change: BatchChange) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files by name, and the reasons why some figures are missing."""
-
-    contents: dict[str, bytes]
-    missing: tuple[str, ...]
-
-
-def report_files(report: Report) -> Files:
+def report_files(report: Report) -> ReportFiles:
     """Return every file of a report."""
     drawn = draw_figures(report)
     pictures = {name: content for name, content in drawn.files.items() if name.endswith(".png")}
@@ -101,4 +99,187 @@ def report_files(report: Report) -> Files:
         "report.html": report_html(report, figures=pictures, missing=drawn.missing),
     }
     encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
-    return Files({**drawn.files, **encoded}, drawn.missing)
+    return ReportFiles({**drawn.files, **encoded}, drawn.missing)
+
+
+WIDTH = 80
+_LABEL = 21
+# If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
+_DROPPED = ("CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
+
+
+def _notes(report: Report, missing: Sequence[str]) -> list[Line]:
+    """Return the sentences about all series together, and the reasons why figures are missing."""
+    return [*report_lines(report), *(Line("figures", reason) for reason in missing)]
+
+
+def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None = None) -> list[str]:
+    """Return the report as lines.
+
+    Args:
+        missing: the figures that were not drawn, with the reasons.
+        most: how many series are shown; None for all.
+    """
+    lines = [text for line in answer_lines(report, most) for text in _wrapped(line)]
+    lines += [""] if lines else []
+    for part in report.parts[:most]:
+        lines += [*part_text(part, report), ""]
+    if most is not None and len(report.parts) > most:
+        lines += [f"... and {len(report.parts) - most} more (see report.txt)", ""]
+    rest = _notes(report, missing)
+    lines += [text for line in rest for text in _wrapped(line)]
+    return lines if rest else lines[:-1]
+
+
+def part_text(part: Part, report: Report) -> list[str]:
+    """Return one series: its table, and the sentences about it."""
+    said = [text for line in part_lines(part) for text in _wrapped(line)]
+    return [
+        *textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH),
+        *(_aligned(table(part)) if part.series.rows else ()),
+        *(["", *said] if said else ()),
+    ]
+
+
+def _aligned(columns: Sequence[Column]) -> list[str]:
+    texts = _fitting([(column.short, *column.cells) for column in columns])
+    widths = [max(map(len, cells)) for cells in texts]
+    gap = "  " if sum(widths) + 2 * len(widths) - 2 <= WIDTH else " "
+    rows = zip(
+        *([cell.rjust(width) for cell in cells] for cells, width in zip(texts, widths, strict=True)), strict=True
+    )
+    return [gap.join(row) for row in rows]
+
+
+def _fitting(texts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the columns that fit into a line."""
+    for name in _DROPPED:
+        if sum(max(map(len, cells)) + 1 for cells in texts) - 1 <= WIDTH:
+            break
+        texts = [cells for cells in texts if cells[0] != name]
+    return texts
+
+
+def _wrapped(line: Line) -> list[str]:
+    # a number and its % stay on one line
+    text = line.text.replace(" %", "\u00a0%")
+    lines = labelled(line.label, text, _LABEL, WIDTH) if line.label else textwrap.wrap(text, WIDTH)
+    texts = [text.replace("\u00a0", " ") for text in lines]
+    return [*texts, *([f"{' ' * _LABEL}{line.command}"] if line.command else [])]
+
+
+def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence[str]) -> str:
+    """Return the report as Markdown, with the figures beside it."""
+    blocks = [f"# {_plain(report.options.name)}", *map(_item, answer_lines(report))]
+    for part in report.parts:
+        blocks += [f"## {_plain(heading(part.series, report))}", _plain(caption(part.series))]
+        if part.series.rows:
+            blocks.append("\n".join(_markdown_table(table(part))))
+        blocks.append("\n".join(_item(line) for line in part_lines(part)))
+    rest = _notes(report, missing)
+    if rest:
+        blocks += ["## Notes", "\n".join(map(_item, rest))]
+    blocks += [f"![{name}]({name})" for name in figures]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _markdown_table(columns: Sequence[Column]) -> list[str]:
+    rows = zip(*(column.cells for column in columns), strict=True)
+    lines = [[column.heading for column in columns], ["--:"] * len(columns), *rows]
+    return ["| " + " | ".join(map(_cell, cells)) + " |" for cells in lines]
+
+
+def _cell(text: str) -> str:
+    return text if text == "--:" else _plain(text)
+
+
+def _item(line: Line) -> str:
+    command = f" ``{line.command}``" if line.command else ""
+    return f"* **{_plain(line.label)}**: {_plain(line.text)}{command}" if line.label else f"**{_plain(line.text)}**"
+
+
+def _plain(text: str) -> str:
+    """Return text that has no meaning for Markdown."""
+    escaped = "".join(f"\\{char}" if char in "\\`*_{}[]<>|#!" else char for char in text)
+    return " ".join(escaped.split())
+
+
+_STYLE = """\
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222;
+  background: #fff }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }
+th { border-bottom: 2px solid #222 }
+th:last-child, td:last-child { text-align: left }
+.wide { overflow-x: auto } .answer { font-size: 1.3rem; font-weight: 600 }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem }
+dt { font-weight: 600 } dd { margin: 0 }
+code { background: #f3f3f3; padding: .1rem .3rem; overflow-wrap: anywhere }
+img { max-width: 100%; height: auto; margin: 1rem 0 }
+@media (max-width: 40rem) { dl { display: block } }"""
+# default-src 'none': even an unescaped name could load and run nothing
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequence[str]) -> str:
+    """Return the page.
+
+    Args:
+        figures: name → PNG.
+        missing: the figures that were not drawn, with the reasons.
+    """
+    title = escape(one_line(f"Scaling report: {report.options.name}"))
+    rest = _notes(report, missing)
+    body = [
+        f"<h1>{title}</h1>",
+        *map(_answer, answer_lines(report)),
+        *(_section(part, report) for part in report.parts),
+        *(["<h2>Notes</h2>", _list(rest)] if rest else []),
+        *(["<h2>Figures</h2>"] if figures else []),
+        *(_image(name, content) for name, content in figures.items()),
+    ]
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            '<head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>{title}</title>",
+            f"<style>\n{_STYLE}\n</style></head>",
+            "<body>",
+            *body,
+            "</body></html>\n",
+        ]
+    )
+
+
+def _answer(line: Line) -> str:
+    label = f"{escape(line.label)}: " if line.label else ""
+    return f"<p{'' if label else ' class=answer'}>{label}{escape(line.text)}{_command(line)}</p>"
+
+
+def _section(part: Part, report: Report) -> str:
+    blocks = [f"<h2>{escape(heading(part.series, report))}</h2>", f"<p>{escape(caption(part.series))}</p>"]
+    if part.series.rows:
+        columns = table(part)
+        rows = zip(*(column.cells for column in columns), strict=True)
+        head = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
+        body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        blocks.append(f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>')
+    return "\n".join([*blocks, _list(part_lines(part))])
+
+
+def _list(lines: Sequence[Line]) -> str:
+    items = (f"<dt>{escape(line.label)}</dt><dd>{escape(line.text)}{_command(line)}</dd>" for line in lines)
+    return "<dl>\n" + "\n".join(items) + "\n</dl>"
+
+
+def _command(line: Line) -> str:
+    return f"<br><code>{escape(line.command)}</code>" if line.command else ""
+
+
+def _image(name: str, content: bytes) -> str:
+    data = b64encode(content).decode()
+    width = int.from_bytes(content[16:20], "big") * 96 // 220  # larger than on paper, and sharp on every screen
+    return f'<img alt="{escape(name)}" width="{width}" src="data:image/png;base64,{data}">'

@@ -24,12 +24,10 @@ from hpcrun.views.report.axes import (
     Panel,
     Shown,
     brief,
-    doubtful_mark,
     draw_curve,
     draw_ideal,
     draw_legend,
     draw_panels,
-    from_zero,
     is_doubtful,
     log_axis,
     new_figure,
@@ -38,9 +36,10 @@ from hpcrun.views.report.axes import (
     shades,
     size_axis,
     spans,
+    value_axis,
     whiskers,
 )
-from hpcrun.views.report.numbers import TimeUnit, time_unit
+from hpcrun.views.report.numbers import TimeUnit, time_unit, units_text
 from hpcrun.views.report.words import heading, hours_name
 
 if TYPE_CHECKING:
@@ -56,26 +55,26 @@ _MOST_DOTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """Figures by file name, and the reasons why others were not drawn."""
+class ReportFiles:
+    """Files by name, and the reasons why some figures are missing."""
 
     files: dict[str, bytes]
     missing: tuple[str, ...]
 
 
-def draw_figures(report: Report) -> Drawn:
+def draw_figures(report: Report) -> ReportFiles:
     """Draw every figure that has numbers."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         reason = 'none drawn: matplotlib is not installed; pip install "hpcrun-slurm[plot]"'
-        return Drawn({}, (reason,))
+        return ReportFiles({}, (reason,))
     files: dict[str, bytes] = {}
     with paper_style():
         figures, missing = settled_figures(report)
         for name, figure in figures.items():
             files |= _files(name, figure)
-    return Drawn(files, tuple(missing))
+    return ReportFiles(files, tuple(missing))
 
 
 @contextmanager
@@ -140,21 +139,16 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
         size_axis(axes, gpus, series.unit, logarithmic=logarithmic)
         axes.set_ylabel(label(series))
         values = [*ideals, *(end for _, number in found for end in (number.low, number.high))]
-        if logarithmic:
-            log_axis(axes.yaxis, values)
-        else:
-            from_zero(axes, max(values))
+        value_axis(axes, values, logarithmic=logarithmic)
         for row, number in found if len(found) <= MOST_NOTES else ():
             mark = "~" if row.time_derived and label is _time_label else ""
             note(axes, row.gpus, number.mean, mark + brief(number.mean))
 
     figure = draw_panels(shown, draw)
     if ideal_lines:
-        entries = {"measured": measured[0]} if len(shown.panels) == 1 else {}  # others have a title and a colour each
-        entries["ideal"] = ideal_lines[0]
-        if _has_doubtful(shown):
-            entries["no verdict"] = doubtful_mark()
-        draw_legend(figure, list(entries.values()), list(entries))
+        # several have a title and a colour each
+        entries = [("measured", measured[0])] if len(shown.panels) == 1 else []
+        draw_legend(figure, shown, [*entries, ("ideal", ideal_lines[0])])
     return figure
 
 
@@ -210,22 +204,13 @@ def _speedup_efficiency(shown: Shown) -> Figure:
     for axes, words in ((speed, "speed-up"), (efficiency, "efficiency (%)")):
         size_axis(axes, gpus, shown.unit, logarithmic=logarithmic)
         axes.set_ylabel(words)
-    if logarithmic:
-        log_axis(speed.yaxis, speeds)
-    else:
-        from_zero(speed, max(speeds))
+    value_axis(speed, speeds, logarithmic=logarithmic)
     efficiency.set_ylim(0, 1.12 * max(100, highest))
     entries += [("ideal", ideal), (f"target {100 * shown.target:g} %", target)]
     if requested:
         entries.append(("request this size", requested[0]))
-    if _has_doubtful(shown):
-        entries.append(("no verdict", doubtful_mark()))
-    draw_legend(figure, [handle for _, handle in entries], [label for label, _ in entries])
+    draw_legend(figure, shown, entries)
     return figure
-
-
-def _has_doubtful(shown: Shown) -> bool:
-    return any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes)
 
 
 def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
@@ -289,24 +274,17 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
         axes.set_ylabel(label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         if times:
-            if spans(seen):
-                log_axis(axes.yaxis, seen)
-            else:
-                from_zero(axes, max(seen))
+            value_axis(axes, seen, logarithmic=spans(seen))
             if 0 < shown.warmup < longest:
                 axes.axvspan(0.5, shown.warmup + 0.5, color="#F0F0F0", zorder=0)
 
     figure = draw_panels(shown, draw)
-    found = sorted(curves.items())
-    handles, labels = (
-        [curve for _, curve in found],
-        [f"{gpus} {shown.unit if gpus > 1 else shown.unit[:-1]}" for gpus, _ in found],
-    )
+    entries: list[tuple[str, Any]] = [(units_text(gpus, shown.unit), curve) for gpus, curve in sorted(curves.items())]
     if times and shown.warmup:
         from matplotlib.patches import Patch
 
-        handles, labels = [*handles, Patch(color="#F0F0F0")], [*labels, "warm-up, not counted"]
-    draw_legend(figure, handles, labels)
+        entries.append(("warm-up, not counted", Patch(color="#F0F0F0")))
+    draw_legend(figure, shown, entries, doubts=False)
     return figure
 
 
@@ -347,12 +325,10 @@ def _cost(shown: Shown) -> Figure:
 
     figure = draw_panels(shown, draw)
     best = Line2D([], [], **shown.panels[0].style)
-    entries = {f"best in time or cost (numbers: {shown.unit})": best}
+    entries = [(f"best in time or cost (numbers: {shown.unit})", best)]
     if any(len(pareto(panel.series.rows)) < len(panel.series.rows) for panel in shown.panels):
-        entries["others"] = Line2D([], [], color=DARK, marker="x", linestyle="")
-    if _has_doubtful(shown):
-        entries["no verdict"] = doubtful_mark()
-    draw_legend(figure, list(entries.values()), list(entries))
+        entries.append(("others", Line2D([], [], color=DARK, marker="x", linestyle="")))
+    draw_legend(figure, shown, entries)
     return figure
 
 

@@ -11,15 +11,7 @@ from hpcrun.actions.studies.report import Part, Report
 from hpcrun.scaling.measure import Spread
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto, verdict
-from hpcrun.views.report.numbers import (
-    TimeUnit,
-    mean_text,
-    number_text,
-    percent_text,
-    range_text,
-    time_unit,
-    times_text,
-)
+from hpcrun.views.report import numbers
 from hpcrun.views.report.words import heading, hours_name
 from hpcrun.views.text import csv_text, one_line
 
@@ -161,7 +153,7 @@ class Column:
 
 def table(part: Part) -> tuple[Column, ...]:
     """Return the columns for which the series has values."""
-    series, rows, unit = part.series, part.series.rows, time_unit(part.series)
+    series, rows, unit = part.series, part.series.rows, numbers.time_unit(part.series)
     compared = rows if series.compared else ()
     rates = [row.samples_per_s if series.basis == "throughput" else None for row in rows]  # in place of the times
     columns = (
@@ -171,13 +163,13 @@ def table(part: Part) -> tuple[Column, ...]:
         _column("Batch", "BATCH", (str(row.batch_size or "") for row in rows)),
         _column("Steps", "STEPS", (str(row.steps or "") for row in rows)),
         _column(f"Time ({unit.name})", f"TIME {unit.name}", (_time(row, unit) for row in rows)),
-        _column("Range", "RANGE", (range_text(row.time_s, 1 / unit.seconds) for row in rows)),
-        _column("Samples/s", "SAMPLES/S", (mean_text(rate) for rate in rates)),
-        _column("Range", "RANGE", (range_text(rate) for rate in rates)),
-        _column("Speed-up", "SPEED-UP", (times_text(row.speedup.mean) for row in compared)),
+        _column("Range", "RANGE", (numbers.range_text(row.time_s, 1 / unit.seconds) for row in rows)),
+        _column("Samples/s", "SAMPLES/S", (numbers.mean_text(rate) for rate in rates)),
+        _column("Range", "RANGE", (numbers.range_text(rate) for rate in rates)),
+        _column("Speed-up", "SPEED-UP", (numbers.times_text(row.speedup.mean) for row in compared)),
         _column("Published", "PUBL.", map(_published, compared)),
-        _column("Efficiency", "EFFIC.", (percent_text(row.efficiency) for row in compared)),
-        _column(_hours(series), f"{series.unit[:-1].upper()}-H", (number_text(row.gpu_hours) for row in rows)),
+        _column("Efficiency", "EFFIC.", (numbers.percent_text(row.efficiency) for row in compared)),
+        _column(_hours(series), f"{series.unit[:-1].upper()}-H", (numbers.number_text(row.gpu_hours) for row in rows)),
         _column("Accuracy", "ACC.", (f"{row.accuracy.mean:.4g}" if row.accuracy else "" for row in rows)),
         _column("GPUs busy", "GPU", (_busy(row.gpu_busy) for row in rows)),
         _column("CPUs busy", "CPU", (_busy(row.cpu_busy) for row in rows)),
@@ -203,9 +195,9 @@ def _busy(share: float | None) -> str:
 
 def _published(row: Row) -> str:
     """Return the speed-up of a table, if it differs from the one that follows from its times."""
-    written = "" if row.published is None else times_text(row.published)
-    return "" if written == times_text(row.speedup.mean) else written
+    written = "" if row.published is None else numbers.times_text(row.published)
+    return "" if written == numbers.times_text(row.speedup.mean) else written
 
 
-def _time(row: Row, unit: TimeUnit) -> str:
-    return ("~" if row.time_derived else "") + mean_text(row.time_s, 1 / unit.seconds)
+def _time(row: Row, unit: numbers.TimeUnit) -> str:
+    return ("~" if row.time_derived else "") + numbers.mean_text(row.time_s, 1 / unit.seconds)

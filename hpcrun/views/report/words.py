@@ -106,7 +106,7 @@ def _answer(part: Part) -> str:
 def _recommended(advice: Advice) -> str:
     """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
     row, following = advice.value, advice.next_step
-    own = f"{times_text(row.speedup.mean)} at {whole_percent(row.efficiency)}; " if advice.step else ""
+    own = f"{_full(row)}; " if advice.step else ""
     if following is None:
         rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
         return f"{size_text(row)}: {own}{rest or 'no larger size was measured'}."
@@ -283,10 +283,5 @@ def _warmup(report: Report) -> Iterator[Line]:
     several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
     if report.options.warmup and several:
         number = report.options.warmup
-        first = "the first epoch" if number == 1 else f"the first {number} epochs"
-        yield Line(
-            "note",
-            f"{first} of each run is left out as warm-up"
-            if number == 1
-            else f"{first} of each run are left out as warm-up",
-        )
+        first = "the first epoch of each run is" if number == 1 else f"the first {number} epochs of each run are"
+        yield Line("note", f"{first} left out as warm-up")

@@ -13,9 +13,9 @@ from hpcrun.job.parameters import parameters_text
 from hpcrun.job.quoting import quote_bash
 from hpcrun.runs.attempt import RESTART
 from hpcrun.runs.record import Run, pairs_of
-from hpcrun.views.details import code_text
+from hpcrun.views.details import code_text, size_text
 from hpcrun.views.lineage import place_text
-from hpcrun.views.text import count
+from hpcrun.views.text import count, folded_command
 
 Row = tuple[str, str]
 _KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
@@ -55,15 +55,6 @@ def nodes_text(names: Sequence[str], number: int | None = None) -> str:
     return f"{shown} and {total - _MOST_NODES} more" if total > _MOST_NODES else shown
 
 
-def span_end(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> float:
-    """Return when an attempt ended: while it runs the time of the page; if it was killed its last heartbeat."""
-    attempt = span.attempt
-    if attempt.exit:
-        return max(attempt.started_s, attempt.exit.ended_s)
-    alive = newest and not shared.item.status.final and not shared.item.elements
-    return max(attempt.started_s, shared.now_s if alive else attempt.alive_s)
-
-
 def tiles(shared: SharedRun) -> Iterator[Row]:
     """Yield the numbers at the top of the page."""
     item, run = shared.item, shared.item.run
@@ -71,27 +62,14 @@ def tiles(shared: SharedRun) -> Iterator[Row]:
         yield "Elements", str(len(item.elements))
         done = sum(one.status.state == state.COMPLETED for one in item.elements)
         yield "Completed", f"{done} of {len(item.elements)}"
-    yield "Size", f"{_size(run)}, {count(run.world_size, 'rank')}"
-    if elapsed := _elapsed_s(shared):
+    yield "Size", f"{size_text(run)}, {count(run.world_size, 'rank')}"
+    if elapsed := item.status.ran_s:
         yield "Ran for" if item.status.final else "Running for", duration_text(elapsed)
     if shared.attempts:
         waited = min(span.attempt.started_s for span in shared.attempts) - run.created_s
         yield "Waited", duration_text(waited)
     if len(shared.attempts) > 1 and not item.elements:
         yield "Attempts", str(len(shared.attempts))
-
-
-def _elapsed_s(shared: SharedRun) -> float | None:
-    """Return how long the run ran, all of its attempts together; None if it has not started."""
-    if shared.item.elements or not shared.attempts:
-        return shared.item.status.elapsed_s
-    last = shared.attempts[-1]
-    return sum(span_end(span, shared, newest=span is last) - span.attempt.started_s for span in shared.attempts)
-
-
-def _size(run: Run) -> str:
-    gpus = f" × {count(run.gpus_per_node, 'GPU')}" if run.gpus_per_node else ""
-    return f"{count(run.nodes, 'node')}{gpus}"
 
 
 def facts(shared: SharedRun) -> Iterator[Row]:
@@ -107,7 +85,7 @@ def facts(shared: SharedRun) -> Iterator[Row]:
     if shared.attempts:
         yield "started", date_text(min(span.attempt.started_s for span in shared.attempts))
     if shared.attempts and status.final:
-        yield "ended", date_text(max(span_end(span, shared, newest=True) for span in shared.attempts))
+        yield "ended", date_text(max(span.ended_s for span in shared.attempts))
     yield "where", _where(run)
     nodes = list(dict.fromkeys(node for span in shared.attempts for node in span.nodes))
     if nodes and not item.elements:
@@ -159,11 +137,8 @@ def ended_words(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> str:
         return "cancelled"
     exit_ = span.attempt.exit
     if exit_ is None:
-        return (
-            "runs"
-            if newest and not shared.item.status.final
-            else "killed without a record of its end, or its node failed"
-        )
+        runs = newest and not shared.item.status.final
+        return "runs" if runs else "killed without a record of its end, or its node failed"
     if exit_.status == 0 and not exit_.reason:
         return "completed"
     again = ", requeued" if exit_.again and exit_.how != RESTART else ""
@@ -172,14 +147,7 @@ def ended_words(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> str:
 
 def command_text(command: Sequence[Sequence[str]]) -> str:
     """Return a command; a long one on several lines, where an option and its value stay together."""
-    lines = [""]
-    for words in command:
-        text = " ".join(map(quote_bash, words))
-        if lines[-1] and len(lines[-1]) + len(text) > _LONGEST_LINE:
-            lines.append(f"    {text}")
-        else:
-            lines[-1] = f"{lines[-1]} {text}" if lines[-1] else text
-    return " \\\n".join(lines)
+    return "\n".join(folded_command((" ".join(map(quote_bash, words)) for words in command), _LONGEST_LINE))
 
 
 def program_text(shared: SharedRun) -> str:

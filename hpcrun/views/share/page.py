@@ -20,11 +20,11 @@ from hpcrun.actions.runs.share import AttemptSpan, LogEnd, SharedRun, SharedText
 from hpcrun.actions.runs.sweep import SweepTable
 from hpcrun.actions.status.elements import failed_elements
 from hpcrun.job import state
-from hpcrun.job.secrets import SecretHider
+from hpcrun.job.secret_hider import SecretHider
 from hpcrun.job.units import format_size
 from hpcrun.runs.metrics import Value
+from hpcrun.views.details import recorded_plan
 from hpcrun.views.metrics import curves_of, value_text
-from hpcrun.views.recorded_plan import recorded_plan
 from hpcrun.views.share import facts
 from hpcrun.views.share.drawings import COLOURS, WIDE, Curve, Lane, Span, line_chart, number_text, time_line
 from hpcrun.views.share.hardware import use_section
@@ -126,13 +126,14 @@ def _notes(shared: SharedRun, hidden: int) -> Iterator[str]:
 def _parts(shared: SharedRun, write: _Writer, room: float) -> dict[str, Any]:
     item, run = shared.item, shared.item.run
     word = "LOST" if item.lost else item.status.state
+    job = f"job {run.job_id}, " if run.job_id else ""
     charts, values, more = _metrics(shared, write)
     return {
         "name": write.short(run.name),
         "state": word,
         "kind": facts.kind_of(item.status.state, final=item.status.final),
-        "subtitle": write.short(_subtitle(shared)),
-        "verdict": write.short(_verdict(shared), _LONGEST_SENTENCE),
+        "subtitle": write.short(f"{job}submitted {facts.date_text(run.created_s)}"),
+        "verdict": "" if shared.explanation else write.short(item.status.cause or "", _LONGEST_SENTENCE),
         "tiles": [(label, write.short(text)) for label, text in facts.tiles(shared)],
         "cause": _cause(shared.explanation, write) if shared.explanation else None,
         "failed": _failed(shared, write),
@@ -157,18 +158,6 @@ def _parts(shared: SharedRun, write: _Writer, room: float) -> dict[str, Any]:
 
 def _rows(pairs: Iterator[tuple[str, str]], write: _Writer) -> list[tuple[str, str]]:
     return [(label, write.lines(text)[:20_000]) for label, text in pairs]
-
-
-def _subtitle(shared: SharedRun) -> str:
-    run = shared.item.run
-    job = f"job {run.job_id}, " if run.job_id else ""
-    return f"{job}submitted {facts.date_text(run.created_s)}"
-
-
-def _verdict(shared: SharedRun) -> str:
-    if shared.explanation:
-        return ""
-    return shared.item.status.cause or ""
 
 
 def _cause(explanation: Explanation, write: _Writer) -> dict[str, Any]:
@@ -220,7 +209,7 @@ def _spans(mine: Sequence[AttemptSpan], shared: SharedRun, write: _Writer) -> It
         start_s, newest = span.attempt.started_s, span is mine[-1]
         if start_s > before_s:
             yield Span(before_s, start_s, "wait", f"pending for {facts.duration_text(start_s - before_s)}")
-        before_s = facts.span_end(span, shared, newest=newest)
+        before_s = span.ended_s
         words = facts.ended_words(span, shared, newest=newest)
         length = facts.duration_text(before_s - start_s)
         title = write.short(f"attempt {span.attempt.number + 1}, {length}: {words}")
@@ -240,7 +229,7 @@ def _attempts(shared: SharedRun, write: _Writer) -> dict[str, Any]:
     spans = [] if shared.item.elements else shared.attempts
     rows = [
         (str(span.attempt.number + 1), facts.date_text(span.attempt.started_s),
-         facts.duration_text(facts.span_end(span, shared, newest=span is spans[-1]) - span.attempt.started_s),
+         facts.duration_text(span.ended_s - span.attempt.started_s),
          write.short(facts.nodes_text(span.nodes, span.number_of_nodes)),
          write.short(facts.ended_words(span, shared, newest=span is spans[-1])))
         for span in spans

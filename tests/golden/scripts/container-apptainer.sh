@@ -27,14 +27,14 @@ while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do att
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
-mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
-printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
+(umask go-w && mkdir -p "$HPCRUN_ATTEMPT_DIR") || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+(umask go-w && printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start")
 fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
-  printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
+  (umask go-w && printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit")
   exit 1
 }
-mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
+(umask go-w && mkdir -p "$HPCRUN_CHECKPOINT_DIR") || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
 # The code at submission: hpcrun submit copied it to the run's folder.
 code=$HPCRUN_RUN_DIR/code
@@ -44,11 +44,17 @@ code=$(cd "$code" && pwd -P) # a symbolic link if several jobs share the code
 unset VIRTUAL_ENV CONDA_PREFIX PYTHONHOME # they belong to the host, not to the image
 export OMP_NUM_THREADS=1 # CPUs of one rank; torchrun would set 1
 
+# torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
+export TORCH_FR_BUFFER_SIZE="2000"
+export TORCH_NCCL_DUMP_ON_TIMEOUT="1"
+export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+
 # The command of every rank.
 command=(python3 -u train.py)
 
-# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
-launch=$HPCRUN_RUN_DIR/launch
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit keeps a copy for the run.
+launch=$HPCRUN_RUN_DIR/programs/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'
@@ -57,25 +63,25 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 command -v apptainer >/dev/null || fail "there is no apptainer on $HOSTNAME: load its module (--load), or set container.runtime in the profile"
 [ -e '/images/my torch.sif' ] || fail "there is no container image "'/images/my torch.sif'" on $HOSTNAME: put it where all nodes see it"
 # Folders of the job to mount in the container.
-folders=("$HPCRUN_RUN_DIR" "$(readlink -f "$HPCRUN_CHECKPOINT_DIR")" "${launch[-1]}" "$PWD" "${TMPDIR:-/tmp}" "$code")
+folders=("$HPCRUN_RUN_DIR" "$(readlink -f "$HPCRUN_CHECKPOINT_DIR")" "$(readlink -f "${launch[-1]%/*}/..")" "$PWD" /tmp ${TMPDIR:+"$TMPDIR"} "$code")
 container=("${launch[@]}" container '/images/my torch.sif' -- apptainer exec --nv "${folders[@]/#/--bind=}" --bind=/data:/data '--bind=/my scratch:/mnt:ro' '/images/my torch.sif')
 inside=(python3 -ISB "${launch[-1]}") # with the image's Python
 
 # Takes precedence over editable installs in the environment.
 export PYTHONPATH="$code"/src"${PYTHONPATH:+:$PYTHONPATH}"
 # Records the command and where Python finds the copied packages, for hpcrun status --verbose.
-"${container[@]}" python3 -B "${launch[-1]}" code "$code" "$code"/src/train.py src
+"${container[@]}" python3 -EB "${launch[-1]}" code "$code" "$code"/src/train.py src
 
 # The preflight of one node. If its Python fails without a report, write one for it.
-check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
+check='umask go-w; "$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$SLURMD_NODENAME.json
 [ -e "$report" ] || echo "{\"node\": \"$SLURMD_NODENAME\", \"failed\": $status}" >"$report"'
 
 # --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
 # ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
 exec "${launch[@]}" job --came "$came" --preflight -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=0 \
-  bash -c "$check" check "${launch[@]}" check -- "${container[@]}" python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 4 4 '&&' \
-  /home/me/venv/bin/python "$HPCRUN_RUN_DIR/preflight/judge.py" '&&' \
+  bash -c "$check" check "${launch[@]}" check -- "${container[@]}" python3 -u "$HPCRUN_RUN_DIR/programs/preflight/node.py" 4 4 '&&' \
+  /home/me/venv/bin/python "$HPCRUN_RUN_DIR/programs/preflight/judge.py" '&&' \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
   "${container[@]}" "${inside[@]}" container --deaf -- \

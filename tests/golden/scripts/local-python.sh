@@ -14,16 +14,22 @@ fi
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
-mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
-printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
+(umask go-w && mkdir -p "$HPCRUN_ATTEMPT_DIR") || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+(umask go-w && printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start")
 fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
-  printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
+  (umask go-w && printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit")
   exit 1
 }
-mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
+(umask go-w && mkdir -p "$HPCRUN_CHECKPOINT_DIR") || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
 export OMP_NUM_THREADS=8 # CPUs of one rank; torchrun would set 1
+
+# torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
+export TORCH_FR_BUFFER_SIZE="2000"
+export TORCH_NCCL_DUMP_ON_TIMEOUT="1"
+export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
 
 # The command of every rank.
 command=(python3 -u prepare.py)
@@ -32,8 +38,8 @@ command=(python3 -u prepare.py)
 # MASTER_ADDR and MASTER_PORT are set.
 export NNODES=1
 
-# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
-launch=$HPCRUN_RUN_DIR/launch
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit keeps a copy for the run.
+launch=$HPCRUN_RUN_DIR/programs/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v python3 >/dev/null || fail 'there is no python3 on this node'

@@ -14,35 +14,41 @@ fi
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
-mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
-printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
+(umask go-w && mkdir -p "$HPCRUN_ATTEMPT_DIR") || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+(umask go-w && printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start")
 fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
-  printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
+  (umask go-w && printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit")
   exit 1
 }
-mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
+(umask go-w && mkdir -p "$HPCRUN_CHECKPOINT_DIR") || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
 export OMP_NUM_THREADS=2 # CPUs of one rank; torchrun would set 1
+
+# torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
+export TORCH_FR_BUFFER_SIZE="2000"
+export TORCH_NCCL_DUMP_ON_TIMEOUT="1"
+export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
 
 # The command of every rank.
 command=(python3 -u train.py)
 
-# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
-launch=$HPCRUN_RUN_DIR/launch
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit keeps a copy for the run.
+launch=$HPCRUN_RUN_DIR/programs/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v python3 >/dev/null || fail 'there is no python3 on this node'
 launch=(python3 -ISB "$launch/__main__.py")
 
 # The preflight of one node. If its Python fails without a report, write one for it.
-check='"$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json
+check='umask go-w; "$@"; status=$?; report=$HPCRUN_ATTEMPT_DIR/preflight/$HPCRUN_NODE.json
 [ -e "$report" ] || echo "{\"node\": \"$HPCRUN_NODE\", \"failed\": $status}" >"$report"'
 
 # Each node of the job is a process on this machine.
 exec "${launch[@]}" job --nodes 2 --came "$came" --preflight -- \
-  bash -c "$check" check "${launch[@]}" check -- python3 -u "$HPCRUN_RUN_DIR/preflight/node.py" 2 0 '&&' \
-  python3 "$HPCRUN_RUN_DIR/preflight/judge.py" '&&' \
+  bash -c "$check" check "${launch[@]}" check -- python3 -u "$HPCRUN_RUN_DIR/programs/preflight/node.py" 2 0 '&&' \
+  python3 "$HPCRUN_RUN_DIR/programs/preflight/judge.py" '&&' \
   "${launch[@]}" node --torchrun -- \
   python3 -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --rdzv-backend=static --max-restarts=0 --no-python \
   "${launch[@]}" rank -- "${command[@]}"

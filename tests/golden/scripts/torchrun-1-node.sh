@@ -29,14 +29,14 @@ while [ -e "$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt/start" ]; do att
 export HPCRUN_RUN_DIR HPCRUN_JOB_ID HPCRUN_ELEMENT=$element HPCRUN_ATTEMPT=$attempt
 export HPCRUN_ATTEMPT_DIR="$HPCRUN_RUN_DIR/elements/$element/attempts/$attempt"
 export HPCRUN_CHECKPOINT_DIR="$HPCRUN_RUN_DIR/elements/$element/checkpoints" # shared by all attempts
-mkdir -p "$HPCRUN_ATTEMPT_DIR" || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
-printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start"
+(umask go-w && mkdir -p "$HPCRUN_ATTEMPT_DIR") || { echo "hpcrun: cannot write to $HPCRUN_RUN_DIR" >&2; exit 1; }
+(umask go-w && printf '{"job_id": "%s", "host": "%s", "started": %s}\n' "$HPCRUN_JOB_ID" "$HOSTNAME" "$(date +%s.%N)" >"$HPCRUN_ATTEMPT_DIR/start")
 fail() { # MESSAGE: print it, and record it for hpcrun status
   echo "hpcrun: $1" >&2
-  printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit"
+  (umask go-w && printf '{"status": 1, "signal": "", "ended": %s, "message": "%s"}\n' "$(date +%s.%N)" "${1//[\"\\]/ }" >"$HPCRUN_ATTEMPT_DIR/exit")
   exit 1
 }
-mkdir -p "$HPCRUN_CHECKPOINT_DIR" || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
+(umask go-w && mkdir -p "$HPCRUN_CHECKPOINT_DIR") || fail "there is no folder of checkpoints $(readlink -m "$HPCRUN_CHECKPOINT_DIR")"
 
 # If the job's folder does not exist on this node, Slurm starts the job in /tmp.
 [ "$PWD" != /tmp ] || [ -x "${SLURM_SUBMIT_DIR:-.}/." ] || fail "there is no folder $SLURM_SUBMIT_DIR on $HOSTNAME: it is gone, or this node does not have it"
@@ -47,6 +47,12 @@ export PATH=/home/me/venv/bin:"$PATH"
 
 export OMP_NUM_THREADS=16 # CPUs of one rank; torchrun would set 1
 
+# torch's flight recorder, which writes the last collectives of a hang for hpcrun explain.
+export TORCH_FR_BUFFER_SIZE="2000"
+export TORCH_NCCL_DUMP_ON_TIMEOUT="1"
+export TORCH_FR_DUMP_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HPCRUN_ATTEMPT_DIR/flight/rank_"
+
 # From the profile and --env.
 export NCCL_DEBUG=WARN
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
@@ -54,8 +60,8 @@ export CUDA_DEVICE_ORDER=PCI_BUS_ID
 # The command of every rank.
 command=(/home/me/venv/bin/python -u train.py --lr 1e-3)
 
-# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit copies it to the run's folder.
-launch=$HPCRUN_RUN_DIR/launch
+# This program starts the ranks, forwards signals and records exit statuses. hpcrun submit keeps a copy for the run.
+launch=$HPCRUN_RUN_DIR/programs/launch
 [ -e "$launch" ] || launch=/opt/hpcrun/launch # submitted by hand: use the hpcrun that wrote this script
 [ -e "$launch" ] || fail "there is no $launch on $HOSTNAME: submit this with hpcrun submit"
 command -v /home/me/venv/bin/python >/dev/null || fail 'there is no /home/me/venv/bin/python on this node'

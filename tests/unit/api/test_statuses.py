@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.poll import known_run
-from hpcrun.api.statuses import JobKey, JobStatuses
+from hpcrun.api.job import JobKey, JobStatuses
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.elements import Elements
@@ -42,7 +42,7 @@ class Site:
 
     def says(self, states: dict[str, str]) -> None:
         lines = (
-            SEPARATOR.join((job_id, word, "None", "0:10", "1:00", "n1", script(job_id)))
+            SEPARATOR.join((job_id, word, "None", "0:10", "1:00", "n1", script(job_id), "N/A"))
             for job_id, word in states.items()
         )
         (self.folder / "answer").write_text("\n".join(f"echo '{line}'" for line in lines) + "\n")

@@ -201,18 +201,25 @@ def test_a_quick_look_reads_on_where_the_first_ranks_only_speak_of_others(tmp_pa
     assert explained(folder, quick=True).summary == "rank 17 on node05 failed first: KeyError: 'lr' at train.py:63"
 
 
-def test_what_hpcrun_itself_says_of_a_node_is_the_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "a100-2 cannot resolve a100-1, the host of rank 0; try --exclude=a100-2",
+        "/tmp/hpcrun-uv-7 on a100-2 is not your folder; submit with HPCRUN_UV_DIR=/path, a folder",
+    ],
+)
+def test_what_hpcrun_itself_says_of_a_node_is_the_answer(tmp_path: Path, said: str) -> None:
     folder = tmp_path / "run"
     write_run(Written(None, others="", status=143), folder)
     for record in folder.glob(f"{ATTEMPT}/rank-*"):
         record.unlink()
-    said = "hpcrun: a100-2 cannot resolve a100-1, the host of rank 0; try --exclude=a100-2\n"
     with (folder / "batch.log").open("a") as batch:
-        batch.write(f"{said}srun: error: a100-2: task 1: Exited with exit code 1\n")
+        batch.write(f"hpcrun: {said}\nsrun: error: a100-2: task 1: Exited with exit code 1\n")
     found = explained(folder)
     assert (found.rule, found.rank) == ("hpcrun-node", 1)
-    assert found.summary.endswith("a100-2 cannot resolve a100-1, the host of rank 0")
-    assert found.fix.startswith("try --exclude=a100-2")
+    what, _, fix = said.partition("; ")
+    assert found.summary.endswith(what)
+    assert found.fix.startswith(fix)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_more_nodes_than_the_partition_has_are_refused_with_the_numbers() -> Non
         "8 nodes × 8 GPUs, but a job in partition h100 can have at most 2 nodes with h100 GPUs, 16 GPUs in all "
         "(profile 'site')"
     )
-    assert refused.value.hint == "request less: --gpus h100:16 --nodes 2"
+    assert refused.value.hint == "request less: --gpus h100:16 --nodes 2; or another type: --gpus l40s:64 --nodes 16"
     assert plan(mixed(types=types), gpus="h100:16").shape.nodes == 2
     assert plan(mixed(types=types), gpus="h100:64", partition="other").shape.nodes == 8
     with pytest.raises(PlanError, match="3 nodes × 8 GPUs"):  # the spare node counts as well

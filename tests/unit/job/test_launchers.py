@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.launcher_choice import choose_launcher
 from hpcrun.job.launchers import LAUNCHERS, TORCHRUN_VALUES, find_calls
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, read_request
 from tests.unit.given import cluster, cpu_cluster, laptop, plan, request, script
 
 
@@ -22,6 +23,7 @@ def chosen(
     scripts: Mapping[str, str] | None = None,
     profile: Profile | None = None,
     texts: Mapping[str, str] | None = None,
+    mpi_types: Callable[[], tuple[str, ...]] = tuple,
     **asked: object,
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """What becomes of a program that was typed behind ``hpcrun submit`` and its options."""
@@ -31,11 +33,15 @@ def chosen(
     for name in ("nodes", "nproc_per_node"):
         if name in said:
             said |= {name: int(said[name])}  # type: ignore[dict-item]
-    found = request(words[0], args=words[1:], **said, **asked)
+    if "srun" in said:
+        said["srun"] = [said["srun"]]  # type: ignore[assignment]
+    is_module = words[0] == "-m"
+    words = words[is_module:]
+    found = request(words[0], args=words[1:], module=is_module, **said, **asked)
     calls = find_calls(tuple(words), (scripts or {}).get)
     read = (texts or {}).get
     return choose_launcher(
-        found, profile or cluster(), calls, ("submit", *shlex.split(typed)), lambda name: read(name, "")
+        found, profile or cluster(), calls, ("submit", *shlex.split(typed)), lambda name: read(name, ""), mpi_types
     )
 
 
@@ -68,14 +74,29 @@ def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
         ("conda run -n e torchrun -m p.t", "--gpus 2", "--gpus 2 conda run -n e python -m p.t"),
         ("srun python train.py", "--gpus 2", "--gpus 2 --launcher srun train.py"),
         ("srun -n4 -N2 ./a.out", "--gpus 4", "--gpus 4 --nodes 2 --launcher srun ./a.out"),
-        ("srun -p gpu -t 5 python -u train.py", "--gpus 2", "--gpus 2 -p gpu -t 5 --launcher srun train.py"),
+        ("srun -p gpu -t 5 python -u train.py", "--gpus 2",
+         "--gpus 2 --partition gpu --time 5m --launcher srun train.py"),
         ("srun --gpus 2 torchrun --nproc-per-node 2 train.py", "--name x", "--name x --gpus 2 train.py"),
         ("torchrun --nproc-per-node 4 train.py", "--gpus 0",
          "--gpus 0 --nproc-per-node 4 --launcher torchrun train.py"),
     ],
 )  # fmt: skip
-def test_what_hpcrun_does_itself_is_refused_with_the_line_to_type(line: str, typed: str, instead: str) -> None:
-    assert refusal(line, typed).hint == f"hpcrun submit {instead}"
+def test_what_hpcrun_does_itself_is_run_as_the_line_that_it_names(line: str, typed: str, instead: str) -> None:
+    started, notes = chosen(line, typed)
+    assert notes[0].endswith(f" starts ranks, and hpcrun starts them: hpcrun submit {instead}")
+    assert started == asked_for(instead)
+
+
+def asked_for(line: str) -> JobRequest:
+    """The request of a line behind ``hpcrun submit``."""
+    words = shlex.split(line)
+    asked: dict[str, Any] = {}
+    while words[0].startswith("--"):
+        name = {"--time": "walltime_s"}.get(words[0], words[0][2:].replace("-", "_"))
+        asked[name] = [*asked.get(name, ()), words[1]] if name in ("srun", "torchrun") else words[1]
+        words = words[2:]
+    is_module = words[0] == "-m"
+    return read_request({**asked, "script": words[is_module], "args": words[1 + is_module :], "module": is_module})
 
 
 def test_options_that_hpcrun_does_without_are_named() -> None:
@@ -95,7 +116,19 @@ def test_options_that_hpcrun_does_without_are_named() -> None:
     ],
 )  # fmt: skip
 def test_options_that_hpcrun_hands_on_are_kept(line: str, instead: str) -> None:
-    assert refusal(line, "--gpus 2").hint == f"hpcrun submit {instead}"
+    assert chosen(line, "--gpus 2")[0] == asked_for(instead)
+
+
+@pytest.mark.parametrize(
+    "line", ["torchrun --no-such 3 train.py", "srun --no-such ./a.out", "srun torchrun --new t.py"]
+)
+def test_an_unknown_option_is_said_and_not_guessed(line: str) -> None:
+    assert "that hpcrun knows" in refusal(line).message
+
+
+def test_an_option_newer_than_torch_s_and_slurm_s_of_today_is_known() -> None:
+    assert chosen("torchrun --log-line-prefix-template '[${rank}]' train.py")[0].script == "train.py"
+    assert chosen("srun --async ./a.out")[0].srun == ("async",)
 
 
 OLD = 'parser.add_argument("--local_rank", type=int, default=-1)'
@@ -112,10 +145,11 @@ OLD = 'parser.add_argument("--local_rank", type=int, default=-1)'
     ],
 )
 def test_a_script_of_launch_is_told_that_it_gets_no_local_rank(line: str, text: str, said: str | None) -> None:
-    with pytest.raises(UsageError) as caught:
-        chosen(line, "--gpus 2", texts={"old.py": text})
-    more = f'; hpcrun gives old.py no {said}: read int(os.environ["LOCAL_RANK"]) there' if said else ""
-    assert caught.value.message.endswith(f"each rank of the job would start all ranks again{more}")
+    if said is None:
+        assert chosen(line, "--gpus 2", texts={"old.py": text})[0].script == "old.py"
+        return
+    more = f'; hpcrun gives old.py no {said}: read int(os.environ["LOCAL_RANK"]) there'
+    assert refusal(line, texts={"old.py": text}).message.endswith(f"would start all ranks again{more}")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +224,6 @@ def test_what_starts_its_own_ranks_runs_once_per_node(line: str) -> None:
         "env A=1 python train.py",
         "bash -c 'echo torchrun'",
         "bash -c 'command -v torchrun'",
-        "uv run train.py",
         "uv sync",
     ],
 )
@@ -226,12 +259,87 @@ def test_accelerate_on_two_nodes_gets_the_options_that_join_them() -> None:
     ("line", "instead"),
     [
         ("deepspeed --num_gpus 2 train.py --deepspeed ds.json", "train.py --deepspeed ds.json"),
-        ("mpirun -np 4 --mca btl tcp python train.py", "--launcher srun train.py"),
-        ("horovodrun -np 4 python train.py", "--launcher srun train.py"),
+        ("mpirun -np 4 --mca btl tcp python train.py", "--srun mpi=pmix --launcher srun train.py"),
+        ("horovodrun -np 4 python train.py", "--srun mpi=pmix --launcher srun train.py"),
     ],
 )
 def test_what_cannot_be_one_of_several_nodes_is_refused_there(line: str, instead: str) -> None:
-    assert refusal(line, TWO).hint == f"hpcrun submit {TWO} {instead}"
+    assert refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2")).hint == f"hpcrun submit {TWO} {instead}"
+
+
+def test_mpirun_on_several_nodes_names_the_mpi_types_of_the_cluster() -> None:
+    line = "mpirun -np 4 python mpi.py"
+    both = refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2"))
+    assert both.message.endswith(
+        "; the ranks need one of: --srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
+    )
+    one = refusal(line, TWO, mpi_types=lambda: ("pmi2",))
+    assert ("the ranks need" in one.message, one.hint) == (
+        False, f"hpcrun submit {TWO} --srun mpi=pmi2 --launcher srun mpi.py"
+    )  # fmt: skip
+    assert refusal(line, TWO).hint == f"hpcrun submit {TWO} --launcher srun mpi.py"  # the cluster has a default
+    own = refusal(line, TWO, profile=cluster(srun={"mpi": "pmi2"}), mpi_types=lambda: ("pmix",))
+    assert own.hint == f"hpcrun submit {TWO} --launcher srun mpi.py"
+
+
+MPI, JAX = "from mpi4py import MPI\n", "import os, jax.numpy as jnp\n"
+PMIX = "add --srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "text", "note"),
+    [
+        ("a.py", "--gpus 4 --launcher srun", MPI, "of the 4 ranks would be an MPI job of its own: " + PMIX),
+        ("python -u a.py", "--gpus 4", MPI, "an MPI job of its own: " + "add --launcher srun " + PMIX[4:]),
+        ("a.py", "--gpus 4 --launcher srun --srun mpi=pmi2", MPI, None),
+        ("a.py", "--gpus 1 --launcher srun", MPI, None),
+        ("a.py", "--gpus 4 --launcher python", MPI, None),
+        ("a.py", "--gpus 4 --launcher srun", "# import mpi4py\nimport mpi4pyx, jax\n", None),
+        ("a.py", "--gpus 4", JAX, "a.py imports jax, which cannot join the ranks of torchrun: add --launcher srun"),
+        ("a.py", "--gpus 1", "from flax import nnx\n", "a.py imports flax, which cannot join the ranks of torchrun"),
+        ("a.py", "--gpus 4", JAX + "import torch.distributed as dist\n", None),
+        ("a.py", "--gpus 4 --launcher srun", JAX, None),
+        ("a.py", "--gpus 4", "import " + "a as b,  " * 5000 + "jax2\n", None),
+        ("-m a", "--gpus 4", JAX, None),
+    ],
+)  # fmt: skip
+def test_a_script_that_its_launcher_does_not_suit_is_noted(line: str, typed: str, text: str, note: str | None) -> None:
+    _, notes = chosen(line, typed, texts={"a.py": text}, mpi_types=lambda: ("pmix", "pmi2"))
+    assert len(notes) == (note is not None)
+    assert note is None or note in notes[0]
+
+
+def test_without_slurm_mpi_and_jax_have_another_way() -> None:
+    _, (note,) = chosen("a.py", "--gpus 2", texts={"a.py": MPI}, profile=laptop())
+    assert note.endswith("an MPI job of its own: the program to give is mpirun -np 2 python a.py")
+    _, (note,) = chosen("a.py", "--gpus 2", texts={"a.py": JAX}, profile=laptop())
+    assert note.endswith("cannot join the ranks of torchrun: add --launcher python")
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ("uv run train.py --lr 1", ": hpcrun submit --gpus 2 --uv train.py --lr 1"),
+        ("uv run python -u train.py", ": hpcrun submit --gpus 2 --uv train.py"),
+        ("uv run -m pkg.fit", ": hpcrun submit --gpus 2 --uv -m pkg.fit"),
+        ("uv run --with x train.py", ", but without --with: hpcrun submit --gpus 2 --uv train.py"),
+    ],
+)
+def test_uv_run_names_the_option_that_installs_once_on_each_node(line: str, end: str) -> None:
+    _, (note,) = chosen(line)
+    assert note == f"`uv run` syncs the environment in every rank; --uv installs uv.lock once on each node{end}"
+
+
+@pytest.mark.parametrize("line", ["ray start --head", "ray job submit -- python train.py"])
+def test_ray_on_several_nodes_is_not_started_once_on_each(line: str) -> None:
+    error = refusal(line, TWO)
+    assert error.message.endswith("; hpcrun has no launcher for a ray cluster")
+    assert "--launcher command" not in str(error.hint)
+    way, one = str(error.hint).split("; ")
+    assert one == "or use one node: --nodes 1"
+    words = shlex.split(way)
+    assert words[-1].startswith("ray symmetric-run --address $MASTER_ADDR:$MASTER_PORT --min-nodes $NNODES -- ")
+    assert chosen(shlex.join(words[-3:]), TWO)[0].launcher == "command"
 
 
 def test_what_reads_node_rank_and_address_may_run_on_several_nodes() -> None:
@@ -301,11 +409,10 @@ def test_a_launcher_among_the_arguments_of_an_unknown_program_is_remarked_on() -
 
 
 def test_nodes_without_gpus_get_ranks_on_cpus() -> None:
-    error = refusal("torchrun --nproc-per-node 4 train.py", "--name x", profile=cpu_cluster())
-    assert error.hint == "hpcrun submit --name x --gpus 0 --nproc-per-node 4 --launcher torchrun train.py"
-    assert refusal("torchrun --nproc-per-node 4 train.py", "--name x", profile=laptop()).hint == (
-        "hpcrun submit --name x --gpus 4 train.py"
-    )
+    line = "torchrun --nproc-per-node 4 train.py"
+    asked = "--name x --gpus 0 --nproc-per-node 4 --launcher torchrun train.py"
+    assert chosen(line, "--name x", profile=cpu_cluster())[0] == asked_for(asked)
+    assert chosen(line, "--name x", profile=laptop())[0] == asked_for("--name x --gpus 4 train.py")
 
 
 def test_torchrun_s_options_are_torch_s() -> None:

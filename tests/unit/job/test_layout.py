@@ -158,7 +158,7 @@ def test_the_templates_have_the_same_paths() -> None:
     for path in (AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).start, AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).exit):
         assert f'>"{path}"' in text
     run = RunFolder(Path("$HPCRUN_RUN_DIR"))
-    for path in (run.launch, run.code, run.preflight / "judge.py"):
+    for path in (run.programs("launch"), run.code, run.programs("preflight") / "judge.py"):
         assert str(path) in text
 
 
@@ -171,7 +171,7 @@ def test_a_job_leaves_its_records_at_the_same_paths(tmp_path: Path) -> None:
     nodes, ranks = ["local-0", "local-1"], [0, 1]
     assert attempt.hosts.read_text().split() == nodes
     assert attempt.exit.is_file()
-    assert attempt.stop.is_dir()
+    assert not attempt.stop.exists()  # nobody has asked to stop
     there = [path.name for path in attempt.path.iterdir()]
     assert sorted(layout.parse_nodes(there)) == nodes
     assert [attempt.node_file(node).is_file() for node in nodes] == [True, True]
@@ -203,7 +203,7 @@ def test_what_only_happens_now_and_then_has_the_same_name(program: str, paths: t
     assert {getattr(attempt, path).name for path in paths} <= texts
     if program == "launch":
         run = RunFolder(BASE)
-        assert {run.elements.name, run.cancelled.name, run.runtime.name, run.preflight.name} <= texts
+        assert {run.elements.name, run.cancelled.name, run.programs().name, "runtime", "preflight"} <= texts
         assert {run.messages().name, run.messages("sender").name, run.messages("log").name} <= texts
 
 

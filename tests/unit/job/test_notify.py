@@ -59,7 +59,7 @@ def test_what_is_no_destination_is_refused(text: str) -> None:
 
 
 def test_a_misspelt_service_gets_its_neighbour() -> None:
-    with pytest.raises(UsageError, match=r"no service jsn://; did you mean json://\?"):
+    with pytest.raises(UsageError, match=r"the token of jsn:// \(did you mean json://\?\)"):
         request(notify=["jsn://host"])
 
 

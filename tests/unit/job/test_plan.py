@@ -246,8 +246,12 @@ def test_a_preflight_is_compared_with_what_the_profile_says() -> None:
     ("line", "name"),
     [
         ("python train.py --x.py", "train"), ("python3.11 -u sub/train.py", "train"), ("bash run.sh a", "run"),
-        ("python -m pkg.fit --lr 1", "fit"), ("python -um pkg.fit", "python"), ("bash -c train.py", "bash"),
+        ("python -m pkg.fit --lr 1", "fit"), ("python -um pkg.fit", "fit"),
+        ("python -W ignore -Xdev train.py", "train"),
+        ("bash -c train.py", "bash"),
         ("python", "python"), ("python config.yaml", "python"), ("./prog train.py", "prog"), ("/bin/sh x.sh", "x"),
+        ("uv run train.py", "train"), ("uv run --with x python -u train.py", "train"), ("uv run -m pkg.fit", "fit"),
+        ("env A=1 nohup ./prog a", "prog"), ("uv run", "uv"), ("uv sync", "uv"), ("conda run -n e bash -c x", "bash"),
     ],
 )  # fmt: skip
 def test_a_job_of_an_interpreter_has_the_name_of_the_script(line: str, name: str) -> None:

@@ -37,6 +37,8 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
         ({"cpus_per_task": -1}, "--cpus-per-task: must be 1 or more, not -1"),
         ({"nproc_per_node": 0}, "--nproc-per-node: must be 1 or more, not 0"),
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
+        ({"walltime_s": "5"}, "--time: '5' has no unit; write 5m for minutes, or 5s, 5h or 5d"),
+        ({"warn_s": "20"}, "--warn: '20' has no unit; write 20m for minutes, or 20s, 20h or 20d"),
         ({"walltime_s": "0"}, "--time: 0 means no limit in Slurm; hpcrun needs a limit"),
         ({"walltime_s": "0:00:00"}, "--time: 0:00:00 means no limit in Slurm"),
         ({"warn_s": "0"}, "--warn: must be longer than zero"),
@@ -86,6 +88,16 @@ def test_bytes_that_are_no_utf_8_are_taken_where_they_reach_the_script() -> None
     raw = "\udcff\udc80"
     asked = request(raw, args=[raw], setup=[raw], python=raw, workdir=raw)
     assert (asked.script, asked.args, asked.setup, asked.python, asked.workdir) == (raw, (raw,), (raw,), raw, raw)
+
+
+@pytest.mark.parametrize("field", JobRequest.model_fields)
+def test_bytes_that_are_no_utf_8_are_taken_or_refused_in_words_in_every_option(field: str) -> None:
+    for raw in ("a\udc85b=x", "\udcff", "a\udcff=1,\udc85", "\udcf0:\udcff"):
+        repeatable = isinstance(JobRequest.model_fields[field].default, tuple) and field != "elements"
+        try:
+            read_request({"script": "train.py", field: [raw] if repeatable else raw})
+        except UsageError as refused:
+            assert refused.message.isascii()
 
 
 def test_bytes_that_are_no_utf_8_are_refused_in_words_where_sbatch_reads_them() -> None:

@@ -67,7 +67,7 @@ def test_the_hint_names_a_time_that_fits() -> None:
     with pytest.raises(UsageError) as caught:
         plan(requeue="1", warn_s="5m", walltime_s="5m")
     assert "--time 00:07:00" in (caught.value.hint or "")
-    with pytest.raises(UsageError, match="'45' has no unit; write 45m for minutes or 45s for seconds"):
+    with pytest.raises(UsageError, match="'45' has no unit; write 45m for minutes, or 45s"):
         plan(requeue="1", warn_s="45", walltime_s="2m")
     assert plan(requeue="1", warn_s="5m", walltime_s="7m").requeue == Requeue(1, 300)
 

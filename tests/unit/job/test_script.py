@@ -237,14 +237,14 @@ def test_what_runs_inside_the_job_is_the_run_folder_s_or_else_this_hpcrun_s(
 ) -> None:
     text = script(plan(profile, gpus="2", python=PythonEnvironment(sys.executable, "test"))).text
     lines = text.splitlines()
-    first = lines.index("launch=$HPCRUN_RUN_DIR/launch")
+    first = lines.index("launch=$HPCRUN_RUN_DIR/programs/launch")
     last = next(number for number, line in enumerate(lines) if line.startswith("launch=("))
     program = "\n".join(["fail() { exit 1; }", *lines[first : last + 1], 'echo "${launch[-1]}"'])
     if submitted:
-        (tmp_path / "launch").mkdir()
+        (tmp_path / "programs/launch").mkdir(parents=True)
     env = {"HPCRUN_RUN_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["bash", "-euc", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{tmp_path / 'launch' if submitted else LAUNCH}/__main__.py"
+    assert done.stdout.strip() == f"{tmp_path / 'programs/launch' if submitted else LAUNCH}/__main__.py"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, settings
@@ -15,16 +19,11 @@ from hpcrun.actions.jobs.new_run import _record
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
-from hpcrun.job.request import check_secrets
+from hpcrun.job.request import check_secrets, read_request
 from hpcrun.job.resources import Machine
-from hpcrun.job.secrets import (
-    SecretHider,
-    hide_secrets,
-    is_secret,
-    secret_arguments,
-    secret_in_command,
-    secret_kind,
-)
+from hpcrun.job.secret_forms import SERVICES
+from hpcrun.job.secret_hider import SecretHider
+from hpcrun.job.secrets import is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.views.plan import plan_lines, prepared_json
 from tests.unit.given import cluster, plan, request, script, surroundings, write
 
@@ -57,7 +56,8 @@ def test_a_variable_so_named_is_a_secret(name: str) -> None:
     DB_PASSWORD_FILE TOKEN_URL KEY_SIZE PAD_TOKEN AUTHOR PATIENCE _
     TOKENIZER TOKENIZER_PATH TOKENIZE TOKENISER DETOKENIZE PRETOKENIZED MAXTOKENS NTOKENS MAX_NEW_TOKENS NUM_TOKENS_2
     TOKENS_PER_SECOND HOTKEY DONKEY TURKEY MONKEY2 KEYBOARD2 KEYS_PER_GPU API_KEYS_PER_NODE DUMMYKEY COOKIECUTTER
-    SSHKEYGEN COOKIE_FILE HMAC_ALGORITHM DB_PASSWORD_FILE_OLD SECRETARY 2 V2 OLD _2""".split(),
+    SSHKEYGEN COOKIE_FILE HMAC_ALGORITHM DB_PASSWORD_FILE_OLD SECRETARY 2 V2 OLD _2
+    METRIC_KEY SORT_KEY LABEL_KEY DATA_KEY PUBLIC_KEY FORWARD_PASS GLOB_PAT BEST_METRIC_KEYS""".split(),
 )
 def test_a_variable_so_named_is_none(name: str) -> None:
     assert not is_secret(name)
@@ -130,7 +130,7 @@ def test_a_name_that_means_other_things_as_well_is_judged_by_its_value(name: str
 )
 def test_a_value_of_this_form_is_a_secret_whatever_its_name(value: str, hidden: str) -> None:
     assert is_secret("X", value)
-    assert hide_secrets(value) == hidden
+    assert SecretHider().hide(value) == hidden
     assert secret_kind(hidden) is None
 
 
@@ -164,12 +164,18 @@ def test_a_value_of_this_form_is_a_secret_whatever_its_name(value: str, hidden: 
         "model:v2@main",
         "12:30@15:45",
         "mailto:me@cs.example.edu",
+        "https://git@github.com/x/y",
+        "git+https://git@github.com/x/y",
+        "https://org@dev.azure.com/org/project/_git/code",
+        "Basic understanding-of-things",
+        "Bearer of-good-news-everyone",
+        "lr:3@node-1:29500",
         "contact:me@cs.example.edu",
     ],
 )
 def test_a_value_of_this_form_is_none(value: str) -> None:
     assert not is_secret("X", value)
-    assert hide_secrets(value) == value
+    assert SecretHider().hide(value) == value
 
 
 @pytest.mark.parametrize(
@@ -181,6 +187,15 @@ def test_a_value_of_this_form_is_none(value: str) -> None:
         ("setenv HF_TOKEN abc", "the value of HF_TOKEN"),
         ("pip install git+https://tok@github.com/a/b", "a URL with a token"),
         (f"wandb login {'a1' * 20}", "an API key"),
+        ("huggingface-cli login --token hunter22abcd", "the value of --token"),
+        ("mytool --password hunter22abcd", "the value of --password"),
+        ("mytool --password 'hunter 22abcd' \"it's", "the value of --password"),
+        ("db_pass=hunter22; export db_pass", "the value of db_pass"),
+        ("bash -c 'python x.py --password hunter22'", "the value of --password"),
+        ("bash -c 'export A_TOKEN=hunter22'", "the value of A_TOKEN"),
+        ("bash -c 'train --api-key \"$KEY\"'", None),
+        ("mytool --password `cat file`", None),
+        ("mytool --password <(cat file)", None),
         ("export HF_TOKEN=$(cat ~/.hf)", None),
         ('export DB_PASS="$(pass show db)"', None),
         ("export HF_TOKEN=$OTHER", None),
@@ -202,6 +217,8 @@ def test_a_secret_in_a_set_up_command_is_found(command: str, found: str | None) 
         (["--wandb.api_key=hunter22"], ["the value of --wandb.api_key"]),
         (["+trainer.password=hunter22"], ["the value of +trainer.password"]),
         (["--x", f"sk-{TOKEN}"], ["an API key"]),
+        (["bash", "-c", "python x.py --password hunter22"], ["the value of --password"]),
+        (["bash", "-c", 'train --api-key "$KEY"'], []),
         (["--password", "$DB_PASS"], []),
         (["--token", "bpe"], []),
         (["--pad-token", "<pad>", "--max-tokens", "512", "--sort-key", "name_of_it"], []),
@@ -283,20 +300,18 @@ def test_no_secret_is_kept_or_shown(
 @given(heart=_hearts, form=_forms)
 def test_no_message_says_a_secret(heart: str, form: str) -> None:
     value = form.replace("%s", heart)
-    for said in ({"setup": [f"curl {value}"]}, {"sbatch": [f"comment={value}"]}, {"load": [value]}):
+    parts = ({"setup": [f"curl {value}"]}, {"sbatch": [f"comment={value}"]}, {"load": [value]})
+    for said in (*parts, {"args": ["--x", value]}, {"sweep": [f"y=1,{value}"]}):
         with pytest.raises(UsageError) as refused:
             check_secrets(request("job.py", **said))
         assert heart not in refused.value.message + (refused.value.hint or "")
-    notes = check_secrets(request("job.py", args=["--x", value], sweep=[f"y=1,{value}"]))
-    assert notes
-    assert heart not in "".join(notes)
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
         ({"env": ["HF_TOKEN hunter22"]}, "one variable has no '='"),
-        ({"secrets": ["HF_TOKEN=hunter22"]}, "--secret: HF_TOKEN: takes a name; the value comes from your environment"),
+        ({"secrets": ["HF_TOKEN=hunter22"]}, "--secret: takes a name, not 'HF_TOKEN' and a value"),
         ({"setup": ["export HF_TOKEN=hunter22"]}, "--setup holds the value of HF_TOKEN"),
     ],
 )
@@ -305,6 +320,58 @@ def test_a_refusal_does_not_repeat_what_may_be_a_secret(asked: dict[str, list[st
         check_secrets(request("job.py", **asked))
     assert words in refused.value.message
     assert "hunter22" not in refused.value.message + (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"setup": ["module load %s"]}, {"sbatch": ["comment=%s"]}, {"name": "%s"}, {"env": ["OTHER=x %s"]},
+        {"notify": ["mailto:%s@h.org"]}, {"args": ["x-%s"]}, {"args": ["pass%%2Fw"]}, {"sweep": ["x=1,%s"]},
+        {"load": ["%s"]},
+        {"workdir": "/data/%s"}, {"python": "/opt/%s/python"}, {"srun": ["comment=%s"]}, {"partition": "%s"},
+        {"gpus": "%s:4"}, {"mounts": ["/%s:/data"]}, {"snapshot_include": ["%s"]}, {"sweep_file": "%s.csv"},
+    ],
+)  # fmt: skip
+def test_a_known_value_is_refused_in_every_field_and_not_repeated(asked: dict[str, Any]) -> None:
+    value = "pass/w" if "pass%" in str(asked) else "hunter.22a"
+    filled = {name: text % value if isinstance(text, str) else [one.replace("%s", value) % () for one in text]
+              for name, text in asked.items()}  # fmt: skip
+    typed = request("job.py", **filled)
+    for name, named in (("MYSEC", ["MYSEC"]), ("MY_TOKEN", [])):
+        if named or len(value) >= 8:
+            with pytest.raises(UsageError, match=f"the value of {name}, which") as refused:
+                check_secrets(typed, {name: value}, named)
+            assert value not in refused.value.message + str(refused.value.hint)
+    check_secrets(typed, {"PLAIN": value}, ["OTHER"])
+
+
+def test_a_secret_may_be_the_value_of_secret_variables() -> None:
+    typed = request("job.py", env=["MYSEC=hunter22a", "HF_TOKEN=hunter22a"], secrets=["MYSEC"])
+    check_secrets(typed, {"MYSEC": "hunter22a"}, ["MYSEC"])
+
+
+def test_a_value_that_cannot_be_read_is_not_repeated_where_it_is_a_secret() -> None:
+    said: dict[str, Any] = {
+        "script": "job.py",
+        "secrets": ["MYSEC"],
+        "env": ["MYSEC=hunter22a", "OTHER_TOKEN=hunt er22b"],
+    }
+    with pytest.raises(UsageError) as refused:
+        read_request({**said, "walltime_s": "hunter22a", "name": "a/hunt er22b"})
+    assert "--time" in refused.value.message
+    assert "hunt" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the page may show the value of MY_SECRET, which is not set here",
+        "--secret takes a name, not 'HF_TOKEN' and a value, which comes from your environment",
+        "--setup holds the value of HF_TOKEN, which the script, the run's record and process lists would show",
+    ],
+)
+def test_hpcrun_s_own_words_about_secrets_stay(text: str) -> None:
+    assert SecretHider().hide(text) == text
 
 
 @pytest.mark.parametrize(
@@ -355,12 +422,204 @@ def test_other_text_for_others_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "wJalrXUtnFEMI/K7MDENG"),
+        ("client_secret=GhushhushHush", "GhushhushHush"),
+        ("refresh_token: 1f4e5d6c7b8a", "1f4e5d6c7b8a"),
+        ("db_pass: hunter22", "hunter22"),
+        ("neptune_api_token=abcDEF0123456789==", "abcDEF0123456789=="),
+        ('{"db_pass": "hunter22"}', "hunter22"),
+        ("curl -fsS -u ada:hushhush https://h/", "hushhush"),
+        ("['curl', '-u', 'ada:hushhush', 'https://h/']", "hushhush"),
+        ("mysql -h db -u ada -phushhush", "hushhush"),
+        ("mysqldump --all -p'hush hush' x", "hush hush"),
+        ("sshpass -p hushhush ssh h", "hushhush"),
+        ("sshpass -phushhush ssh h", "hushhush"),
+        ("redis-cli -h h -a hushhush ping", "hushhush"),
+        ("redis-cli -ahushhush ping", "hushhush"),
+        ("docker login -u ada -p hushhush ghcr.io", "hushhush"),
+        ("['login', '--password', 'hushhush1']", "hushhush1"),
+        ("Cookie: session=hushhush; theme=dark", "hushhush"),
+        ("< Set-Cookie: sid=hushhush; Path=/", "hushhush"),
+        ("{'Cookie': 'session=hushhush'}", "hushhush"),
+        ("https://discord.com/api/webhooks/4711/hushHUSH-hush_1", "hushHUSH-hush_1"),
+        ("https://discordapp.com/api/v10/webhooks/4711/hushHUSH-hush_1", "hushHUSH-hush_1"),
+        ("https://site.webhook.office.com/webhookb2/1-2@3-4/IncomingWebhook/hush/5-6", "hush"),
+        ("https://api.telegram.org/bot123456789:AAhushhush/send", "AAhushhush"),
+        ("bot 123456789:AA" + "hush_" * 7, "AAhush"),
+        ("tgram://123456789:hushhush/4711", "hushhush"),
+        ("slack://hushTokenA/hushTokenB/hushTokenC", "hush"),
+        ("discord://4711/hushhush", "hushhush"),
+        ("mmosts://h/hushhush", "hushhush"),
+        *((prefix + TOKEN, TOKEN) for prefix in (
+            "dckr_pat_", "ya29.", "shpat_", "r8_", "hvs.", "GOCSPX-", "pplx-", "glsa_", "gho_")),
+        (f"SG.{TOKEN}.{TOKEN}", TOKEN),
+        ("dop_v1_" + "a1" * 32, "a1a1"),
+        ("AGE-SECRET-KEY-1" + "QPZRY9X8" * 7, "QPZRY9X8"),
+        ("token='a1b2c3d4e5'", "a1b2c3d4e5"),
+        ("requests.get(url, params={'api_key': 'a1b2c3d4'})", "a1b2c3d4"),
+        ("?api_key=hushhush", "hushhush"),
+        ("g\u200bhp_" + TOKEN, TOKEN),
+        ("ghp_" + "\u200d".join(TOKEN), "\u200d".join(TOKEN)),
+        ("ghp_\x1b[31m" + TOKEN, TOKEN),
+        ("gh\ufe0fp_" + TOKEN, TOKEN),
+    ],
+)  # fmt: skip
+def test_a_secret_of_this_form_is_hidden_in_texts(text: str, secret: str) -> None:
+    hider = SecretHider()
+    assert secret not in hider.hide(f"a line\n{text}\nanother line")
+    assert "***" in hider.hide(text)
+    assert hider.hide(hider.hide(text)) == hider.hide(text)
+    assert hider.count == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        ("correct horse", "correct\n  horse"),
+        ("a/b c+d&e=f", "a%2Fb%20c%2Bd%26e%3Df"),
+        ("p\nq-is-long-enough-here", "q-is-long-enough-here"),
+        ("tab\there", "'tab\\there'"),
+        ('say "hush"', '{"x": "say \\"hush\\""}'),
+        ("correcthorse9battery", "RuntimeError: correcthorse9bat… at a.py:3"),
+        ("hu5h", "it is hu5h."),
+        ("json://h:8080/hushHUSH/a1b2c3d4", "POST http://h:8080/hushHUSH/a1b2c3d4 failed"),
+        ("correcthorse", "correct\u200bhorse"),
+        ("correcthorse", "correct\ufe0fhorse"),
+        ("correcthorse", "correct\x9b31mhorse\x9b0m"),
+        ("correcthorse", "c\bco\borrect\bthorse"),
+        ("correcthorse", "correctX\bhorse"),
+        ("correcthorse", "correcthorse" + "\b" * 12),
+        ("correcthorse", "correcth\rorse"),
+        ("correcthorse", "correct\n    horse"),
+        ("correcthorse", "│ it is correct   │\n│   horse          │"),
+        ("correcthorse", "'correct'\n 'horse'"),
+        ("correct horse", "│ it is correct │\n│ horse         │"),
+        ("correcthorse", base64.b64encode(b"correcthorse").decode()),
+        ("correcthorse", base64.b64encode(b"me:correcthorse").decode()),
+        ("correcthorse", base64.b64encode(b"you:correcthorse").decode()),
+        ("correcthorse", base64.encodebytes(b"a" * 51 + b"correcthorse").decode()),
+        *(
+            (odd, form(odd))
+            for odd in ("pass/wö rd<&'\">%\\", "a/b c+d&e=f")
+            for form in (
+                quote, quote_plus, lambda text: quote_plus(text).lower(), lambda text: quote(text, safe="").lower(),
+                html.escape, lambda text: html.escape(text, quote=False), repr, lambda text: repr(text.encode()),
+                json.dumps, lambda text: json.dumps(text, ensure_ascii=False),
+                lambda text: json.dumps(json.dumps({"a": text})),
+                lambda text: json.dumps(json.dumps({"a": text}), ensure_ascii=False),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_declared_value_is_hidden_as_programs_print_it(value: str, printed: str) -> None:
+    hider = SecretHider({"WORD": value, "OTHER": "correct"}, ["WORD"])
+    assert "***" in hider.hide(printed)
+    assert SecretHider({"WORD": value}).hide(printed) == printed
+    for part in (
+        "hu5h",
+        "hushHUSH",
+        "a1b2c3d4",
+        "correcthorse",
+        "q-is",
+        "b3JyZWN0aG9yc2",
+        "9ycmVjdGhvcn",
+        "29ycmVjdGhvcnNl",
+        "pass",
+    ):
+        assert part not in hider.hide(printed)
+
+
+def test_a_short_declared_value_is_hidden_as_a_word_of_its_own_alone() -> None:
+    hider = SecretHider({"PIN": "4711", "SWITCH": "true"}, ["PIN", "SWITCH"])
+    assert hider.hide("job 147112 is true: 4711") == "job 147112 is true: ***"
+
+
+def test_hpcrun_s_own_names_in_json_are_never_touched() -> None:
+    hider = SecretHider({"A": "rank", "B": "walltime_s", "C": "cpu-1", "D": "correct-horse"}, "ABCD")
+    document = {"rank": 1, "walltime_s": [4, {"rank": "on cpu-1"}], "correct-horse": 0}
+    assert hider.hide_all(document) == {"rank": 1, "walltime_s": [4, {"rank": "on ***"}], "***": 0}
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", "      ", "\n\n\n\n\n", "\udcff" * 9, "\x00" * 9, "*" * 9, "…" * 9, "'" * 9, "│'" * 9]
+)
+def test_an_odd_value_hides_nothing_else(value: str) -> None:
+    assert (
+        SecretHider({"A_PASSWORD": value, "B": value}, ["B"]).hide("a line: 1\n  of a log") == "a line: 1\n  of a log"
+    )
+
+
+def test_names_that_are_declared_later_are_hidden_from_then_on() -> None:
+    hider = SecretHider({"WORD": "correcthorse"})
+    assert hider.hide("correcthorse") == "correcthorse"
+    hider.learn(named=["WORD"])
+    assert hider.hide("correcthorse") == "***"
+    hider.learn({"WORD": "battery-staple"})
+    assert hider.hide("battery-staple") == "***"
+
+
+def test_a_json_document_stays_one() -> None:
+    document = {"n": 1, "x": [None, True, 0.5, {"a": "token ghp_" + TOKEN}], "path": Path("/data"), "r": (1, 2)}
+    assert SecretHider().hide_all(document) == {
+        "n": 1, "x": [None, True, 0.5, {"a": "token ***"}], "path": "/data", "r": [1, 2]
+    }  # fmt: skip
+
+
+LOGS = Path(__file__).parents[2] / "data/explain"
+
+
+def test_nothing_is_hidden_in_the_logs_of_programs_that_have_no_secrets() -> None:
+    texts = [path.read_bytes().decode("utf-8", "replace") for path in LOGS.rglob("*") if path.is_file()]
+    assert sum(map(len, texts)) > 1_000_000
+    assert [text for text in texts if SecretHider().hide(text) != text] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -u $USER:$PW https://h/", 'mysql -p"$PW"', "sshpass -p $PW ssh h", "redis-cli -a $PW", "mkdir -p a/b",
+        "docker run -p 8080:80 image", "slack://$TOKEN/#ml", "discord://$ID/$TOKEN", "Cookie: none", "cookies: 3",
+        "api_key=api_key", "cache_key: resnet", "train_tokens: 1.2B", "token_rate: 3.2e5", "backward_pass: 12.3ms",
+        "redis-cli --scan", "python -m http.server", "s3://bucket/run-2024abc123", "env://", "tcp://10.0.0.1:29500",
+        "first_pass: forward", "👩\u200d🔬 می\u200cخواهم",
+    ],
+)  # fmt: skip
+def test_a_text_that_only_looks_similar_stays(text: str) -> None:
+    assert SecretHider().hide(text) == text
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # apprise imports it
+def test_the_schemes_of_services_are_those_of_apprise() -> None:
+    from apprise.plugins import N_MGR
+
+    known: set[str] = {*N_MGR.schemas(), "msteams"}  # type: ignore[no-untyped-call]  # an earlier version's
+    assert not SERVICES - known
+
+
+@pytest.mark.parametrize(
+    "words", [["--api-key", "hush-hush-1"], ["curl", "-u", "ada:hush-hush-1"], ["hush-hush-1"], ["x=hush-hush-1"]]
+)
+def test_a_secret_in_the_command_is_refused_and_not_repeated(words: list[str]) -> None:
+    known = ({"WORD": "hush-hush-1"}, ["WORD"])
+    with pytest.raises(UsageError, match="the command holds ") as refused:
+        check_secrets(request("job.py", args=words), *known)
+    assert "hush-" not in refused.value.message + str(refused.value.hint)
+    with pytest.raises(UsageError, match="the command holds "):
+        check_secrets(request("job.py", sweep=["api_key=hush-hush-1,b"]))
+    check_secrets(request("job.py", args=["--name", "resnet"]), *known)
+
+
+@pytest.mark.parametrize(
     "part",
-    ["-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "MIIEMIIEMIIEMIIE\n", '"', "a=", "--a ", "a:",
+    ["-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "MIIEMIIEMIIEMIIE\n", '"',
+     "-----BEGIN PRIVATE KEY-----\n", "a\n-----END PRIVATE KEY", "curl ", "mysql -p ",
+     "slack://$", "Cookie: ", "correcthors…", "a=", "--a ", "a:",
      "Bearer ", '\\"token\\":', "http://", "password = ", "machine ", "wandb login --a ",
-     "?token=", "a.b-c_", "eyJabcdefg.", " "],
+     "?token=", "a.b-c_", "eyJabcdefg.", " ", "\b", "a\b", "\n", "│\n", "correct horse\n", "correct\n"],
 )  # fmt: skip
 def test_hiding_takes_no_longer_than_the_text(part: str) -> None:
     start = time.process_time()
-    SecretHider({"T_TOKEN": "correcthorse9battery"}).hide(part * (100_000 // len(part)))
+    SecretHider({"T_TOKEN": "correcthorse9battery", "U_TOKEN": "correct horse"}).hide(part * (100_000 // len(part)))
     assert time.process_time() - start < 2

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.errors import HpcrunError, PlanError, UsageError
+from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.shape import Shape, decide_shape
 from tests.unit.given import cluster, cpu_cluster, laptop, request
 
@@ -44,7 +45,7 @@ def test_nodes_and_gpus_per_node_follow_from_what_was_said(asked: dict[str, Any]
     ("asked", "arithmetic"),
     [
         ({"gpus": "3", "nodes": 2}, "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50"),
-        ({"gpus": "1", "nodes": 2}, "1 GPUs do not divide by 2 nodes: 1 / 2 = 0.50"),
+        ({"gpus": "1", "nodes": 2}, "1 GPU cannot be split over 2 nodes"),
         ({"gpus": "5"}, "5 GPUs do not divide by 2 nodes: 5 / 2 = 2.50 (a node has 4)"),
         (
             {"gpus": "4", "nodes": 2, "gpus_per_node": "4"},
@@ -67,9 +68,11 @@ def test_a_contradiction_is_refused_and_shows_its_arithmetic(asked: dict[str, An
 @pytest.mark.parametrize(
     ("asked", "hint"),
     [
-        ({"gpus": "3", "nodes": 2}, "ask for 2 or 4 GPUs"),
-        ({"gpus": "5", "nodes": 2}, "ask for 4 or 6 GPUs"),
-        ({"gpus": "1", "nodes": 2}, "ask for 2 GPUs"),
+        ({"gpus": "3", "nodes": 2}, "use --nodes 1, or ask for 2 or 4 GPUs"),
+        ({"gpus": "5", "nodes": 2}, "use --nodes 5, or ask for 4 or 6 GPUs"),
+        ({"gpus": "5"}, "ask for 4 or 6 GPUs"),
+        ({"gpus": "1", "nodes": 2}, "use --nodes 1"),
+        ({"gpus": "3", "nodes": 4}, "use --nodes 1"),
         ({"gpus": "5", "gpus_per_node": "3"}, "ask for 3 or 6 GPUs"),
         ({"gpus": "2", "gpus_per_node": "4"}, "ask for 4 GPUs"),
     ],
@@ -88,6 +91,22 @@ def test_more_gpus_than_a_node_has_are_refused_with_nodes_that_have_them() -> No
     assert refused.value.hint == "spread them over more nodes: --gpus 8 --nodes 2"
     with pytest.raises(PlanError, match="5 GPUs per node"):
         decide_shape(request(gpus_per_node="5"), cluster())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "hint"),
+    [
+        ("a100:8", "spread them over more nodes: --gpus a100:8 --nodes 2"),
+        ("a100:16", "request less: --gpus a100:8 --nodes 2; or another type: --gpus h100:16 --nodes 2"),
+        ("a100:64", "request less: --gpus a100:8 --nodes 2"),
+    ],
+)
+def test_more_gpus_than_the_nodes_of_a_type_have_name_the_type_that_has_them(gpus: str, hint: str) -> None:
+    types = {name: {"per_node": each, "nodes": 2} for name, each in (("a100", 4), ("h100", 8), ("l40s", 1))}
+    asked = request(gpus=gpus, nodes=1)
+    with pytest.raises(PlanError) as refused:
+        decide_shape(asked, for_gpu_type(cluster(gpu={"types": types}), asked))
+    assert refused.value.hint == hint
 
 
 def test_gpus_on_a_cluster_without_any_are_refused() -> None:

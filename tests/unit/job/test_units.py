@@ -6,7 +6,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.job.units import format_memory, format_rate, format_size, format_time, parse_memory, parse_time
+from hpcrun.job.units import (
+    format_memory,
+    format_rate,
+    format_size,
+    format_time,
+    parse_duration,
+    parse_memory,
+    parse_slurm_time,
+    parse_time,
+)
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
@@ -14,7 +23,6 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 @pytest.mark.parametrize(
     ("typed", "seconds"),
     [
-        ("90", 90 * MINUTE),
         ("1:30", MINUTE + 30),
         ("1:30:00", HOUR + 30 * MINUTE),
         ("100:00:00", 100 * HOUR),
@@ -28,7 +36,9 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
         ("1d12h", DAY + 12 * HOUR),
         ("1d2h3m4s", DAY + 2 * HOUR + 3 * MINUTE + 4),
         ("36H", 36 * HOUR),
-        (" 90 ", 90 * MINUTE),
+        (" 90m ", 90 * MINUTE),
+        ("1.5h", 90 * MINUTE),
+        ("2w", 14 * DAY),
     ],
 )
 def test_a_time_is_read_in_slurm_s_forms_and_in_people_s(typed: str, seconds: int) -> None:
@@ -36,11 +46,19 @@ def test_a_time_is_read_in_slurm_s_forms_and_in_people_s(typed: str, seconds: in
 
 
 @pytest.mark.parametrize(
-    "typed", ["", " ", "soon", "1:2:3:4", "-5", "1.5h", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1"]
+    "typed", ["", " ", "soon", "1:2:3:4", "-5", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1"]
 )
 def test_what_is_no_time_is_refused_with_the_forms_that_are(typed: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a time; write it as 90 \(minutes\), 1:30:00, 1-12:00:00, 36h"):
+    with pytest.raises(ValueError, match="is not a time; write it as 90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"):
         parse_time(typed)
+
+
+def test_a_number_alone_is_refused_but_for_slurm_s_minutes() -> None:
+    for parse in (parse_time, parse_duration):
+        with pytest.raises(ValueError, match="'90' has no unit; write 90m for minutes, or 90s, 90h or 90d"):
+            parse(" 90 ")
+    assert parse_slurm_time(" 90 ") == 90 * MINUTE
+    assert parse_slurm_time("1:30") == MINUTE + 30
 
 
 @pytest.mark.parametrize("typed", ["0", "0:00", "0:00:00", "0-0", "0h", "00:00:00"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.new_run import preflight_programs
+from hpcrun.actions.jobs.new_run import job_programs
 from hpcrun.job.layout import RunFolder
 from hpcrun.preflight.judge import judge, message, parse_srun, table_lines
 from tests.unit.given import write
@@ -307,8 +307,8 @@ srun: error: Application launch failed: Communication connection failure
 @pytest.mark.parametrize("more", [{}, {"PYTHONSAFEPATH": "1"}], ids=["", "safe-path"])
 def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path: Path) -> None:
     run, other = RunFolder(tmp_path / "run"), tmp_path / "site"
-    for name, text in preflight_programs().items():
-        write(run.path / name, text)
+    for name, content in job_programs().items():
+        write(run.programs(name), content.decode())
     for name in ("preflight", "hpcrun"):  # an installed package of that name is not taken for ours
         write(other / name / "__init__.py", "raise ImportError")
     hosts, reports = cluster()
@@ -319,7 +319,7 @@ def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path
     env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(attempt.path), "PYTHONPATH": str(other), **more}
     before = set(run.path.rglob("*"))
     done = subprocess.run(
-        [sys.executable, str(run.preflight / "judge.py"), "--bf16-tflops=989"],
+        [sys.executable, str(run.programs("preflight") / "judge.py"), "--bf16-tflops=989"],
         env=env, cwd=other, capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     verdict = judge(hosts, reports, rates={"bf16-tflops": 989.0})

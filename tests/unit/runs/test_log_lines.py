@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcrun.runs import log_lines
-from hpcrun.runs.log_lines import has_stamps, merged, since
+from hpcrun.runs import log_times
+from hpcrun.runs.log_times import has_stamps, merged, since
 from hpcrun.runs.logs import LogFile, fold, texts
 from tests.unit.given import write
 
@@ -47,7 +47,7 @@ def test_every_line_comes_once_in_the_order_of_its_file_and_of_times(
         path = tmp_path / str(number)
         path.write_text("".join(f"10:00:{second:02d} {text}\n" for second, text in sorted(lines)))
         logs.append(LogFile(path, f"rank {number}"))
-    parts = log_lines._read_in_parts
+    parts = log_times._read_in_parts
     for log in logs:
         assert "".join(parts(log.path, room)) == log.path.read_text()
     found = list(merged(logs, started_s=0.0))

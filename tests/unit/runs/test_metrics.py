@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
+
 from hpcrun.job.layout import AttemptFolder
+from hpcrun.job.metrics import usual_numbers
 from hpcrun.job.patterns import Pattern, compile_pattern
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
+from tests.harness import REPO
 
 
 def attempt(folder: Path, number: int = 0) -> Attempt:
@@ -66,3 +70,57 @@ def test_a_line_may_name_its_step() -> None:
     assert finder.read("epoch 8") == (8, {})
     grouped = LogMetrics(patterns(loss=r"\[(?P<step>\d+)\] loss (?P<value>\S+)"))
     assert grouped.read("[12] loss nan")[0] == 12
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "values"),
+    [
+        ("loss 0.1234", None, {"loss": 0.1234}),
+        ("loss: 0.1234", None, {"loss": 0.1234}),
+        ("loss=0.1234", None, {"loss": 0.1234}),
+        ("Loss: 3", None, {"loss": 3}),
+        ("epoch 3 loss 0.12", None, {"loss": 0.12}),
+        ("epoch 3: loss 0.8859, test accuracy 88.9%, 1101 samples/s", None, {"loss": 0.8859, "test_accuracy": 88.9}),
+        (
+            "Train Loss: 0.5 | Val Loss: 6e-1 | best loss 0.4",
+            None,
+            {"train_loss": 0.5, "val_loss": 0.6, "best_loss": 0.4},
+        ),
+        ("step 7 val_loss=.25 val/acc=0.5.", 7, {"val_loss": 0.25, "val/acc": 0.5}),
+        ("Epoch 2 Iteration 70/900 Loss 6.9021 (6.95)", None, {"loss": 6.9021}),
+        ("{'loss': 1.5, 'train_loss': 2, 'epoch': 3.0}", None, {"loss": 1.5, "train_loss": 2}),
+        ('{"step": 12, "loss": NaN}', 12, {"loss": math.nan}),
+        ("global_step=5 loss tensor(0.25, grad_fn=<MeanBackward0>)", 5, {"loss": 0.25}),
+        ("40%|####  | 4/10 [00:01<00:02, 3.1it/s, loss=0.9, v_num=1]", None, {"loss": 0.9}),
+        ("using loss scale 65536.0", None, {}),
+        ("loss weight 0.5, loss_fn: mse, lossless: 1.0, gloss 0.1, loss: cross_entropy", None, {}),
+        ("loss 3 of 5 packets", None, {}),
+        ("loss: 2026-01-01 10:00, loss: 1.2.3, loss: 5x", None, {}),
+        ("/data/loss=0.5/x.pt: --loss 0.5 loss", None, {}),
+        ("a" * 100_000 + "loss" * 10_000, None, {}),
+    ],
+)
+def test_the_usual_forms_of_a_loss_need_no_pattern(line: str, step: float | None, values: dict[str, float]) -> None:
+    found = usual_numbers(line)
+    assert found[0] == step
+    assert found[1] == pytest.approx(values, nan_ok=True)
+
+
+def test_healthy_logs_have_no_other_metrics_than_their_own() -> None:
+    found = {}
+    for path in sorted((REPO / "tests/data/explain/healthy").glob("*.log")):
+        finder, names = LogMetrics({}, usual=True), set()
+        for line in path.read_text(errors="replace").splitlines():
+            names |= set(finder.read(line)[1])
+        if names:
+            found[path.stem] = sorted(names)
+    assert found == {
+        "digits": ["loss", "test_accuracy"],
+        "json-log": ["loss"],
+        "loss-falls": ["loss"],
+        "loss-inf-best": ["best_loss"],
+        "loss-nan-first": ["best_loss", "loss"],
+        "nan-metrics": ["eval_loss"],
+        "nan-skipped": ["loss"],
+        "torch-linear": ["loss"],
+    }

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
-from hpcrun.runs.job_index import note_job, noted_jobs
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore
 from hpcrun.writing import replace_file
@@ -163,8 +162,8 @@ def test_a_runs_folder_is_made_private_whatever_the_umask(elsewhere: bool, tmp_p
 def test_a_run_and_what_is_noted_of_it_are_closed_to_others_whatever_the_umask(tmp_path: Path) -> None:
     store, old = RunStore(tmp_path / "runs"), os.umask(0)
     try:
-        folder = store.create(run(OLD), "")
-        note_job(store.root, "4711", OLD)
+        folder = store.create(run(OLD, job_id="4711"), "")
+        store.note_job(store.load(OLD))
     finally:
         os.umask(old)
     folders = (folder, store.root / "active", store.root / "jobs")
@@ -176,9 +175,9 @@ def test_a_run_that_is_deleted_leaves_the_index_of_jobs_and_no_other_does(tmp_pa
     store = RunStore(tmp_path)
     for run_id, job_id in ((OLD, "4711"), (NEW, "4712")):
         store.create(run(run_id, job_id=job_id), "")
-        note_job(store.root, job_id, run_id)
+        store.note_job(store.load(run_id))
     store.delete(OLD)
-    assert noted_jobs(store.root) == {NEW: frozenset({"4712"})}
+    assert store.noted_jobs() == {NEW: frozenset({"4712"})}
 
 
 def test_a_record_is_replaced_whole(tmp_path: Path) -> None:

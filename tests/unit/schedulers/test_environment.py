@@ -88,8 +88,8 @@ def of_job(folder: Path) -> dict[str, str]:
 def test_what_a_job_changes_is_handed_on_as_it_came(
     program: str, expected: dict[str, str | None], tmp_path: Path
 ) -> None:
-    (tmp_path / "runtime").mkdir()
-    (tmp_path / "runtime/hpcrun_runtime.py").touch()  # its folder is added to PYTHONPATH
+    (tmp_path / "programs/runtime").mkdir(parents=True)
+    (tmp_path / "programs/runtime/hpcrun_runtime.py").touch()  # its folder is added to PYTHONPATH
     came = {"PATH": "/usr/bin:/bin", "CHANGED": "", "TAKEN": "a b", "LINES_": "one\ntwo", "KEPT": "\udcff"}
     came |= {f"LONG_{number}": "x" * 1000 for number in range(100)}  # more than fits into a pipe
     lines = (shipped_folder("templates") / "job.sh.j2").read_text().splitlines()

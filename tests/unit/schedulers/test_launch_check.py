@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hpcrun.schedulers.launch_check import parse_mpi_list, srun_refusal, torchrun_refusal, uv_refusal
+import pytest
+
+from hpcrun.schedulers.launch_check import mpi_types, parse_mpi_list, srun_refusal, torchrun_refusal, uv_refusal
 
 SRUN = """#!/bin/sh
 echo asked >>{folder}/asked
@@ -53,6 +55,20 @@ def test_where_there_is_no_srun_nothing_is_checked(tmp_path: Path) -> None:
 def test_lists_of_mpi_kinds() -> None:
     assert parse_mpi_list("srun: MPI types are...\nsrun: none\nsrun: pmi2\n") == ("none", "pmi2", "openmpi")
     assert parse_mpi_list("something else") == ()
+
+
+@pytest.mark.parametrize(
+    ("default", "types"), [("none", ("pmix",)), ("pmix", ()), ("cray_shasta", ()), (None, ("pmix",))]
+)
+def test_a_job_needs_an_mpi_type_unless_the_cluster_has_a_default(
+    tmp_path: Path, default: str | None, types: tuple[str, ...]
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    line = "exit 1" if default is None else f"echo 'MpiDefault              = {default}'"
+    scontrol.write_text(f"#!/bin/sh\n{line}\n")
+    scontrol.chmod(0o755)
+    assert mpi_types(env(tmp_path)) == types
+    assert mpi_types({"PATH": str(tmp_path / "none")}) == ("pmix", "pmi2")
 
 
 def test_torchrun_is_asked_by_its_own_parser(tmp_path: Path) -> None:

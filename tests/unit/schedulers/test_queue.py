@@ -54,6 +54,18 @@ def test_usage_is_that_of_the_largest_step() -> None:
     assert found["run", "9"].cpu_s == 90061
 
 
+def test_all_times_that_a_job_was_requeued_count() -> None:
+    text = lines(
+        "7|100|00:20.000|4|cpu=4,gres/gpu:a100=4,mem=8G||1||sbatch /r/run/.submission_file_a.sh",
+        "7.0|100|00:20.000|4|cpu=4,mem=8G|300M|1|1|srun --label",
+        "7|10|00:02.000|4|cpu=4,gres/gpu:a100=2,mem=8G||1||sbatch /r/run/.submission_file_a.sh",
+        "7.0|10|00:02.000|4|cpu=4,mem=8G|200M|1|1|srun --label",
+    )
+    usage = parse_usage(text)["run", "7"]
+    assert (usage.elapsed_s, usage.gpus, usage.gpu_s) == (110, 2, 4 * 100 + 2 * 10)
+    assert (usage.cpu_s, usage.used_mb) == (22.0, 300.0)
+
+
 def test_usage_of_another_job_of_the_same_id_is_not_the_run_s() -> None:
     text = lines(
         "7|10|00:01.000|1|cpu=1||1||sbatch /r/old/.submission_file_a.sh",

@@ -65,43 +65,25 @@ def test_processes_that_ask_at_the_same_moment_ask_once(controller: Controller) 
 
 def test_a_plain_status_asks_afresh_and_leaves_its_answer(controller: Controller) -> None:
     controller.process().shared(controller.ask)
-    assert controller.process().afresh(controller.ask).stdout == "answer 2\n\udcff"
-    assert controller.process().shared(controller.ask).stdout == "answer 2\n\udcff"
-
-
-def test_what_is_dropped_is_asked_again(controller: Controller) -> None:
-    controller.process().shared(controller.ask)
-    controller.now_s += 1
-    controller.process().drop()
-    assert controller.process().shared(controller.ask).stdout.startswith("answer 2")
-
-
-def test_an_answer_that_was_under_way_while_a_job_was_submitted_is_not_kept(controller: Controller) -> None:
-    def ask() -> Completed:
-        answer = controller.ask()
-        controller.now_s += 1
-        controller.process().drop()
-        return answer
-
-    controller.process().shared(ask)
-    assert controller.process().shared(controller.ask).stdout.startswith("answer 2")
+    assert controller.process().afresh(controller.ask).done.stdout == "answer 2\n\udcff"
+    assert controller.process().shared(controller.ask).done.stdout == "answer 2\n\udcff"
 
 
 def test_clusters_have_answers_of_their_own(controller: Controller) -> None:
     controller.process("alpha").shared(controller.ask)
-    assert controller.process("../beta").shared(controller.ask).stdout.startswith("answer 2")
+    assert controller.process("../beta").shared(controller.ask).done.stdout.startswith("answer 2")
     assert {path.parent for path in controller.folder.rglob("squeue-*")} == {controller.folder / "cache"}
 
 
 def test_one_asks_less_and_less_while_the_controller_is_away(controller: Controller) -> None:
     controller.ok = False
     for _ in range(250):
-        assert not controller.process().shared(controller.ask).ok
+        assert not controller.process().shared(controller.ask).done.ok
         controller.now_s += 1
     assert controller.asked == [1000, 1020, 1060, 1120, 1180, 1240]
     controller.ok = True
     controller.now_s += 60
-    assert controller.process().shared(controller.ask).ok
+    assert controller.process().shared(controller.ask).done.ok
     controller.now_s += 10
     controller.process().shared(controller.ask)
     assert controller.asked[-1] - controller.asked[-2] == 10
@@ -112,7 +94,7 @@ def test_a_clock_that_jumps_does_not_keep_an_old_answer(controller: Controller, 
     controller.process().shared(controller.ask)
     controller.now_s += jump_s
     for _ in range(3):
-        assert controller.process().shared(controller.ask).stdout.startswith("answer 2")
+        assert controller.process().shared(controller.ask).done.stdout.startswith("answer 2")
 
 
 def test_the_file_is_the_users_own(controller: Controller) -> None:
@@ -120,12 +102,12 @@ def test_the_file_is_the_users_own(controller: Controller) -> None:
     process.shared(controller.ask)
     assert stat.S_IMODE(process.path.stat().st_mode) == 0o600
     process.path.chmod(0o666)
-    assert process.shared(controller.ask).stdout.startswith("answer 2")
+    assert process.shared(controller.ask).done.stdout.startswith("answer 2")
     process.path.write_text("{")
-    assert process.shared(controller.ask).stdout.startswith("answer 3")
+    assert process.shared(controller.ask).done.stdout.startswith("answer 3")
     process.path.unlink()
     process.path.symlink_to("/etc/passwd")
-    assert process.shared(controller.ask).stdout.startswith("answer 4")
+    assert process.shared(controller.ask).done.stdout.startswith("answer 4")
 
 
 def test_where_nothing_can_be_written_one_asks(tmp_path: Path) -> None:
@@ -136,9 +118,10 @@ def test_where_nothing_can_be_written_one_asks(tmp_path: Path) -> None:
     assert len(controller.asked) == 2
 
 
-def test_a_cancellation_makes_those_who_poll_ask(tmp_path: Path) -> None:
+def test_submissions_and_cancellations_make_nobody_ask_sooner(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("ClusterName=alpha\n")
-    for name, script in (("squeue", f"echo asked >>{tmp_path}/calls; cat {tmp_path}/answer"), ("scancel", "exit 0")):
+    for name in ("squeue", "sacct", "scancel"):
+        script = f"echo {name} >>{tmp_path}/calls; [ {name} != squeue ] || cat {tmp_path}/answer"
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.defpath}", "SLURM_CONF": str(tmp_path / "slurm.conf")}
@@ -147,19 +130,30 @@ def test_a_cancellation_makes_those_who_poll_ask(tmp_path: Path) -> None:
 
     def states(*words: str) -> None:
         (tmp_path / "answer").write_text(
-            SEPARATOR.join(("7", *words, "None", "0:10", "1:00", "n1", "/r/run/.submission_file_1.sh"))
+            SEPARATOR.join(("7", *words, "None", "0:10", "1:00", "n1", "/r/run/.submission_file_1.sh", "N/A"))
         )
 
+    def calls() -> list[str]:
+        return (tmp_path / "calls").read_text().split()
+
     states("RUNNING")
-    assert [poller.poll([job])[job.folder].state for _ in range(3)] == ["RUNNING"] * 3
+    infos = [poller.poll([job])[job.folder] for _ in range(3)]
+    assert [info.state for info in infos] == ["RUNNING"] * 3
+    assert 0 <= time.time() - infos[0].asked_s < 10
     states("COMPLETED")
-    assert poller.poll([job])[job.folder].state == "RUNNING"
     plain.cancel([job])
-    assert poller.poll([job])[job.folder].state == "COMPLETED"
-    assert (tmp_path / "calls").read_text().count("asked") == 2
+    new = JobRef(tmp_path / "new", "8", submitted_s=time.time())
+    assert {folder.name: info.state for folder, info in poller.poll([job, new]).items()} == {
+        "run": "RUNNING",
+        "new": "PENDING",  # sbatch has said so since, and accounting is not asked about it
+    }
+    assert calls() == ["squeue", "scancel"]
+    # whether there is a job of a submission without an answer is decided by answers of now
+    assert poller.poll([job, JobRef(tmp_path / "lost", None, since_s=0.0)])[job.folder].state == "COMPLETED"
+    assert calls() == ["squeue", "scancel", "squeue", "sacct"]
     (tmp_path / "answer").unlink()
     with pytest.raises(SchedulerError, match="Slurm does not respond"):
         plain.poll([job])
     with pytest.raises(SchedulerError, match="Slurm does not respond"):
         poller.poll([job])
-    assert (tmp_path / "calls").read_text().count("asked") == 3
+    assert calls().count("squeue") == 3

@@ -20,7 +20,7 @@ ELEMENT = RUNS / MINE / "elements" / "3"
 
 def listed(job_id: str, state: str, command: str) -> str:
     """A line of squeue."""
-    return SEPARATOR.join((job_id, state, "None", "0:10", "1:00", "n1", command)) + "\n"
+    return SEPARATOR.join((job_id, state, "None", "0:10", "1:00", "n1", command, "N/A")) + "\n"
 
 
 def accounted(job_id: str, state: str, submitted: str, line: str) -> str:

@@ -218,8 +218,7 @@ def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: 
     studies.save(study)
 
     async def scene(screen: Screen) -> None:
-        await screen.until(lambda: "study sizes" in screen.text)
-        assert "2 runs: 1 running, 1 completed" in screen.text
+        await screen.until(lambda: "study sizes" in screen.text and "2 runs: 1 running, 1 completed" in screen.text)
         await screen.press("enter")
         assert [line.split()[0] for line in screen.lines[2:5]] == ["-", "new", "old"]
         await screen.press("space", "c")

@@ -10,8 +10,7 @@ from hpcrun.actions.profiles.profiles import ProfileRow
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.mistakes import Origin
 from hpcrun.profiles.yaml_file import parse_yaml
-from hpcrun.views.profile_values import place_text
-from hpcrun.views.profiles import profile_values, profile_yaml, profiles_tables
+from hpcrun.views.profiles import place_text, profile_values, profile_yaml, profiles_tables
 
 MIXED = Profile(
     name="site",

@@ -12,7 +12,8 @@ from rich.console import Console
 from hpcrun.actions.status.elements import ElementStatus, combine
 from hpcrun.actions.status.status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.status import never_starts_lines, status_json, status_table, why_text
+from hpcrun.views.status import never_starts_lines, status_json, status_table, waiting_lines, why_text
+from hpcrun.views.text import short_size
 from tests.unit.given import run
 
 MEMORY = (
@@ -35,6 +36,11 @@ def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     assert len(lines) == 1 + 3
     assert lines[-1].endswith(" …")
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(("nodes", "gpus", "size"), [(2, 4, "2×4"), (2, 0, "2 nodes"), (1, 0, "1 node")])
+def test_the_size_of_a_job_without_gpus_is_its_nodes(nodes: int, gpus: int, size: str) -> None:
+    assert short_size(run(nodes=nodes, gpus_per_node=gpus)) == size
 
 
 CAUSE = "rank 0 on a100-1 failed first: KeyError: 'labels' at train.py:9"
@@ -107,6 +113,19 @@ def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
     for status in (LastStatus("PENDING", 1000.0, reason="Resources"), LastStatus("PENDING", 1000.0),
                    LastStatus("CANCELLED", 1000.0, final=True, reason="PartitionNodeLimit")):  # fmt: skip
         assert never_starts_lines(replace(item, status=status)) == []
+
+
+def test_who_waits_is_told_the_state_the_reason_and_the_expected_start() -> None:
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("PENDING", 1000.0, reason="Resources", start_s=4600.0))
+    (line,) = waiting_lines(item, 1000.0)
+    assert line.startswith(f"hpcrun: job {item.run.job_id} is PENDING: next in the queue, waiting for free resources")
+    assert "(Resources), expected 1970-01-01 " in line
+    assert ", in 1:00:00, " in line
+    assert waiting_lines(replace(item, status=LastStatus("PENDING", 1000.0)), 1000.0) == [
+        f"hpcrun: job {item.run.job_id} is PENDING"
+    ]
+    never = replace(item, status=LastStatus("PENDING", 1000.0, reason="PartitionNodeLimit"))
+    assert waiting_lines(never, 1000.0) == never_starts_lines(never)
 
 
 def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:

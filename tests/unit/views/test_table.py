@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from hpcrun.views.table import fitting, text_table
+from hpcrun.views.text import fitting, text_table
 
 
 def drawn(width: int, *rows: tuple[str, ...]) -> list[str]:

@@ -34,7 +34,7 @@ PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "
         ("\x1bP+q544e\x1b\\x", "x"),
         ("\x1b[6nasks", "asks"),
         ("\x1bcreset", "reset"),
-        ("\x9b2Jx", "2Jx"),
+        ("\x9b2Jx", "x"),
         ("bell\x07", "bell"),
         ("back\b\b", "back"),
         ("end\x1b", "end"),

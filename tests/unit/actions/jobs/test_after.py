@@ -22,4 +22,5 @@ def test_a_job_that_hpcrun_did_not_submit_is_waited_for_with_sbatch_s_option(
     with pytest.raises(NotFoundError) as refused:
         resolve_after([parse_after(text)], ports(store, object(), 0.0))
     assert refused.value.message == "--after 19: there is no run '19'"
-    assert refused.value.hint == f"for a job that hpcrun did not submit: --sbatch dependency={dependency}"
+    assert refused.value.hint == "hpcrun status --all lists them"  # nobody may know the job
+    assert f"--sbatch dependency={dependency} waits for it" in refused.value.if_listed

@@ -46,20 +46,21 @@ def settled(
     found: ClusterFacts,
     choose: Callable[[Choice], str] | None = None,
     own: str | None = None,
+    profile: str = "detected",
     **asked: Any,
 ) -> Settled:
     """What becomes of a request on a cluster that was detected; ``own`` is a person's copy of the profile."""
     detected = DetectedProfile(folder / "cache", lambda: found, [shipped("cluster_profiles")])
     around = surroundings(folder, {})
     if own is not None:
-        write(folder / "own/profiles/detected.yaml", own)
+        write(folder / f"own/profiles/{profile}.yaml", own)
     layers: tuple[Folder | Path, ...] = (
         *([folder / "own/profiles"] if own else []),
         detected.folder,
         shipped("cluster_profiles"),
     )
     around = replace(around, profile_folders=layers, detected=detected, choose=choose)
-    return settle(request(**asked), load_profile("detected", layers), around)
+    return settle(request(**asked), load_profile(profile, layers), around)
 
 
 def open_flags(folder: Path, found: ClusterFacts, **asked: Any) -> tuple[str, str | None]:
@@ -84,7 +85,7 @@ BOTH = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("gpu", 4, 64, 512000, H10
 def test_of_several_gpu_types_without_a_terminal_the_flags_are_named(tmp_path: Path) -> None:
     assert open_flags(tmp_path, facts(GPU, kinds=BOTH), gpus="4") == (
         "choose a GPU type: --gpus a100:4, --gpus h100:4",
-        "for all your jobs: hpcrun profile set detected gpu.type=h100",
+        "for all your jobs: hpcrun init",
     )
     message, _ = open_flags(tmp_path, facts(GPU, kinds=BOTH), gpus_per_node="2", nodes=2)
     assert message == "choose a GPU type: --gpus-per-node a100:2, --gpus-per-node h100:2"
@@ -101,9 +102,20 @@ def test_more_gpus_than_any_type_has_are_refused_with_the_numbers(tmp_path: Path
     with pytest.raises(PlanError, match=r"has 64 GPUs; .* at most: a100 2 × 4, h100 4 × 8") as refused:
         settled(tmp_path, facts(GPU, kinds=BOTH), gpus="64")
     assert refused.value.exit_code == 4
+    assert refused.value.hint == "request less: --gpus h100:32 --nodes 4"
 
 
-def test_a_person_is_asked_and_the_answer_is_to_be_kept(tmp_path: Path) -> None:
+def test_nodes_that_are_too_few_for_any_type_come_with_the_type_and_the_nodes_that_hold_the_gpus(
+    tmp_path: Path,
+) -> None:
+    requests: tuple[dict[str, Any], ...] = ({"gpus": "24", "nodes": 2}, {"gpus_per_node": "12", "nodes": 2})
+    for asked in requests:
+        with pytest.raises(PlanError, match="no GPU type of profile") as refused:
+            settled(tmp_path, facts(GPU, kinds=BOTH), **asked)
+        assert refused.value.hint == "name a type and the nodes: --gpus h100:24 --nodes 3"
+
+
+def test_a_person_is_asked_and_told_how_to_keep_the_answer(tmp_path: Path) -> None:
     asked: list[Choice] = []
 
     def choose(choice: Choice) -> str:
@@ -112,7 +124,7 @@ def test_a_person_is_asked_and_the_answer_is_to_be_kept(tmp_path: Path) -> None:
 
     found = settled(tmp_path, facts(GPU, kinds=BOTH), choose, gpus="4")
     assert found.request.gpus == GpuCount(count=4, type="a100")
-    assert found.notes[0].endswith("; keep your answers with hpcrun profile set detected gpu.type=a100")
+    assert found.notes[0].endswith("; keep or change it with hpcrun init")
     (choice,) = asked
     assert (choice.what, choice.key, first_option(choice)) == ("GPU type", "gpu.type", "h100")
     assert [option.about for option in choice.options] == [
@@ -159,10 +171,10 @@ def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> 
 
 
 def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> None:
-    message, hint = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30")
+    message, hint = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30m")
     assert message == "choose a partition: -p long, -p short"
-    assert hint == "for all your jobs: hpcrun profile set detected partition=long"
-    found = settled(tmp_path, facts(LONG, SHORT), lambda _: "short", gpus="4", walltime_s="30")
+    assert hint == "for all your jobs: hpcrun init"
+    found = settled(tmp_path, facts(LONG, SHORT), lambda _: "short", gpus="4", walltime_s="30m")
     assert (found.request.partition, found.loaded.profile.time.max) == ("short", 3600)
     own = "extends: detected\npartition: short\n"
     assert settled(tmp_path, facts(LONG, SHORT), own=own, gpus="4").loaded.profile.partition == "short"
@@ -176,11 +188,30 @@ def test_jobs_without_gpus_keep_no_gpu_idle(tmp_path: Path) -> None:
     assert large.partition == "gpu"
 
 
+def test_they_keep_none_idle_with_a_shipped_profile_and_stay_where_a_person_sends_them(tmp_path: Path) -> None:
+    kinds = [NodeKind("gpu", 2, 64, 512000, A100), *(NodeKind(name, 2, 32, 64000, ()) for name in ("cpu", "thin"))]
+    found = facts(GPU, Partition("thin", max_s=None), Partition("cpu", max_s=3600), kinds=kinds)
+
+    def partition(profile: str, own: str | None = None, **asked: Any) -> str | None:
+        made = settled(tmp_path, found, own=own, profile=profile, **asked)
+        return made.request.partition or made.loaded.profile.partition
+
+    assert [partition(name, gpus="0") for name in ("detected", "a100", "cpu")] == ["thin", "thin", "cpu"]
+    assert partition("a100", gpus="4") == "gpu"
+    assert partition("a100", gpus="0", partition="gpu") == "gpu"
+    assert partition("own", "extends: a100\npartition: mine\n", gpus="0") == "mine"
+
+
 def test_several_accounts_are_a_choice_where_they_are_charged(tmp_path: Path) -> None:
     two = [LAB, replace(LAB, account="thesis")]
-    message, hint = open_flags(tmp_path, facts(GPU, associations=two, default_account="thesis"), gpus="4")
+    message, hint = open_flags(tmp_path, facts(GPU, associations=two), gpus="4")
     assert message == "choose an account: --account lab, --account thesis"
-    assert hint == "for all your jobs: hpcrun profile set detected account=thesis"
+    assert hint == "for all your jobs: hpcrun init"
+    default = settled(tmp_path, facts(GPU, associations=two, default_account="thesis"), gpus="4")
+    assert default.request.account == "thesis"
+    assert ", account thesis (your default in Slurm); " in default.notes[0]
+    closed = facts(replace(GPU, accounts=("lab",)), associations=two, default_account="thesis")
+    assert settled(tmp_path, closed, gpus="4").request.account == "lab"
     assert settled(tmp_path, facts(GPU, associations=two), gpus="4", account="lab").request.account == "lab"
     free = facts(GPU, associations=two, config={"ClusterName": "dev"})
     assert settled(tmp_path, free, gpus="4").request.account is None
@@ -213,7 +244,7 @@ def test_all_that_is_open_stands_in_one_message(tmp_path: Path) -> None:
         "choose an account: --account lab, --account thesis",
         "choose a QOS: --qos a, --qos b",
     ]
-    assert hint == "for all your jobs: hpcrun profile set detected gpu.type=h100 account=lab qos=a"
+    assert hint == "for all your jobs: hpcrun init"
 
 
 def test_a_profile_that_a_person_wrote_is_asked_only_for_its_gpu_types(tmp_path: Path) -> None:

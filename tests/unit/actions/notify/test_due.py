@@ -56,7 +56,7 @@ def test_a_run_tells_of_its_start_its_first_step_and_its_end(tmp_path: Path) -> 
     started, finished = message(tmp_path, "started"), message(tmp_path, "finished")
     assert started.title == "train started after 2 h in the queue"
     assert (finished.title, finished.kind) == ("train completed after 99 s", "success")
-    assert finished.body == "step=1 loss=2.5\njob 4711 on n1,n2, cluster alpha, run 20260102-030405-train-0a1b"
+    assert finished.body == "step=1 loss=2.5\njob 4711 on n[1-2], cluster alpha, run 20260102-030405-train-0a1b"
 
 
 def test_an_attempt_that_is_followed_by_another_one_is_a_failure_of_its_own(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.notify import send
 from hpcrun.actions.notify.send import Message, send_message, servers_of
-from hpcrun.runs.messages import SENT, UNSURE
+from hpcrun.runs.messages import FAILED, SENT, UNSURE
 from tests.receivers import http_server
 
 
@@ -42,3 +42,15 @@ def test_all_destinations_together_have_one_deadline(monkeypatch: pytest.MonkeyP
             if "_send_one" in thread.name:
                 thread.join()  # nothing of it may be left for the next test
     assert states == [SENT, UNSURE, UNSURE, UNSURE]
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
+@pytest.mark.parametrize("query", ["", "?redirect=yes"])
+@pytest.mark.parametrize("status", [302, 307])
+def test_a_destination_that_redirects_is_not_followed(monkeypatch: pytest.MonkeyPatch, status: int, query: str) -> None:
+    monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)
+    monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
+    with http_server() as other, http_server(status, location=f"http://127.0.0.1:{other.port}/") as hook:
+        to = f"json://127.0.0.1:{hook.port}/{query}"
+        (sent,) = send_message(Message("title", "body"), [to], {}, run_folder=None, event="test")
+        assert (len(hook.messages), other.messages, sent.state) == (1, [], FAILED)

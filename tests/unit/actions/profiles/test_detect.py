@@ -57,7 +57,11 @@ def test_the_development_cluster_as_it_was_recorded() -> None:
     assert list(profile.gpu.types) == ["a100", "a40", "h100", "h200", "l40s", "v100"]
     h100 = profile.gpu.types["h100"]
     assert (h100.per_node, h100.partition, h100.cpu.per_gpu, h100.memory.per_gpu) == (8, "gpu", 8, 64000)
-    assert (h100.time.default, h100.time.max, profile.time.max) == (1800, 172800, 4 * 86400)
+    assert (h100.time.default, h100.time.max, profile.time.max) == (None, 172800, 4 * 86400)
+    assert profile.time.default == 1800  # which all types share
+    assert [" ".join(line.split()) for line in text.splitlines() if "default: " in line] == [
+        'default: "00:30:00" # scontrol show partition: all partitions with GPUs, for jobs without --time'
+    ]
     assert (h100.nodes, h100.card.memory_gb, profile.gpu.types["l40s"].card.nvlink_gb_s) == (2, 80, 0)
     assert "#   preempt: to 1-00:00:00; a100:4 h100:8; jobs may be displaced (REQUEUE) after 10 s" in text
     assert "partition: gpu                # also in partition h100, preempt" in text
@@ -110,6 +114,25 @@ def test_the_partition_of_a_type_is_one_to_use(worse: Partition) -> None:
     kinds = [replace(A100, partition="a"), replace(A100, partition="b")]
     (offer,) = gpu_offers(facts(kinds, [worse, Partition("b", max_s=7200)]))
     assert (offer.partition.name, offer.also_in) == ("b", ("a",))
+
+
+@pytest.mark.parametrize(
+    ("times", "top", "each"),
+    [
+        (((None, 7200), (None, 7200), (None, 7200)), (None, 7200), [(None, None), (None, None)]),
+        (((None, 7200), (600, 7200), (900, 7200)), (None, 7200), [(600, None), (900, None)]),
+        (((900, 7200), (600, 3600), (600, 3600)), (900, 7200), [(600, 3600), (600, 3600)]),
+        (((None, 300), (600, 3600), (600, None)), (300, None), [(600, 3600), (600, None)]),
+    ],
+    ids=str,
+)
+def test_a_time_that_gpu_types_inherit_is_written_once(times: Any, top: Any, each: Any) -> None:
+    cpu, *others = (Partition(name, default_s=time[0], max_s=time[1]) for name, time in zip("cab", times, strict=True))
+    kinds = [replace(A100, partition="c", gpus=()), replace(A100, partition="a")]
+    kinds.append(replace(A100, partition="b", gpus=(("h100", 4),)))
+    profile = loaded(text_of(facts(kinds, [cpu, *others])))
+    assert (profile.time.default, profile.time.max) == top
+    assert [(entry.time.default, entry.time.max) for entry in profile.gpu.types.values()] == each
 
 
 def test_a_short_limit_lowers_the_default_time() -> None:

@@ -12,8 +12,8 @@ from tests.unit.given import write
 
 
 def used(**said: float | None) -> Usage:
-    values = {"elapsed_s": 7200, "nodes": 2, "cpus": 64, "gpus": 8, "cpu_s": 400_000.0, "memory_mb": 256 * 1024.0,
-              "used_mb": 200 * 1024.0}  # fmt: skip
+    values = {"elapsed_s": 7200, "nodes": 2, "cpus": 64, "gpus": 8, "gpu_s": 57_600, "cpu_s": 400_000.0,
+              "memory_mb": 256 * 1024.0, "used_mb": 200 * 1024.0}  # fmt: skip
     return Usage(**{**values, **said})  # type: ignore[arg-type]
 
 

@@ -111,11 +111,13 @@ def test_the_limits_of_a_cluster_are_read() -> None:
 
 
 def test_a_hundred_thousand_lines_are_read_in_time() -> None:
-    def lines(number: int) -> str:
-        rest = ["RUNNING", "None", "0:01", "1:00", "n1", "/runs/a/script.sh"]
-        return "\n".join(SEPARATOR.join([f"{7 + index % 100}_{index}", *rest]) for index in range(number))
+    rest = ["0:01", "1:00", "n1", "/runs/a/script.sh", "N/A"]
 
-    text = lines(100_000) + "\n" + SEPARATOR.join(["1_[5-9,20%4]", "PENDING", "Priority", "0:00", "1:00", "", "/x/y"])
+    def lines(number: int) -> str:
+        ids = (f"{7 + index % 100}_{index}" for index in range(number))
+        return "\n".join(SEPARATOR.join([job_id, "RUNNING", "None", *rest]) for job_id in ids)
+
+    text = lines(100_000) + "\n" + SEPARATOR.join(["1_[5-9,20%4]", "PENDING", "Priority", *rest])
     start = time.process_time()
     known = by_job_id(parse_squeue(text))
     assert time.process_time() - start < 10  # about one second; a quadratic way would take hours

@@ -46,7 +46,8 @@ class Site:
 
     def says(self, states: dict[str, str]) -> None:
         script = f"/r/{RUN_ID}/.submission_file_ab.sh"
-        lines = [SEPARATOR.join((job, word, "None", "0:10", "1:00", "n1", script)) for job, word in states.items()]
+        rest = ("None", "0:10", "1:00", "n1", script, "N/A")
+        lines = [SEPARATOR.join((job, word, *rest)) for job, word in states.items()]
         self.answers("\n".join(f"echo '{line}'" for line in lines))
 
     def is_away(self) -> None:

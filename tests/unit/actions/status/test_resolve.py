@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.resolve import ALIVE_WITHIN_S, MISSED_FOR_S, judge, with_attempts
+from hpcrun.actions.status.resolve import ALIVE_WITHIN_S, MISSED_FOR_S, attempt_times, judge, with_attempts
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
@@ -124,7 +124,7 @@ def test_a_job_the_scheduler_has_forgotten_is_judged_by_its_own_exit_record(
 ) -> None:
     status = decide(None, attempt(tmp_path, ExitRecord(exit_status, "", 9_500.0)), answered=answered)
     assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
-    assert (status.elapsed_s, status.hosts, status.limit_s) == (500, "node1,node2", 3600)
+    assert (status.elapsed_s, status.hosts, status.limit_s) == (500, "node[1-2]", 3600)
 
 
 def test_a_forgotten_job_that_was_told_to_end_was_cancelled_where_hpcrun_did_it(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_with_the_scheduler_away_the_last_that_was_known_is_shown() -> None:
 
 def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: Path) -> None:
     status = decide(None, attempt(tmp_path), answered=False)
-    assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node1,node2")
+    assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node[1-2]")
     status = decide(None, None, answered=False)
     assert (status.state, status.final, status.asked_s) == ("PENDING", False, 1000.0)
     assert decide(None, None, of=run(job_id=None), answered=False).state == "SUBMITTING"
@@ -363,3 +363,57 @@ def test_a_job_whose_gpus_were_idle_was_cancelled_by_itself(tmp_path: Path) -> N
     for info in (JobInfo("4711", "FAILED", exit_status=143), None):
         status = decide(info, ended)
         assert (status.state, status.reason, status.final) == ("CANCELLED", message, True)
+
+
+LATER = NOW + 5
+AGAIN = ExitRecord(124, "", LATER, reason="time_limit", again=True, how="requeue")
+
+
+@pytest.mark.parametrize(
+    ("exit_", "cancelled", "expected"),
+    [
+        (ExitRecord(0, "", LATER), False, ("COMPLETED", True)),
+        # Slurm may say OUT_OF_MEMORY
+        (ExitRecord(1, "", LATER, reason="failure"), False, ("COMPLETING", False)),
+        (ExitRecord(143, "TERM", LATER), False, ("RUNNING", False)),
+        (ExitRecord(143, "TERM", LATER), True, ("CANCELLED", True)),
+        (AGAIN, False, ("PENDING", False)),
+        (replace(AGAIN, how="restart"), False, ("RUNNING", False)),
+        (ExitRecord(0, "", NOW - 5), False, ("RUNNING", False)),
+    ],
+)
+def test_what_the_script_wrote_since_slurm_was_asked_is_newer(
+    exit_: ExitRecord, cancelled: bool, expected: tuple[str, bool], tmp_path: Path
+) -> None:
+    info = JobInfo("4711", "RUNNING", asked_s=NOW)
+    status = decide(info, attempt(tmp_path, exit_), cancelled=cancelled, now_s=NOW + 9)
+    assert (status.state, status.final) == expected
+    ended = decide(replace(info, state="TIMEOUT"), attempt(tmp_path, exit_), cancelled=cancelled, now_s=NOW + 9)
+    assert (ended.state, ended.final) == ("TIMEOUT", True)
+
+
+def test_a_job_that_started_since_slurm_was_asked_runs(tmp_path: Path) -> None:
+    waits = JobInfo("4711", "PENDING", "Priority", asked_s=STARTED - 5)
+    status = decide(waits, attempt(tmp_path), now_s=STARTED + 5)
+    assert (status.state, status.reason, status.elapsed_s, status.hosts) == ("RUNNING", None, 5, "node[1-2]")
+    assert decide(replace(waits, asked_s=STARTED + 5), attempt(tmp_path)).state == "PENDING"  # requeued
+    runs = replace(waits, state="RUNNING", hosts="node[1-2]")  # its script may not have written them yet
+    assert decide(runs, attempt(tmp_path)).hosts == "node[1-2]"
+
+
+def test_the_time_of_a_run_is_that_of_all_its_attempts(tmp_path: Path) -> None:
+    def started(number: int, started_s: float, exit_: ExitRecord | None) -> Attempt:
+        return Attempt(AttemptFolder(tmp_path), number, "4711", "node1", started_s, exit_, started_s + 30)
+
+    requeued = started(0, 1000.0, ExitRecord(124, "", 1100.0, reason="time_limit", again=True, how="requeue"))
+    lost = started(1, 2000.0, None)  # until its last heartbeat
+    restarted = started(2, 3000.0, ExitRecord(3, "", 3050.0, reason="failure", again=True, how="restart"))
+    runs = started(3, 3060.0, None)
+    newest = (runs, restarted, lost, requeued)
+    status = LastStatus("RUNNING", NOW, elapsed_s=500)  # Slurm's, since the allocation of the last two began
+    assert attempt_times(newest, status) == [(1000, 1100), (2000, 2030), (3000, 3060), (3060, 3500)]
+    told = with_attempts(status, newest)
+    assert (told.total_elapsed_s, told.elapsed_s, told.ran_s) == (100 + 30 + 500, 500, 630)
+    assert with_attempts(status, (runs,)).ran_s == 500
+    waits = with_attempts(LastStatus("PENDING", NOW, elapsed_s=0), (requeued,))
+    assert (waits.attempt, waits.ran_s) == (1, 100)

@@ -86,7 +86,8 @@ def test_a_local_run_of_another_host_is_not_asked_about_here(tmp_path: Path) -> 
 def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path, later_s: float, written: bool) -> None:
     """Its time tells how old the last answer is where nobody can be asked; more often it would only be disk writes."""
     squeue = tmp_path / "bin/squeue"
-    answer = "\x1f".join(("4711", "PENDING", "Priority", "0:00", "1:00:00", "", f"/r/{RUN_ID}/.submission_file_ab.sh"))
+    script = f"/r/{RUN_ID}/.submission_file_ab.sh"
+    answer = "\x1f".join(("4711", "PENDING", "Priority", "0:00", "1:00:00", "", script, "2027-01-02T03:04:05"))
     write(squeue, f"#!/bin/sh\necho '{answer}'\n")
     squeue.chmod(0o755)
     store = RunStore(tmp_path / "runs")
@@ -95,6 +96,8 @@ def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path,
     for now_s in (5000.0, 5000.0 + later_s):
         (found,) = get_status([RUN_ID], ports(store, scheduler, now_s)).runs
         assert (found.status.state, found.status.asked_s) == ("PENDING", now_s)
+        assert found.status.start_s
+        squeue.write_text(squeue.read_text().replace("04:05", "05:00"))  # Slurm's estimate changes all the time
     last = store.last_status(RUN_ID)
     assert last is not None
     assert last.asked_s == (5000.0 + later_s if written else 5000.0)

@@ -1,0 +1,28 @@
+"""``TORCHRUN OPTIONS torchrun_rank.py LAUNCH... [-m] -- PROGRAM ...``: the program of a rank, with its wrapper.
+
+torchrun starts this file with its own Python, of any version 3, and so with the Python of the program. The wrapper has
+the Python of the job; where that does not exist, as in a container, the program runs without it.
+"""
+
+import os
+import sys
+
+
+def main():  # type: ignore[no-untyped-def]
+    """Replace this process by the wrapper of the rank."""
+    arguments = sys.argv[1:]
+    end = arguments.index("--")
+    launch, program = arguments[:end], arguments[end + 1 :]
+    added = [word for word in launch if word.startswith("--local")]  # by torch.distributed.launch
+    launch = [word for word in launch if word not in added]
+    module = launch[-1:] == ["-m"]
+    command = [sys.executable, "-u", *launch[len(launch) - module :], *program[:1], *added, *program[1:]]
+    wrapper = launch[: len(launch) - module]
+    try:
+        os.execv(wrapper[0], [*wrapper, "rank", "--as-is", "--", *command])
+    except OSError:
+        os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()  # type: ignore[no-untyped-call]

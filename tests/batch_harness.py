@@ -1,0 +1,283 @@
+"""A batch script and what hpcrun makes of it, side by side, on a machine of stubs: what do the programs of both get?
+
+srun, torchrun, python, module, conda and others are stubs that write down their words, folder and environment. The
+script runs as sbatch would run it, and as the job that ``hpcrun render`` writes. ``python -m tests.batch_harness
+FOLDER`` compares all scripts of a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcrun.job.batch.convert import BatchScript, read_batch_script
+from tests.harness import REPO
+
+STUBS = (
+    "python python3 accelerate deepspeed mpirun mpiexec horovodrun conda mamba pip pip3 module ml nvidia-smi rocm-smi "
+    "ray singularity apptainer shifter podman docker enroot wandb git wget curl ssh pdsh clush rsync uv poetry "
+    "composer tune llamafactory-cli axolotl nsys numactl hostname ip ifconfig lscpu nproc free df dmesg ibstat "
+    "make huggingface-cli"
+).split()
+# srun and torchrun are written down, and what is behind their options is run. The stub has its own list of options, so
+# that a mistake of hpcrun's reader shows.
+_STUB = r"""#!@PYTHON@ -IS
+import json, os, sys
+name, argv = os.path.basename(sys.argv[0]), sys.argv[1:]
+env, stubs = dict(os.environ), os.environ["STUBS"]
+real = "@PYTHON@"
+FLAGS = set("-l --label -u --unbuffered -K --overlap --exclusive --exact --verbose -v --kill-on-bad-exit --no-kill -Q "
+            "--standalone --no-python --no_python -m --module --use_env --use-env".split())
+
+def split(words):
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        one = words[at]
+        more = "=" not in one and one not in FLAGS and (one.startswith("--") or len(one) == 2)
+        at += 2 if more else 1
+    return words[:at], words[at:]
+
+def note(words, **more):
+    kept = {key: value for key, value in env.items() if not key.startswith("STUB")}
+    fields = {"name": name, "argv": words, "cwd": os.getcwd(), "env": kept, **more}
+    with open(env["STUB_EVENTS"], "a") as file:
+        file.write(json.dumps(fields) + "\n")
+
+def run(command):
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+own = ("torchrun_rank.py", "__main__.py")
+if name.startswith("python") and any(os.path.basename(word) in own for word in argv[:3]):
+    os.execv(real, [sys.argv[0], *argv])
+if name.startswith("python") and argv[:2] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+    name, argv = "torchrun", argv[2:]
+elif name.startswith("python") and argv[:3] == ["-u", "-m", "torch.distributed.run"]:
+    name, argv = "torchrun", argv[3:]
+if name == "scontrol":
+    if argv[:2] == ["show", "hostnames"]:
+        print("\n".join(f"node{number + 1}" for number in range(int(env["STUB_NODES"]))))
+    else:
+        print("JobId=7 JobState=RUNNING Reason=None Restarts=0 BatchHost=node1 NodeList=node1")
+elif name == "srun":
+    options, program = split(argv)
+    by_hpcrun = "HPCRUN_BATCH_SLURM" in env
+    if not by_hpcrun:
+        own = "/attempts/0/rank-%t."  # the logs of tasks in a container
+        note([word for word in options if word not in ("--wait=0", "--kill-on-bad-exit=1") and own not in word])
+    env.update(dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID"), "0"))
+    if program:
+        run(program)
+elif name == "torchrun":
+    options, program = split(argv)
+    note(options)
+    env.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1", MASTER_ADDR="m", MASTER_PORT="1")
+    bare = {"--no-python", "--no_python"} & set(options)
+    if program:
+        module = ["-m"] if {"-m", "--module"} & set(options) else []
+        run(program if bare else [f"{stubs}/python", "-u", *module, *program])
+elif not (name.endswith("-smi") and "HPCRUN_NODE" in env):  # hpcrun's own samples
+    note(argv, stdin=sys.stdin.read() if not sys.stdin.isatty() else "")
+    if name in ("nproc",):
+        print(8)
+    if name in ("hostname", "ip"):
+        print("10.0.0.1")
+fails = name.startswith("python") and any(word.endswith("fails.py") for word in argv)
+sys.exit(int(env.get("STUB_STATUS", "0")) if fails else 0)
+"""
+_OURS = re.compile(
+    r"HPCRUN_|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|SLURM_(STEP|PROCID|LOCALID|NODEID|EXIT_ERROR)|SRUN_"
+)
+_OF_SHELL = ("_", "SHLVL", "OLDPWD", "PYTHONPATH", "BASH_ENV")
+_PLACES = re.compile(r"/[^\s:'\"]*/(?:by-sbatch|by-sbatch-too|by-hpcrun)(?=[/\s:'\"]|$)")
+_COPY = "hpcrun-7/elements/0/attempts/0"
+"""Where hpcrun puts the script, as Slurm puts it into its spool: import says so of a script that uses $0."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run of a script did.
+
+    Attributes:
+        events: the calls of the stubs in their order.
+        output: what the script printed.
+    """
+
+    status: int
+    events: list[dict[str, Any]]
+    output: str
+
+    def comparable(self, left_out: tuple[str, ...], *, in_order: bool) -> dict[str, Any]:
+        """Return what must be the same.
+
+        Args:
+            left_out: options of srun that hpcrun leaves out and says so.
+        """
+        events = [_plain(event) for event in self.events]
+        for event in events:
+            if event["name"] == "srun" and left_out:
+                event["argv"] = [word for word in event["argv"] if not word.startswith(left_out)]
+        events = events if in_order else sorted(events, key=lambda event: (event["name"], event["argv"]))
+        return {"status": self.status, "events": events}
+
+
+@dataclass(frozen=True)
+class Both:
+    """The runs of one script."""
+
+    script: BatchScript
+    by_sbatch: Seen
+    again: Seen
+    by_hpcrun: Seen
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    env = {name: _without_place(value) for name, value in event["env"].items()
+           if not _OURS.match(name) and name not in _OF_SHELL}  # fmt: skip
+    rest = {name: value for name, value in event.items() if name != "env"}
+    argv = [_without_place(word) for word in event["argv"]]
+    return {**rest, "argv": argv, "cwd": _without_place(event["cwd"]), "env": env}
+
+
+def _without_place(text: str) -> str:
+    return _PLACES.sub("HERE", text)
+
+
+def make_stubs(folder: Path) -> Path:
+    """Write the stubs; return their folder."""
+    stubs = folder / "stubs"
+    stubs.mkdir()
+    for name in (*STUBS, "srun", "torchrun", "scontrol"):
+        (stubs / name).write_text(_STUB.replace("@PYTHON@", sys.executable))
+        (stubs / name).chmod(0o755)
+    (stubs / "sleep").write_text("#!/bin/sh\n")
+    (stubs / "sleep").chmod(0o755)
+    return stubs
+
+
+def environment(script: BatchScript, stubs: Path, place: Path, status: int) -> dict[str, str]:
+    """Return the environment of the job, as Slurm would set it."""
+    sizes = script.sizes
+    nodelist = ",".join(f"node{number + 1}" for number in range(sizes.nodes))
+    numbers = {
+        "SLURM_NNODES": sizes.nodes, "SLURM_JOB_NUM_NODES": sizes.nodes, "SLURM_NTASKS": sizes.nodes * sizes.tasks,
+        "SLURM_CPUS_ON_NODE": 8, "SLURM_JOB_ID": 7, "SLURM_JOBID": 7, "SLURM_CPUS_PER_TASK": 2, "SLURM_NODEID": 0,
+        "SLURM_GPUS_ON_NODE": sizes.gpus, "SLURM_GPUS_PER_NODE": sizes.gpus, "STUB_NODES": sizes.nodes,
+        "STUB_STATUS": status, "SLURM_ARRAY_TASK_ID": (script.options.array or ((0,), 0))[0][0],
+        "SLURM_NTASKS_PER_NODE": sizes.tasks, "SLURM_PROCID": 0, "SLURM_LOCALID": 0,
+    }  # fmt: skip
+    return {
+        **{name: str(number) for name, number in numbers.items()},
+        "SLURM_JOB_NODELIST": nodelist, "SLURM_NODELIST": nodelist, "SLURMD_NODENAME": "node1",
+        "SLURM_SUBMIT_DIR": str(place), "SLURM_JOB_NAME": "job", "SLURM_JOB_PARTITION": "gpu", "HOME": str(place),
+        "USER": "me", "PATH": f"{stubs}:/usr/bin:/bin", "STUBS": str(stubs), "STUB_EVENTS": str(place / "events.jsonl"),
+        "LANG": "C.UTF-8",
+    }  # fmt: skip
+
+
+def run_both(
+    path: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    status: int = 0,
+    change: Callable[[str], str] = lambda text: text,
+) -> Both:
+    """Run a script as sbatch does, twice, and as hpcrun does.
+
+    Args:
+        status: of every program that is named fails.py.
+        change: spoils the text of the job that hpcrun writes.
+    """
+    stubs = make_stubs(folder)
+    script = read_batch_script(path.name, path.read_text(), arguments)
+    seen = []
+    for way in ("by-sbatch", "by-sbatch-too", "by-hpcrun"):
+        place = folder / way
+        copy = place / _COPY / path.name
+        copy.parent.mkdir(parents=True)
+        (place / ".bash_profile").write_text('PATH="$STUBS:$PATH"\n')  # of a script that begins with #!/bin/bash -l
+        shutil.copy(path, copy)
+        env = environment(script, stubs, place, status)
+        command = [*script.interpreter, str(copy), *arguments]
+        if way == "by-hpcrun":
+            shutil.move(copy, place)
+            shutil.rmtree(place / "hpcrun-7")
+            words = ["render", "--profile", "a100", "--out", "of-hpcrun.sh", path.name, *arguments]
+            own = {**os.environ, "HPCRUN_SITE": str(folder / "site"), "HOME": str(folder), "PYTHONPATH": str(REPO)}
+            own = {name: value for name, value in own.items() if not name.startswith(("SBATCH_", "SLURM_"))}
+            subprocess.run(
+                [sys.executable, "-m", "hpcrun", *words], cwd=place, env=own, check=True, capture_output=True
+            )
+            (place / "of-hpcrun.sh").write_text(change((place / "of-hpcrun.sh").read_text()))
+            (place / path.name).unlink()
+            command = ["bash", "of-hpcrun.sh"]
+            env |= dict(script.secrets)
+        done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, errors="replace",
+                              timeout=60, stdin=subprocess.DEVNULL)  # fmt: skip
+        events = place / "events.jsonl"
+        lines = events.read_text().splitlines() if events.exists() else []
+        seen.append(Seen(done.returncode, [json.loads(line) for line in lines], done.stdout + done.stderr))
+    return Both(script, *seen)
+
+
+def differences(both: Both) -> list[str]:
+    """Return what the two runs do not have in common, but for what two runs by sbatch do not have in common either."""
+    remarks = both.script.remarks
+    left_out = tuple(f"--{name}=" for name in ("output", "error") if any(f"srun --{name} is" in one for one in remarks))
+    beside = re.search(r"&\s*$", both.script.text, re.MULTILINE) is not None  # their order is not always the same
+    seen = [one.comparable(left_out, in_order=not beside) for one in (both.by_sbatch, both.again, both.by_hpcrun)]
+    noise = {line.partition(":: ")[0] for line in _differences(seen[0], seen[1])}
+    return [line for line in _differences(seen[0], seen[2]) if line.partition(":: ")[0] not in noise]
+
+
+def _differences(left: dict[str, Any], right: dict[str, Any]) -> Iterator[str]:
+    if left["status"] != right["status"]:
+        yield f"status:: {left['status']} / {right['status']}"
+    mine, theirs = left["events"], right["events"]
+    if [event["name"] for event in mine] != [event["name"] for event in theirs]:
+        names = ["/".join(event["name"] for event in events) for events in (mine, theirs)]
+        yield f"calls:: {names[0]} | {names[1]}"
+        return
+    for number, (event, twin) in enumerate(zip(mine, theirs, strict=True)):
+        flat = [{**one, **{f"${name}": value for name, value in one["env"].items()}} for one in (event, twin)]
+        for key in sorted({*flat[0], *flat[1]} - {"env"}):
+            if flat[0].get(key) != flat[1].get(key):
+                yield f"{number} {event['name']} {key}:: {flat[0].get(key)} / {flat[1].get(key)}"
+
+
+def main() -> None:
+    """Compare all scripts of a folder; print what is complete, what is not, and what differs."""
+    counts = {"complete": 0, "not complete": 0, "silently different": 0, "refused": 0}
+    for path in sorted(Path(sys.argv[1]).iterdir()):
+        short = path.name.rpartition("__")[2]
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, short)
+            copy.write_text(path.read_text())
+            try:
+                script = read_batch_script(short, path.read_text(), sys.argv[2:])
+                found = [] if script.options.problems else differences(run_both(copy, sys.argv[2:], Path(folder)))
+            except Exception as error:
+                found, script = [f"{type(error).__name__}: {error}"], None
+        is_complete = script is not None and script.is_complete
+        kind = "silently different" if found else "complete" if is_complete else "not complete"
+        kind = "refused" if script and script.options.problems else kind
+        counts[kind] += 1
+        if "-q" not in sys.argv:
+            print(f"{kind:18} {path.name}", *(f"\n    {line[:300]}" for line in found[:6]), flush=True)
+    print(counts)
+
+
+if __name__ == "__main__":
+    main()

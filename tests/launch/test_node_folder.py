@@ -1,0 +1,199 @@
+"""The folder of the ranks of a node, and what becomes of ranks whose wrapper, launcher or node program is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hpcrun.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
+from tests.launch.given import LAUNCH, ONCE, descendants, job, parent, python, send, wait_until
+from tests.launch.test_ends import agent, command
+
+SHOWS = ["sh", "-c", "echo $HPCRUN_NODE_DIR; sleep 900 & wait"]
+
+
+def wrapper_of(pids: Sequence[int], part: str) -> int:
+    """The process of a part of launch: the canary that it has forked has the same command line."""
+    own = [pid for pid in pids if command(pid).split("\0")[2:4] == [LAUNCH[2], part]]
+    return next(pid for pid in own if parent(pid) not in own)
+
+
+def all_gone(pids: Sequence[int]) -> bool:
+    stats = [Path(f"/proc/{pid}/stat") for pid in pids]
+    return not any(path.exists() and ") Z " not in path.read_text() for path in stats)
+
+
+@pytest.mark.parametrize("launcher", ["agent", "once"])
+@pytest.mark.parametrize("part", ["rank", "node"])
+def test_what_a_killed_part_has_started_ends(tmp_path: Path, launcher: str, part: str) -> None:
+    chain = ONCE if launcher == "once" else agent(tmp_path, 2)
+    with job(tmp_path, SHOWS, chain=chain) as running:
+        for rank in (0,) if launcher == "once" else (0, 1):
+            running.until("/", rank)
+        pids = running.processes()
+        folder = Path(running.out().strip())
+        os.kill(wrapper_of(pids, part), signal.SIGKILL)
+        assert running.end() == 137
+        wait_until(lambda: all_gone(pids[1:]), "every process to end")
+        wait_until(lambda: not folder.exists(), "the node's folder to go")
+        killed = "wrapper" if part == "rank" or launcher == "once" else "launcher"
+        rank = next(rank for rank in (0, 1) if "was killed" in running.err(rank))
+        assert f"hpcrun: the {killed} of this rank on local-0 was killed" in running.err(rank)
+        assert running.rank(rank)["status"] == 137
+
+
+def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None:
+    with job(tmp_path, SHOWS, chain=agent(tmp_path, 2)) as running:
+        for rank in (0, 1):
+            running.until("/", rank)
+        pids = running.processes()
+        os.kill(next(pid for pid in pids if command(pid).split("\0")[1].endswith("agent.py")), signal.SIGKILL)
+        assert running.end() == 137
+        wait_until(lambda: all_gone(pids[1:]), "every process to end")
+        assert [running.rank(rank)["told"] for rank in (0, 1)] == ["cleared"] * 2
+
+
+# --- tasks of srun, which no process of hpcrun has started ------------------------------------------------------
+
+
+@contextmanager
+def tasks(folder: Path, count: int, program: Sequence[str]) -> Iterator[list[subprocess.Popen[str]]]:
+    (folder / "stop").mkdir(exist_ok=True)
+    env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "HPCRUN_HEAD_ADDR": "127.0.0.1", "HPCRUN_PORT": "1",
+           "SLURMD_NODENAME": "n1", "SLURM_NODEID": "0", "SLURM_NTASKS": str(count), "HPCRUN_MANAGED": "1",
+           "SLURM_NTASKS_PER_NODE": str(count)}  # fmt: skip
+    argv = [*LAUNCH, "rank", "--task", "--", *program]
+    ranks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(count)]
+    started = [subprocess.Popen(argv, env={**env, **rank}, text=True, stderr=subprocess.PIPE) for rank in ranks]
+    try:
+        wait_until(lambda: len([out for out in folder.glob("rank-*.out") if "/" in out.read_text()]) == count, "tasks")
+        yield started
+    finally:
+        for process in started:
+            for pid in descendants(process.pid):
+                send(pid, signal.SIGKILL)
+            process.communicate()
+
+
+def node_dirs(folder: Path) -> set[Path]:
+    return {Path(out.read_text().split()[0]) for out in folder.glob("rank-*.out")}
+
+
+def test_tasks_share_a_folder_that_no_other_user_can_make_first(tmp_path: Path) -> None:
+    with tasks(tmp_path, 4, ["sh", "-c", "echo $HPCRUN_NODE_DIR; exec sleep 900"]) as started:
+        (shared,) = node_dirs(tmp_path)
+        assert shared.parent in map(Path, PLACES)
+        assert stat.S_IMODE(shared.stat().st_mode) == 0o700
+        pids = [pid for process in started for pid in descendants(process.pid)]
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(20) for process in started] == [143] * 4
+        wait_until(lambda: all_gone(pids), "every process to end")
+        assert not shared.exists()
+        assert not list(tmp_path.glob("*.folder"))
+
+
+def test_a_task_is_ended_after_its_wrapper_and_another_watches(tmp_path: Path) -> None:
+    program = python(tmp_path, "import os, signal, time\nprint(os.environ['HPCRUN_NODE_DIR'])\n"
+                     "signal.signal(signal.SIGUSR1, lambda *_: print('warned'))\ntime.sleep(900)")  # fmt: skip
+    with tasks(tmp_path, 3, program) as started:
+        (shared,) = node_dirs(tmp_path)
+        watch = wait_until(lambda: next(iter(watchers(shared)), 0), "one to watch")
+        (watcher,) = [rank for rank, process in enumerate(started) if process.pid == watch]
+        pids = descendants(watch)
+        os.kill(watch, signal.SIGKILL)
+        wait_until(lambda: all_gone(pids), "its program to end")
+        assert json.loads((tmp_path / f"rank-{watcher}.exit").read_text())["status"] == 137
+        (tmp_path / "stop/time_limit").touch()
+        others = {0, 1, 2} - {watcher}
+        wait_until(lambda: all("warned" in (tmp_path / f"rank-{rank}.out").read_text() for rank in others), "a warning")
+        time.sleep(2.5)
+        assert [(tmp_path / f"rank-{rank}.out").read_text().count("warned") for rank in others] == [1, 1]
+
+
+def watchers(folder: Path) -> set[int]:
+    """The processes that hold the lock on a folder's file ``watch``."""
+    file = folder / "watch"
+    number = file.stat().st_ino if file.exists() else -1
+    locks = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    return {int(words[4]) for words in locks if words[1] == "FLOCK" and words[5].endswith(f":{number}")}
+
+
+def test_folders_of_killed_jobs_are_removed_and_those_of_others_are_not(tmp_path: Path) -> None:
+    places = [Path(PLACES[0], f"{PREFIX}{os.getpid():016x}"), Path(PLACES[0], f"{PREFIX}{os.getpid() + 1:016x}")]
+    target = tmp_path / "kept"
+    target.mkdir()
+    (target / "file").touch()
+    link = Path(PLACES[0], f"{PREFIX}{os.getpid() + 2:016x}")
+    link.symlink_to(target)
+    for place in places:
+        place.mkdir(0o700)
+        (place / "rank-0.1").touch()
+        os.utime(place, (0, time.time() - YOUNG_S - 1))
+    os.utime(link, (0, 0), follow_symlinks=False)
+    if os.geteuid() == 0:
+        os.chown(places[1], 65534, 65534)
+    try:
+        with job(tmp_path, ["true"]) as running:
+            assert running.end() == 0
+        assert not places[0].exists()
+        assert places[1].exists() == (os.geteuid() == 0)
+        assert (target / "file").exists()
+    finally:
+        subprocess.run(["rm", "-rf", *map(str, places), str(link)], check=True)
+
+
+def test_a_folder_in_use_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with tasks(tmp_path / "a", 1, SHOWS):
+        (shared,) = node_dirs(tmp_path / "a")
+        os.utime(shared, (0, 0))
+        with job(tmp_path / "b", ["true"]) as running:
+            assert running.end() == 0
+        assert list(shared.glob("rank-0.*"))
+
+
+# Full file systems for the node's folder; the job's own folder is elsewhere.
+FULL = """
+mount --make-rprivate /
+mkdir -p /mnt/job && mount --bind "$1" /mnt/job
+for place in /tmp /dev/shm; do mount -t tmpfs -o size=4k,nr_inodes="$2" tmpfs $place; done
+shift 2
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.parametrize("inodes", [1, 2], ids=["from the start", "soon"])
+def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> None:
+    attempt = tmp_path / "attempt"
+    (attempt / "stop").mkdir(parents=True)
+    env = {**os.environ, "HPCRUN_RUN_DIR": "/mnt/job", "HPCRUN_ATTEMPT_DIR": "/mnt/job/attempt",
+           "HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}  # fmt: skip
+    argv = [*LAUNCH, "job", "--nodes", "1", "--warn", "60", "--", *ONCE, "sh", "-c", "sleep 2; echo trained"]
+    done = subprocess.run(["unshare", "--mount", "sh", "-ec", FULL, "sh", tmp_path, str(inodes), *argv], env=env,
+                          capture_output=True, text=True, timeout=60, cwd="/")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (attempt / "rank-0.out").read_text() == "trained\n"
+    message = "cannot use /tmp or /dev/shm" if inodes == 1 else "cannot write to /tmp/"
+    assert done.stderr.count("No space left on device") == 1, done.stderr
+    assert message in done.stderr
+    assert not list(attempt.glob(f"{PREFIX}*"))
+
+
+@pytest.mark.parametrize("kind", [*NETWORK, "tmpfs", "ext4"])
+def test_a_network_file_system_is_recognised(kind: str) -> None:
+    mounts = f"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n36 22 0:41 / /tmp rw - {kind} server:/tmp rw\n"
+    assert network_mount(mounts, "0:41") == (kind in NETWORK)
+    assert not network_mount(mounts, "8:1")
+    assert not network_mount("", "8:1")

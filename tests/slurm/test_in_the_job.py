@@ -1,0 +1,240 @@
+"""On a real Slurm: spare nodes that are dead, killed parts, the node's folder, and a launcher that fails first."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import RESEARCHER, Cluster, wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, run_all, without
+from tests.slurm.test_promises import command, gone, parent
+
+pytestmark = [pytest.mark.slurm, pytest.mark.versions]
+
+SCRIPTS = {
+    # fails on its last rank once the cable of another node has been pulled
+    "restarts.py": """
+import os, sys, time
+print("attempt", os.environ["HPCRUN_ATTEMPT"], flush=True)
+while os.environ["HPCRUN_ATTEMPT"] == "0":
+    time.sleep(0.2)
+    if os.environ["RANK"] == "1" and os.path.exists(sys.argv[1]):
+        sys.exit(3)
+""",
+    # its own child is to be ended, too
+    "sleeps.py": """
+import os, subprocess, time
+child = subprocess.Popen(["sleep", "600"])
+print(os.environ["HPCRUN_NODE_DIR"], flush=True)
+child.wait()
+""",
+    "stops.py": """
+import os, time
+from hpcrun_runtime import attempt, should_stop
+print(os.environ["HPCRUN_NODE_DIR"], flush=True)
+until = time.monotonic() + 30
+while not should_stop() and not attempt() and time.monotonic() < until:
+    time.sleep(0.1)
+print("stopped" if should_stop() else "done", flush=True)
+""",
+}
+# on the second node, torchrun's Python cannot import what it needs; the first waits for it
+SITE = """
+import os, sys
+if os.environ.get("SLURM_NODEID") == "1" and "torch.distributed.run" in sys.orig_argv:
+    os._exit(1)
+"""
+# another user, who makes old folders, links and files, and does to those of others what the kernel allows
+SQUAT = """
+import os, time
+os.setgid(65534)
+os.setuid(65534)
+kinds = (os.mkdir, lambda path: os.symlink("/etc", path), lambda path: open(path, "w").close())
+places = ("/tmp", "/dev/shm")
+own = {f"{place}/hpcrun-node-{number}": kind for place in places for number, kind in enumerate(kinds)}
+does = (os.rmdir, os.unlink, os.listdir, lambda path: os.rename(path, path + "x"), lambda path: os.open(path, 0))
+while True:
+    for path, kind in own.items():
+        if not os.path.lexists(path):
+            kind(path)
+        os.utime(path, (0, 0), follow_symlinks=False)
+    for path in (f"{place}/{name}" for place in places for name in os.listdir(place)):
+        for do in does if "/hpcrun-node-" in path and path not in own else ():
+            try:
+                do(path)
+            except OSError:
+                continue
+    time.sleep(0.01)
+"""
+TWO = ("--nodes", "2", "--launcher", "srun", "--retry-on-failure", "--exclude-bad-nodes",
+       "--restarts", "1")  # fmt: skip
+
+
+# --- the scenarios ------------------------------------------------------------------------------------------------
+
+
+def dead_spare(lab: Lab) -> Ended:
+    """Pull the cable of the first of two spare nodes, and let the second node of the step fail soon after."""
+    nodes = ("a100-1", "a100-2", "h100-1", "h100-2")
+    pulled = lab.person.folder / "pulled"
+    folder = lab.submit("dead", *without(*nodes), *TWO, "--spares", "2", "restarts.py", str(pulled), requeue=0)
+    used = (begun(folder, ranks=2) / "hosts").read_text().split()
+    lab.cluster.unplug(next(node for node in nodes if node not in used))
+    pulled.touch()
+    return lab.ended(folder, 120)
+
+
+def no_spare(lab: Lab) -> Ended:
+    """Pull the cables of the only spare node and of the second node of the step; ``said`` is what explain says."""
+    nodes = ("h200-1", "l40s-1", "l40s-2")
+    folder = lab.submit("none", *without(*nodes), *TWO, "--spares", "1", "restarts.py", "/no/such", requeue=0)
+    head = (begun(folder, ranks=2) / "hosts").read_text().split()[0]
+    for node in {*nodes} - {head}:
+        lab.cluster.unplug(node)
+    ended = lab.ended(folder, 240)
+    return Ended(folder, ended.status, ended.table, said=lab.person("explain", folder.name).stdout)
+
+
+def killed(lab: Lab, launcher: str, part: str) -> Ended:
+    """Kill a part of launch on one node; ``said`` is what explain says."""
+    ranks = ("--nproc-per-node", "2") if launcher != "command" else ()
+    program = ("sleeps.py",) if launcher != "command" else ("python", "sleeps.py")
+    folder = lab.submit(f"killed-{launcher}-{part}", *SMALL, "-p", "cpu", "--cpus", "2", *ranks, "--launcher", launcher,
+                        *program, requeue=0)  # fmt: skip
+    begun(folder, ranks=2 if ranks else 1)
+    own = [pid for pid in processes(folder) if command(pid)[2:4] and command(pid)[2].endswith("/launch/__main__.py")]
+    parts = [pid for pid in own if command(pid)[3] == part and command(parent(pid)) != command(pid)]
+    os.kill(parts[0], signal.SIGKILL)
+    ended = gone(lab, folder)
+    shared = Path((attempt(folder, 0) / "rank-0.out").read_text().split()[0])
+    wait_for(lambda: not shared.exists(), 10, "the node's folder to go")
+    explain = lab.person("explain", folder.name).stdout
+    return Ended(folder, ended.status, ended.table, said=f"{ended.said}\n{explain}")
+
+
+def stopped(lab: Lab, name: str, *where: str, before: Callable[[Path], None] = lambda _: None) -> Ended:
+    """Warn a job of tasks of srun, which share the folder of their node; before it starts, something is done."""
+    ranks = ("--cpus", "2", "--nproc-per-node", "2", "--launcher", "srun")
+    folder = lab.submit(name, *where, *ranks, "--warn", "20s", "--sbatch", "hold", "stops.py")
+    before(folder)
+    lab.person.run("scontrol", "release", lab.job(folder))
+    begun(folder, ranks=2)
+    lab.warn(folder)
+    return gone(lab, folder)
+
+
+def squatted(lab: Lab) -> Ended:
+    """Another user makes folders, links and files of this kind all the time, and those of older versions beforehand."""
+    taken: list[Path] = []
+
+    def take(folder: Path) -> None:
+        known = f"{pwd.getpwnam(RESEARCHER).pw_uid}-{lab.job(folder)}-0-{zlib.crc32(bytes(attempt(folder, 0))):08x}"
+        nodes = lab.cluster.slurm("sinfo", "-hN", "-p", "cpu", "-o", "%N").split()
+        taken.extend(Path("/tmp", f"hpcrun-{known}-{node}") for node in nodes)
+        for path in taken:
+            path.mkdir()
+
+    other = subprocess.Popen(["python3", "-c", SQUAT])
+    try:
+        assert other.poll() is None
+        return stopped(lab, "squatted", *SMALL, "-p", "cpu", before=take)
+    finally:
+        other.kill()
+        other.wait()
+        for path in taken:
+            path.rmdir()
+        for place in ("/tmp", "/dev/shm"):
+            Path(place, "hpcrun-node-0").rmdir()
+            Path(place, "hpcrun-node-1").unlink()
+            Path(place, "hpcrun-node-2").unlink()
+
+
+def full(lab: Lab) -> Ended:
+    lab.cluster.fill("a40-1")
+    wait_for(lambda: "idle" in lab.cluster.slurm("sinfo", "-hN", "-n", "a40-1", "-o", "%t"), 60, "a40-1 to be idle")
+    return stopped(lab, "full", *without("a40-1"))
+
+
+def fails_before_ranks(lab: Lab) -> Ended:
+    site = lab.person.folder / "site-of-node"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SITE)
+    where = (*without("v100-1", "v100-2"), "--nodes", "2", "--nproc-per-node", "1", "--launcher", "torchrun")
+    paths = ":".join(filter(None, (str(site), lab.person.environ.get("PYTHONPATH"))))
+    return gone(lab, lab.submit("agent", *where, "--env", f"PYTHONPATH={paths}", "sleeps.py", requeue=0))
+
+
+KILLED = [("torchrun", "rank"), ("torchrun", "node"), ("srun", "rank"), ("command", "rank"), ("command", "node")]
+
+
+def killing(launcher: str, part: str) -> Callable[[Lab], Any]:
+    return lambda lab: killed(lab, launcher, part)
+
+
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "no spare": no_spare,
+    "dead spare": dead_spare,
+    "agent": fails_before_ranks,
+    "squatted": squatted,
+    "full": full,
+    **{f"killed {launcher} {part}": killing(launcher, part) for launcher, part in KILLED},
+}
+
+
+@pytest.fixture(scope="module")
+def scenarios(
+    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
+) -> Iterator[Scenarios]:
+    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders, threads=5) as results:
+        yield results
+
+
+def test_a_dead_spare_is_left_out(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["dead spare"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
+    before, after = ((attempt(run.folder, number) / "hosts").read_text().split() for number in (0, 1))
+    assert len(before) == len(after) == 2
+    assert before[1] not in after
+
+
+def test_if_too_few_nodes_are_left_the_job_and_explain_say_so(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["no spare"].result()
+    assert run.starts == 1, run.account
+    assert "too few nodes are left" in run.exit(0)["message"]
+    assert "too few nodes are left" in run.said
+    assert "srun's options" not in run.said
+
+
+@pytest.mark.parametrize("part", KILLED, ids=str)
+def test_nothing_survives_a_part_that_is_killed(scenarios: Scenarios, part: tuple[str, str]) -> None:
+    run: Ended = scenarios[f"killed {' '.join(part)}"].result()
+    assert (run.state, run.exit(0)["status"]) == ("FAILED", 137), run.account
+    assert re.search(r"the (wrapper|launcher) of (the|this) rank was killed", " ".join(run.said.split())), run.said
+
+
+def test_the_job_has_the_status_of_the_launcher_that_failed_first(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["agent"].result()
+    assert (run.said, run.exit(0)["status"]) == ("FAILED|1:0", 1), run.account
+
+
+@pytest.mark.parametrize("name", ["squatted", "full"])
+def test_a_request_to_stop_arrives_whatever_is_in_tmp(scenarios: Scenarios, name: str) -> None:
+    run: Ended = scenarios[name].result()
+    assert (run.state, run.starts, run.exit(0)["reason"]) == ("COMPLETED", 2, "time_limit"), run.account
+    for rank in (0, 1):
+        shared, said = run.log(0, rank).split()
+        assert said == "stopped"
+        assert Path(shared).parent == (attempt(run.folder, 0) if name == "full" else Path("/tmp"))
+        assert not Path(shared).exists()
+    message = "cannot use /tmp or /dev/shm (No space left on device)"
+    logs = [path for path in run.folder.rglob("*") if path.suffix in (".log", ".out", ".err")]
+    assert sum(path.read_text().count(message) for path in logs) == (2 if name == "full" else 0)  # once in each attempt
