@@ -64,6 +64,8 @@ _STRONG = re.compile(
     re.IGNORECASE,
 )
 _LEAST_OF_OPTION = 6
+# What shlex splits at; str.split() would split at more characters, and shlex would return such a word as it was.
+_SHELL_SPACES = frozenset(" \t\r\n")
 
 
 def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) -> bool:
@@ -145,7 +147,7 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
             value = arguments[number + 1]
         if is_secret_option(option, value) and not secret_kind(value):
             yield f"the value of {option}"
-        elif len(word.split()) > 1 and (kind := secret_in_command(word)):
+        elif not _SHELL_SPACES.isdisjoint(word) and (kind := secret_in_command(word)):
             yield kind
 
 

@@ -219,6 +219,7 @@ def test_a_secret_in_a_set_up_command_is_found(command: str, found: str | None) 
         (["--x", f"sk-{TOKEN}"], ["an API key"]),
         (["bash", "-c", "python x.py --password hunter22"], ["the value of --password"]),
         (["bash", "-c", 'train --api-key "$KEY"'], []),
+        (["\x01\x0b\x01", "a\u2003b"], []),  # str.split() splits these, the shell does not
         (["--password", "$DB_PASS"], []),
         (["--token", "bpe"], []),
         (["--pad-token", "<pad>", "--max-tokens", "512", "--sort-key", "name_of_it"], []),
@@ -226,6 +227,11 @@ def test_a_secret_in_a_set_up_command_is_found(command: str, found: str | None) 
 )
 def test_arguments_that_look_like_secrets_are_found(arguments: list[str], found: list[str]) -> None:
     assert list(secret_arguments(arguments)) == found
+
+
+@given(st.lists(st.text(alphabet="ab \t\n\x0b\x1c\u2003'\"\\$=-", max_size=30), max_size=4))
+def test_any_arguments_are_read_to_an_end(arguments: list[str]) -> None:
+    assert list(secret_arguments(arguments)) == []
 
 
 def test_a_secret_s_value_is_neither_in_the_plan_nor_in_the_script() -> None:
