@@ -63,6 +63,7 @@ check: $(VENV)/installed-dev ## everything CI checks besides the tests
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck dev/*.sh .ci/run
+	$(BIN)/python -m dev.size
 
 golden: $(VENV)/installed-dev ## write tests/golden anew: read the difference before you commit it
 	$(BIN)/python -m pytest tests/golden --update-golden

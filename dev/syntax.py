@@ -1,9 +1,16 @@
-"""What the lines of a Python file belong to: for `dev/mutants.py`."""
+"""What the lines of a Python file belong to, and the names that it binds: for `dev/mutants.py` and `dev/size.py`."""
 
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
+
+_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.MatchAs | ast.MatchStar | ast.ExceptHandler
+_NO_CODE = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
 
 
 def statement_lines(tree: ast.Module, line: int) -> range:
@@ -66,3 +73,29 @@ def is_python(source: str) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+def code_lines(text: str, tree: ast.Module) -> set[int]:
+    """Return the lines of a file that hold code: without imports, blank lines, comments and docstrings."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {line for token in tokens if token.type not in _NO_CODE for line in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(tree):
+        is_text = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
+        if isinstance(node, ast.stmt) and (is_text or isinstance(node, ast.Import | ast.ImportFrom)):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield each name that a file gives to a value, a parameter, an attribute, a function or a class, and its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, _NAMED) and node.name:
+            yield node.name, node.lineno

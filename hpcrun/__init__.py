@@ -1,6 +1,8 @@
 """hpcrun takes a PyTorch training script from a laptop to a multi-node Slurm job with one command."""
 
-# The command line imports this before it can answer Ctrl-C: nothing is imported here.
+# The command line imports this before it can answer Ctrl-C: nothing large is imported here.
+from hpcrun.version import __version__ as __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -9,7 +11,6 @@ if TYPE_CHECKING:
     from hpcrun.api.tables import read_metrics as read_metrics
     from hpcrun.api.tables import read_status as read_status
 
-__version__ = "0.1.0"
 __all__ = ["Executor", "__version__", "read_metrics", "read_status"]
 _MODULES = {"Executor": "executor", "read_metrics": "tables", "read_status": "tables"}
 

@@ -14,7 +14,7 @@ from hpcrun.errors import InterruptedByUser
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.choices import Choice
+    from hpcrun.actions.jobs.choice import Choice
 
 
 def can_ask() -> bool:

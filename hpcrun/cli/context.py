@@ -24,7 +24,7 @@ from hpcrun.profiles.layers import Layer, own_layer, project_layer
 from hpcrun.profiles.trust import TrustStore
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
-    from hpcrun.actions.jobs.choices import Choice
+    from hpcrun.actions.jobs.choice import Choice
     from hpcrun.actions.ports import Ports
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.status import RunStatus

@@ -23,7 +23,7 @@ from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
 from hpcrun.profiles.config import FILE_NAME
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.choices import Choice
+    from hpcrun.actions.jobs.choice import Choice
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.trial_job import TrialJob
     from hpcrun.actions.profiles.detect_yaml import Choices

@@ -13,7 +13,6 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.main import get_command
 
-from hpcrun import __version__
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
@@ -21,6 +20,7 @@ from hpcrun.cli.output import finish, give_up_stdout, show, want_json
 from hpcrun.cli.typer_command import CliCommand, CliGroup
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError, UsageError
 from hpcrun.journal import tell_on_stderr
+from hpcrun.version import __version__
 
 # everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
 _SCRIPT_LAST = {"allow_interspersed_args": False}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from hpcrun import __version__
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
+from hpcrun.version import __version__
 
 MAIN_TEMPLATE = "job.sh.j2"
 LAUNCH = PurePath(__file__).parents[1] / "launch"

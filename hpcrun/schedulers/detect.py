@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpcrun.errors import SchedulerError
 from hpcrun.schedulers import detect_text as text
 from hpcrun.schedulers.detect_host import HostFacts, look_at_host
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
@@ -160,3 +161,21 @@ def _groups() -> tuple[str, ...]:
         except KeyError:  # a directory service that does not know its own group
             continue
     return tuple(names)
+
+
+def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
+    """Refuse facts without any node and partition.
+
+    Args:
+        otherwise: what else a person can do.
+
+    Raises:
+        SchedulerError: nothing answered.
+    """
+    if facts.partitions or facts.kinds:
+        return
+    reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
+    raise SchedulerError(
+        f"Slurm does not respond:\n{reasons}" if reasons else "this cluster has no partitions",
+        hint=f"run it on a machine where `sinfo` works{otherwise}",
+    )

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun import __version__
 from hpcrun.reading import open_regular
 from hpcrun.schedulers.detect import ClusterFacts
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
 from hpcrun.schedulers.slurm import slurm_conf_paths
+from hpcrun.version import __version__
 from hpcrun.writing import replace_file
 
 LONGEST_S = 24 * 3600.0

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import hpcrun
 from hpcrun.job import state
 from hpcrun.job.parameters import index_ranges
 from hpcrun.schedulers.process import run_command
@@ -135,7 +134,7 @@ class Done:
 
 def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
     """Run a command of hpcrun, without a terminal, to its end."""
-    root = str(Path(hpcrun.__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     done = run_command([sys.executable, "-c", _PROGRAM, root, *argv], timeout_s=WITHIN_S, env=env)
     text = without_colours(harmless(f"{done.stdout}\n{done.stderr}"))
     lines = tuple(line.rstrip() for line in text.splitlines() if line.strip())

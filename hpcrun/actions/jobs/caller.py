@@ -11,7 +11,7 @@ from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
 
 if TYPE_CHECKING:  # few jobs leave out nodes, or have something to choose
-    from hpcrun.actions.jobs.choices import Choice
+    from hpcrun.actions.jobs.choice import Choice
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.runs.failed_nodes import FailedNode
 

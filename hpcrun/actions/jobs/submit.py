@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun import __version__, journal
+from hpcrun import journal
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.new_run import new_run, new_run_id
@@ -29,6 +29,7 @@ from hpcrun.job.plan import Plan
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.protocol import Scheduler, Submission
 from hpcrun.schedulers.submit_claim import close_submission
+from hpcrun.version import __version__
 
 _ALONE = Lineage()
 

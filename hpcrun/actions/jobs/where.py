@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.choices import first_option, settle
+from hpcrun.actions.jobs.choice import first_option
+from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import HpcrunError, SchedulerError, UsageError

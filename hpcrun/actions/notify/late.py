@@ -9,7 +9,6 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-import hpcrun
 from hpcrun.actions.notify.due import END_IS_NEWS_S, due_events, notify_of
 from hpcrun.actions.status.status import RunStatus
 from hpcrun.job.layout import RunFolder
@@ -50,7 +49,7 @@ def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
 
 def sender_folder() -> Path:
     """Return the folder in which a Python finds this hpcrun."""
-    return Path(hpcrun.__file__).resolve().parents[1]
+    return Path(__file__).resolve().parents[3]
 
 
 def _is_worth_a_look(item: RunStatus, now_s: float) -> bool:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.profiles.detect_types import GpuOffer, gpu_offers
-from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, profile_text
+from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, check_loads, profile_text
 from hpcrun.actions.profiles.detected import DETECTED
-from hpcrun.errors import HpcrunError, ProfileError, SchedulerError, UsageError
+from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.profile import Profile
-from hpcrun.profiles.folder import Source
-from hpcrun.profiles.load import SUFFIX, load_text
+from hpcrun.profiles.load import SUFFIX
 from hpcrun.profiles.save import replace_text
-from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
+from hpcrun.schedulers.detect import ClusterFacts, SlurmSite, check_answered
 
-# What is the same on every Slurm cluster.
-_BASE = "base/slurm"
 _NO_CHOICES = Choices()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
@@ -78,7 +74,6 @@ def detected_profile(
         trials,
         site.look_here(surroundings.host),
         in_job="SLURM_JOB_ID" in surroundings.env,
-        base=_BASE,
         choices=choices,
     )
     text = profile_text(found)
@@ -100,46 +95,6 @@ def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, 
     found = detect(site, surroundings)
     replace_text(path, found.text)
     return replace(found, path=path)
-
-
-def quick_profile_text(facts: ClusterFacts) -> str:
-    """Return the text of the profile ``detected``.
-
-    sbatch is not asked for the form of its GPU directive: each --test-only uses up a job id, and --gres works on every
-    Slurm that has GPUs.
-    """
-    return profile_text(DetectedCluster(facts, gpu_offers(facts), None, None, in_job=False, base=_BASE))
-
-
-def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
-    """Refuse facts without any node and partition.
-
-    Args:
-        otherwise: what else a person can do.
-
-    Raises:
-        SchedulerError: nothing answered.
-    """
-    if facts.partitions or facts.kinds:
-        return
-    reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
-    raise SchedulerError(
-        f"Slurm does not respond:\n{reasons}" if reasons else "this cluster has no partitions",
-        hint=f"run it on a machine where `sinfo` works{otherwise}",
-    )
-
-
-def check_loads(text: str, folders: Sequence[Source]) -> Profile:
-    """Load the text as a profile: what is written must be one that loads."""
-    path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
-    try:
-        return load_text(text, path, folders).profile
-    except ProfileError as error:
-        said = error.message.replace(f"{path}:", "line ")
-        raise HpcrunError(
-            f"the detected profile is not valid: {said}\n{text}",
-            hint="this is a bug in hpcrun; please report it with the text above",
-        ) from None
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:

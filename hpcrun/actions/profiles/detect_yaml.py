@@ -1,4 +1,4 @@
-"""The text of a detected profile: every value with what said so, every gap with the reason. Pure text."""
+"""The text of a detected profile: every value with what said so, every gap with the reason."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hpcrun.actions.profiles.detect_types import (
     GpuOffer,
     Share,
     accounts_of,
     card_part,
+    gpu_offers,
     may_use,
     partition_without_gpus,
     partitions_without_gpus,
     share,
 )
+from hpcrun.errors import HpcrunError, ProfileError
+from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
+from hpcrun.profiles.folder import Source
+from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.schedulers.detect import ClusterFacts, Trial
 from hpcrun.schedulers.detect_host import HostFacts
 from hpcrun.schedulers.detect_text import Association, Partition
@@ -49,7 +55,6 @@ class DetectedCluster:
     Attributes:
         trials: of the forms of the GPU directive; None if none was tried.
         host: None if it was not looked at.
-        base: the profile to extend, None where there is none to.
         in_job: whether the host is one that jobs run on, seen from inside a job.
     """
 
@@ -58,7 +63,6 @@ class DetectedCluster:
     trials: list[Trial] | None
     host: HostFacts | None
     in_job: bool
-    base: str | None
     choices: Choices = Choices()
 
 
@@ -71,7 +75,7 @@ def profile_text(found: DetectedCluster) -> str:
     lines = [
         *_heading(found),
         *(comment(f"No response: {command}: {why}") for command, why in facts.problems.items()),
-        *([f"extends: {found.base}"] if found.base else []),
+        "extends: base/slurm",  # what is the same on every Slurm cluster
         _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
         "scheduler: slurm",
         *_partition_lines(facts, own),
@@ -335,3 +339,25 @@ def _host_lines(host: HostFacts, *, in_job: bool) -> list[str]:
         "# NCCL finds its network by itself. Name interfaces or adapters only if that fails, and only those that",
         "# every node has: a name in NCCL_SOCKET_IFNAME or NCCL_IB_HCA that a node lacks fails every rank.",
     ]
+
+
+def quick_profile_text(facts: ClusterFacts) -> str:
+    """Return the text of the profile ``detected``.
+
+    sbatch is not asked for the form of its GPU directive: each --test-only uses up a job id, and --gres works on every
+    Slurm that has GPUs.
+    """
+    return profile_text(DetectedCluster(facts, gpu_offers(facts), None, None, in_job=False))
+
+
+def check_loads(text: str, folders: Sequence[Source]) -> Profile:
+    """Load the text as a profile: what is written must be one that loads."""
+    path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
+    try:
+        return load_text(text, path, folders).profile
+    except ProfileError as error:
+        message = error.message.replace(f"{path}:", "line ")
+        raise HpcrunError(
+            f"the detected profile is not valid: {message}\n{text}",
+            hint="this is a bug in hpcrun; please report it with the text above",
+        ) from None

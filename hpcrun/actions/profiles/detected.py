@@ -62,7 +62,7 @@ class DetectedProfile(Mapping[str, bytes]):
 
     @cached_property
     def _text(self) -> str:
-        from hpcrun.actions.profiles.detect import check_loads, quick_profile_text
+        from hpcrun.actions.profiles.detect_yaml import check_loads, quick_profile_text
         from hpcrun.profiles.save import replace_text
 
         text, before = quick_profile_text(self.facts), ""
@@ -99,7 +99,7 @@ def known_facts(site: SlurmSite, cache: FactsCache, now_s: float) -> ClusterFact
     Raises:
         SchedulerError: Slurm does not respond.
     """
-    from hpcrun.actions.profiles.detect import check_answered
+    from hpcrun.schedulers.detect import check_answered
     from hpcrun.schedulers.detect_cache import read_stamp
 
     stamp = read_stamp(site.env)

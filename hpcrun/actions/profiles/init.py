@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.jobs.choices import Choice, Option
+from hpcrun.actions.jobs.choice import Choice, Option
 from hpcrun.actions.profiles.detect import Detected, new_profile_path
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices

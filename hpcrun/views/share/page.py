@@ -14,7 +14,6 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from hpcrun import __version__
 from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.runs.share import AttemptSpan, LogEnd, SharedRun, SharedText
 from hpcrun.actions.runs.sweep import SweepTable
@@ -23,6 +22,7 @@ from hpcrun.job import state
 from hpcrun.job.secret_hider import SecretHider
 from hpcrun.job.units import format_size
 from hpcrun.runs.metrics import Value
+from hpcrun.version import __version__
 from hpcrun.views.details import recorded_plan
 from hpcrun.views.metrics import curves_of, value_text
 from hpcrun.views.share import facts

@@ -41,7 +41,7 @@ def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> Cl
 
 
 def text_of(found: ClusterFacts, trials: list[Trial] = ACCEPTED) -> str:
-    return profile_text(DetectedCluster(found, gpu_offers(found), trials, NOWHERE, in_job=False, base=None))
+    return profile_text(DetectedCluster(found, gpu_offers(found), trials, NOWHERE, in_job=False))
 
 
 def loaded(text: str) -> Profile:
@@ -119,8 +119,8 @@ def test_the_partition_of_a_type_is_one_to_use(worse: Partition) -> None:
 @pytest.mark.parametrize(
     ("times", "top", "each"),
     [
-        (((None, 7200), (None, 7200), (None, 7200)), (None, 7200), [(None, None), (None, None)]),
-        (((None, 7200), (600, 7200), (900, 7200)), (None, 7200), [(600, None), (900, None)]),
+        (((None, 7200), (None, 7200), (None, 7200)), (3600, 7200), [(None, None), (None, None)]),
+        (((None, 7200), (600, 7200), (900, 7200)), (3600, 7200), [(600, None), (900, None)]),
         (((900, 7200), (600, 3600), (600, 3600)), (900, 7200), [(600, 3600), (600, 3600)]),
         (((None, 300), (600, 3600), (600, None)), (300, None), [(600, 3600), (600, None)]),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.choices import Choice
+from hpcrun.actions.jobs.choice import Choice
 from hpcrun.actions.jobs.trial_job import TrialJob, trial_size
 from hpcrun.actions.profiles import init
 from hpcrun.actions.profiles.detect import Detected
