@@ -1,6 +1,6 @@
 """The Slurm tests with several Slurms and Pythons: this machine's, and those of newer Debians (``make matrix``).
 
-What was seen is kept in dev/matrix.json, from which docs/versions.md and the table of README are written.
+What was seen is kept in dev/matrix.json, from which docs/versions.md is written.
 Standard library only: it is run before there is an environment.
 """
 
@@ -21,12 +21,11 @@ from typing import Any
 
 REPO = Path(__file__).resolve().parents[1]
 DEBIAN = str(REPO / "dev" / "debian.sh")
-SEEN, PAGE, README = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md", REPO / "README.md"
+SEEN, PAGE = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md"
 HERE = "here"
 SUITES = {"trixie": "Debian 13", "sid": "Debian sid"}
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch".split()
 REPORT = ".matrix.xml"
-BEGIN, END = "<!-- written by make matrix -->\n", "<!-- end of what make matrix writes -->\n"
 
 # Debian's torch has no libuv. USE_LIBUV=0 turns it off, but for torchrun's own store and the ranks' way to it.
 NO_LIBUV = (
@@ -174,7 +173,7 @@ def _all(modules: Modules) -> list[str]:
 
 
 def summary(seen: Seen) -> str:
-    """Return README's table: one line for each version."""
+    """Return the first table of the page: one line for each version."""
     lines = [
         "| Slurm | Python | torch | on | tests | passed | failed | skipped |",
         "|---|---|---|---|---:|---:|---:|---:|",
@@ -200,18 +199,10 @@ def page(seen: Seen) -> str:
     )
 
 
-def in_readme(text: str, seen: Seen) -> str:
-    """Return README with the table of today in its place."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + summary(seen) + END + after
-
-
 def write(seen: Seen) -> None:
     """Write what was seen, and what is made from it."""
     SEEN.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     PAGE.write_text(page(seen), encoding="utf-8")
-    README.write_text(in_readme(README.read_text(encoding="utf-8"), seen), encoding="utf-8")
 
 
 if __name__ == "__main__":
