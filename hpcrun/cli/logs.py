@@ -115,6 +115,9 @@ def logs(
         yield note([remark])
     check_choice(place.folder, choice)
     begun = chosen_attempt(place.folder, choice)
+    if begun is not None and begun.number and attempt is None and not batch:
+        number = begun.number + 1
+        yield note([f"hpcrun: showing attempt {number} of {number}; the first: --attempt 1"])
     shown = Lines(
         last=lines,
         pattern=pattern,

@@ -71,7 +71,13 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder to write. Default: report-NAME.", show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder to write. Default: report-NAME-XXXX, with the end of the study's id.",
+            show_default=False,
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write to a folder with other files; they are kept.")] = False,
     _json: JsonOption = False,
@@ -102,7 +108,8 @@ def report(
     yield note(item.note for item in found)
     named = side_by_side([item.study for item in found], tables=bool(from_csv))
     name = report_name([study.name for study in named] or [path.stem for path in (from_csv or ())[:1]])
-    folder = out or Path(f"report-{name}")
+    # two studies may have the same name
+    folder = out or Path(f"report-{name}-{named[0].study_id[-4:]}" if len(named) == 1 else f"report-{name}")
     check_folder(folder, force=force)
     share = _share(min_efficiency)
     options = study_options(named, name=name, weak=weak, warmup=warmup, min_efficiency=share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.other_options import instead_of
 from hpcrun.job.value_errors import error_words
 
+_SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
 # Names of commands in other programs: Slurm's, torchx's, sky's, docker's.
 _COMMANDS = {
     **dict.fromkeys(("run", "sbatch", "launch", "start", "exec-job"), "submit"),
@@ -88,6 +90,8 @@ def _names(context: Any, words: Sequence[str]) -> list[str]:
 
 def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]) -> UsageError:
     typed = next((word for word in words if not word.startswith("-")), "")
+    if typed.endswith(_SCRIPTS):
+        return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}")
     close = _COMMANDS.get(typed) or nearest(typed, list(commands))
     listing = "`hpcrun --help` lists the commands"
     message = message.partition(" Did you mean")[0]  # typer knows no command by another name
@@ -96,6 +100,9 @@ def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]
 
 def _unknown_options(error: Any, names: Sequence[str], words: Sequence[str], own_help: str) -> UsageError:
     """Return the failure that names all unknown options of the line, and for each what to write instead."""
+    if not names and any(word.endswith(_SCRIPTS) for word in words):
+        line = shlex.join(words)
+        return UsageError(f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}")
     command = error.ctx.command
     own = {name: not param.is_flag for param in command.params if param.param_type_name == "option"
            for name in (*param.opts, *param.secondary_opts)}  # fmt: skip

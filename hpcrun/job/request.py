@@ -231,7 +231,7 @@ def read_request(asked: dict[str, Any]) -> JobRequest:
     except ValidationError as error:
         learn_secrets(asked)
         lines = dict.fromkeys(_error_line(one) for one in error.errors())
-        raise UsageError(HIDER.hide("\n".join(lines)), hint="hpcrun submit --help lists every option") from None
+        raise UsageError(HIDER.hide("\n".join(lines)), hint="--help shows how to write every option") from None
 
 
 def _error_line(error: Any) -> str:

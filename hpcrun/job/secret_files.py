@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from hpcrun.job.phrases import listed
+from hpcrun.job.secrets import is_secret
 
 # Where each comes from: dotenv and direnv; ssh-keygen(1); netrc(5); pip, npm, PostgreSQL, MySQL,
 # git-credential-store(1), Apache, Docker, Kubernetes, Kaggle, Vault; Google's and AWS's consoles; stores of keys
@@ -37,25 +39,39 @@ def looks_secret(path: str) -> bool:
         return False
     if not _FOLDERS.isdisjoint(folders) or any(fnmatchcase(path.lower(), pattern) for pattern in _PATHS):
         return True
-    return any(fnmatchcase(name, pattern) for pattern in _NAMES)
+    return any(fnmatchcase(name, pattern) for pattern in _NAMES) or _named_like_a_secret(name)
+
+
+def _named_like_a_secret(name: str) -> bool:
+    """Whether a text file is named like a variable that is a secret: ``.huggingface_token``, ``api_key.txt``.
+
+    One word is too little, and a file of tokens is a vocabulary.
+    """
+    stem = name.lstrip(".").removesuffix(".txt")
+    return "." not in stem and len(re.split("[_-]", stem)) > 1 and not stem.endswith("tokens") and is_secret(stem)
 
 
 def may_be_key(path: str) -> bool:
-    """Return whether a file may be a private key, so that its content must decide."""
+    """Return whether a file may be a private key, so that its content must decide: ssh-keygen's have no suffix."""
     name = path.lower().rpartition("/")[2]
-    return any(fnmatchcase(name, pattern) for pattern in _BY_CONTENT)
+    return "." not in name or is_named_key(path)
 
 
-def is_key(content: bytes, size: int) -> bool:
-    """Return whether a file with such a name is a private key.
+def is_named_key(path: str) -> bool:
+    """Return whether a file has the name of a key, or of a certificate."""
+    return any(fnmatchcase(path.lower(), pattern) for pattern in _BY_CONTENT)
+
+
+def is_key(path: str, content: bytes, size: int) -> bool:
+    """Return whether a file that may be a private key is one.
 
     Args:
         content: its beginning.
         size: of the whole file, in bytes: a small file that is not PEM may be a key in another form.
     """
-    if b"PRIVATE KEY" in content:
+    if b"PRIVATE KEY-----" in content:
         return True
-    return b"-----BEGIN" not in content and 0 < size <= 4096
+    return is_named_key(path) and b"-----BEGIN" not in content and 0 < size <= 4096
 
 
 def is_included(path: str, patterns: Sequence[str]) -> bool:

@@ -101,7 +101,8 @@ def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
     name = dotted(key) or str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         close = nearest(key[-1], known_keys(key[:-1])) if key else None
-        text = f"unknown key {name!r}" + (f"; did you mean {close!r}?" if close else _listed(key[:-1]))
+        meant = dotted((*key[:-1], close)) if close else ""
+        text = f"unknown key {name!r}" + (f"; did you mean {meant!r}?" if close else _listed(key[:-1]))
     else:
         text = f"{name}: {_reason(detail)}"
     return Mistake(where.path if where else path, where.line if where else None, text, key)

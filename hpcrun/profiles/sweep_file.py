@@ -66,6 +66,7 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
             if len(row) != len(names):
                 raise ValueError(f"line {reader.line_num} has {len(row)} values, the header {len(names)}")
             rows.append(tuple(zip(names, row, strict=True)))
+            check_number(len(rows))
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num}: {error}") from None
     return tuple(rows)

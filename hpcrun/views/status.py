@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status.elements import ElementStatus
+from hpcrun.actions.status.resolve import BEFORE_START
 from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
 from hpcrun.actions.status.waits import NEVER
 from hpcrun.errors import UsageError, nearest
@@ -210,7 +211,7 @@ def why_text(item: RunStatus, now_s: float, *, is_cut: bool = False) -> str:
         parts.append(f"silent {format_span(item.silent_s)}")
     place, waits = place_text(item.run), wait_text(item)
     parts += [text for text in (None if status.final and not waits else place, waits) if text]
-    if waits and status.reason in (None, "Dependency", NEVER):
+    if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
         pass  # the dependency is shown instead
     elif reason := _reason_text(status):
         parts.append(reason)

@@ -76,8 +76,11 @@ def test_attempts(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     run.log("first\n", attempt=0)
     run.log("second\n", attempt=1)
-    assert hpcrun("logs").stdout == "second\n"
-    assert hpcrun("logs", "--attempt", "1").stdout == "first\n"
+    last = hpcrun("logs")
+    assert last.stdout == "second\n"
+    assert "hpcrun: showing attempt 2 of 2; the first: --attempt 1\n" in last.stderr
+    first = hpcrun("logs", "--attempt", "1")
+    assert (first.stdout, "showing attempt" in first.stderr) == ("first\n", False)
     assert hpcrun("logs", "--attempt", "2").stdout == "second\n"
     none = hpcrun("logs", "--attempt", "3")
     assert none.returncode == 6

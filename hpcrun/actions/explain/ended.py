@@ -14,8 +14,9 @@ from hpcrun.actions.explain.silence import with_silence
 from hpcrun.actions.explain.wording import Evidence, advice, answer, evidence_of, next_command
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.resolve import ended_text
+from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.waits import NEVER
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, diagnose
 from hpcrun.diagnosis.flight.meetings import Flight
@@ -25,6 +26,7 @@ from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.diagnosis.speech import speech_of
 from hpcrun.diagnosis.waiting_cause import with_flight, with_tracebacks
 from hpcrun.job import state
+from hpcrun.job.after import Condition
 from hpcrun.job.reasons import explain_reason
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.reading import open_regular, read_text
@@ -41,6 +43,7 @@ _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 _RUNS = (state.RUNNING, state.UNKNOWN)
 _NOT_RUNNING = frozenset("PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split())
 """States of a job that has no allocation, or none yet."""
+_CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
 _LONGEST_STOP = 4096
@@ -225,7 +228,7 @@ def nothing_failed(item: RunStatus) -> str | None:
     if status.state == state.COMPLETED and status.final:
         return "nothing failed: the job completed"
     if status.final:
-        return None
+        return _never_started(item)
     if status.state == state.RUNNING:
         return f"the job is running{reason}: it has not ended"
     if status.state == state.UNKNOWN:
@@ -235,6 +238,15 @@ def nothing_failed(item: RunStatus) -> str | None:
     known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
     now = "waits again" if status.attempt else "has not started"
     return f"the job {now}: {known.short if known else status.state}{reason}"
+
+
+def _never_started(item: RunStatus) -> str | None:
+    """Return why a job that has ended never started; None if it did."""
+    if item.waits and item.status.reason in (BEFORE_START, NEVER, "Dependency"):
+        other = item.waits[0]
+        condition = f"{other.name} ({other.job_id}) {_CONDITIONS[other.condition]}"
+        return f"the job was not needed: it was to run only if {condition}, which is {other.state}"
+    return f"the job was {BEFORE_START}" if item.status.reason == BEFORE_START else None
 
 
 def _gather(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from hpcrun.actions.jobs.caller import Surroundings
@@ -17,11 +18,11 @@ from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.container import image_of, is_image_file
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launcher_choice import choose_launcher
-from hpcrun.job.launchers import find_calls
+from hpcrun.job.launchers import BY_NAME, find_calls
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
-from hpcrun.job.wrappers import SCRIPTS, interpreted
+from hpcrun.job.wrappers import SCRIPTS, interpreted, program_of
 from hpcrun.ownership import danger_in_project
 from hpcrun.schedulers.launch_check import mpi_types
 
@@ -72,7 +73,8 @@ def check_program(
             raise UsageError(f"{script} is {kind}, not a script", hint="give a script: hpcrun submit ... train.py")
         raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
-        raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=_other_script(path))
+        hint = _other_script(path) or _other_words(request)
+        raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=hint)
     return request
 
 
@@ -103,6 +105,26 @@ def _other_script(path: Path) -> str | None:
         return None
     close = nearest(path.name, beside)
     return f"did you mean {close}?" if close else None
+
+
+def _other_words(request: JobRequest) -> str | None:
+    """Return what to type instead of a command line in quotes, or of an interpreter or launcher that is not here."""
+    words = request.script.split()
+    if len(words) > 1 and not request.args:
+        return f"leave out the quotes: hpcrun submit ... {shlex.join(words)}"
+    rest = program_of((request.script, *request.args))
+    name = PurePath(request.script).name
+    if name in BY_NAME:
+        script = next((number for number, word in enumerate(request.args) if word.endswith(SCRIPTS)), None)
+        own = (
+            f"hpcrun submit ... {shlex.join(request.args[script:])}"
+            if script is not None
+            else "hpcrun submit ... train.py"
+        )
+        return f"hpcrun starts the ranks itself: {own}; or activate the environment that has {name}"
+    if rest != (request.script, *request.args):
+        return f"hpcrun uses the job's own Python: hpcrun submit ... {shlex.join(rest)}"
+    return None
 
 
 def with_launcher(

@@ -18,7 +18,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.phrases import listed
 from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.request import JobRequest
-from hpcrun.job.secret_files import is_included, is_key, left_out_text, looks_secret, may_be_key
+from hpcrun.job.secret_files import is_included, is_key, is_named_key, left_out_text, looks_secret, may_be_key
 from hpcrun.reading import open_regular, read_bytes
 from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
 from hpcrun.schedulers.process import Completed
@@ -196,16 +196,16 @@ def secret_notes(tree: Tree, include: Sequence[str], leaving_out: Sequence[Path]
 def _is_secret(root: Path, path: str, include: Sequence[str]) -> bool:
     if is_included(path, include):
         return False
-    if not may_be_key(path):
+    if looks_secret(path) or not may_be_key(path):
         return looks_secret(path)
     full = root / path
     try:
         if not stat.S_ISREG(full.lstat().st_mode):
-            return True
+            return is_named_key(path)
         with open_regular(full, links=False) as file:
-            return is_key(file.read(_LOOKED_AT), os.fstat(file.fileno()).st_size)
+            return is_key(path, file.read(_LOOKED_AT), os.fstat(file.fileno()).st_size)
     except OSError:
-        return True  # it was deleted, or nobody may read it
+        return is_named_key(path)  # it was deleted, or nobody may read it
 
 
 def _code_paths(tree: Tree, leaving_out: Sequence[Path], notes: list[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hpcrun.job import state
 from hpcrun.job.phrases import host_list
+from hpcrun.job.reasons import explain_reason
 from hpcrun.job.state import JobInfo, is_terminal
 from hpcrun.runs.attempt import IDLE, NODE_FAILURE, RESTART, Attempt, ExitRecord, hosts, last_attempts
 from hpcrun.runs.elements import ElementRecords
@@ -25,6 +26,7 @@ LOST_AFTER_S = 86400.0
 """The time since its last sign of life after which a run counts as lost if its end is unknown."""
 SURELY_OVER_AFTER_S = 30 * 86400.0
 """The time since its last sign of life after which a started run is over, even if its cluster cannot be asked."""
+BEFORE_START = "cancelled before it started"
 
 _ENDED_BY = {
     "time_limit": (state.TIMEOUT, "time limit"),
@@ -78,7 +80,8 @@ def judge(
     # it wrote nothing: its script did not yet hear signals, or it was an array's element that was no job of its own, of
     # which Slurm keeps no record
     if cancelled:
-        return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
+        reason = None if attempt else BEFORE_START
+        return LastStatus(state.CANCELLED, now_s, final=True, reason=reason, limit_s=run.walltime_s)
     if missed := _missed(run, last, now_s):
         return missed
     seen = f"; last seen {last.state}" if last and last.state != state.UNKNOWN else ""
@@ -170,8 +173,10 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
             text = ""  # the state says so
         reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
         reason = reason or info.reason
-    if word == state.COMPLETED and not (exit_ and exit_.message):
-        reason = None  # squeue keeps the last reason for which it waited
+    if word in (state.COMPLETED, state.CANCELLED) and reason == info.reason and not _never_starts(reason):
+        reason = None  # squeue keeps the last reason for which the job was pending
+    if word == state.CANCELLED and attempt is None and not info.elapsed_s:
+        reason = reason or BEFORE_START
     status = info.exit_status if info.exit_status is not None else exit_.status if final and exit_ else None
     return LastStatus(
         word,
@@ -185,6 +190,11 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
         signal=info.signal,
         start_s=info.start_s,
     )
+
+
+def _never_starts(reason: str | None) -> bool:
+    known = explain_reason(reason) if reason else None
+    return known is not None and known.is_final
 
 
 def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:

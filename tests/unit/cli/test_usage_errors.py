@@ -49,3 +49,19 @@ def test_a_value_that_is_no_number_is_named_with_its_option(words: list[str], me
     error = refusal(*words)
     assert str(error) == message
     assert "--help" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["train.py", "--lr", "1"], "to submit it: hpcrun submit train.py --lr 1"),
+        (["--gpus", "2", "a b.py"], "to submit a script: hpcrun submit --gpus 2 'a b.py'"),
+    ],
+)
+def test_a_script_in_place_of_a_command_is_submitted_by_submit(words: list[str], hint: str) -> None:
+    app = typer.Typer()
+    app.command("status")(lambda: None)
+    app.command("logs")(lambda: None)
+    with pytest.raises(typer.TyperException) as caught:
+        app(words, standalone_mode=False)
+    assert usage_error(caught.value, words, ["status", "logs"]).hint == hint

@@ -183,16 +183,16 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
     ("text", "line", "message"),
     [
         ("partition: x\npartitoin: y\n", 2, "unknown key 'partitoin'; did you mean 'partition'?"),
-        ("gpu:\n  per_nod: 4\n", 2, "unknown key 'gpu.per_nod'; did you mean 'per_node'?"),
+        ("gpu:\n  per_nod: 4\n", 2, "unknown key 'gpu.per_nod'; did you mean 'gpu.per_node'?"),
         (
             "gpu:\n  types:\n    h100:\n      per_nod: 4\n",
             4,
-            "unknown key 'gpu.types.h100.per_nod'; did you mean 'per_node'?",
+            "unknown key 'gpu.types.h100.per_nod'; did you mean 'gpu.types.h100.per_node'?",
         ),
         (
             "gpu:\n  types:\n    h100:\n      per_node: 4\n      cpu: {pergpu: 4}\n",
             5,
-            "unknown key 'gpu.types.h100.cpu.pergpu'; did you mean 'per_gpu'?",
+            "unknown key 'gpu.types.h100.cpu.pergpu'; did you mean 'gpu.types.h100.cpu.per_gpu'?",
         ),
         ("gpu:\n  types:\n    h100: {}\n", 1, "gpu: types.h100 does not say per_node"),
         ("time:\n  default: 1h\n  maximum: 2h\n", 3, "unknown key 'time.maximum'"),
@@ -211,7 +211,7 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
         ("partition: x\nname: y\n", 2, "remove the line: the file's name is the profile's name"),
         ("gpu: 4\n", 1, "gpu: "),
         ("card:\n  memory_gb: lots\n", 2, "card.memory_gb: "),
-        ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'bf16'?"),
+        ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'card.tflops.bf16'?"),
         ("card:\n  bf16: 'yes'\n", 2, "card.bf16: takes true or false"),
         ("fabric:\n  interface: =ib0\n", 2, "fabric.interface: "),
     ],

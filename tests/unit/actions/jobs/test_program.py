@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,26 @@ def test_a_program_that_cannot_run_is_refused_with_what_to_do(
         check(tmp_path, script)
     assert refused.value.message.startswith(message)
     assert hint is None or (refused.value.hint is not None and hint in refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["python train.py --lr 1"], "leave out the quotes: hpcrun submit ... python train.py --lr 1"),
+        (["python", "train.py", "--lr", "1"], "uses the job's own Python: hpcrun submit ... train.py --lr 1"),
+        (["accelerate", "launch", "train.py", "a b"], "starts the ranks itself: hpcrun submit ... train.py 'a b'; or"),
+        (["mpirun", "-np", "4", "./solver"], "submit ... train.py; or activate the environment that has mpirun"),
+    ],
+)  # fmt: skip
+def test_a_command_that_is_not_here_is_answered_with_one_that_works(
+    words: list[str], hint: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "train.py", "")
+    here = replace(surroundings(tmp_path), env={"PATH": str(tmp_path / "bin")})
+    with pytest.raises(UsageError) as refused:
+        check_program(request(words[0], args=tuple(words[1:])), here, path_may_change=False)
+    assert refused.value.hint is not None
+    assert hint in refused.value.hint
 
 
 @pytest.mark.parametrize(

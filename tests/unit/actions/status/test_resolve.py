@@ -64,7 +64,9 @@ def test_the_scheduler_s_word_comes_first(state: str, final: bool, tmp_path: Pat
     ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
     status = decide(JobInfo("4711", state, "Resources", 5, 60, "node1"), ended)
     assert (status.state, status.final, status.asked_s) == (state, final, NOW)
-    reason = None if state == "COMPLETED" else "Resources"  # squeue keeps the last one for which it waited
+    reason = (
+        None if state in ("COMPLETED", "CANCELLED") else "Resources"
+    )  # squeue keeps the last one for which it waited
     assert (status.reason, status.elapsed_s, status.limit_s, status.hosts) == (reason, 5, 60, "node1")
 
 
@@ -250,7 +252,15 @@ def test_a_job_that_is_known_again_after_an_empty_answer_is_shown_again() -> Non
 
 def test_a_waiting_job_that_hpcrun_cancelled_and_nobody_knows_was_cancelled() -> None:
     status = decide(cancelled=True)
-    assert (status.state, status.final) == ("CANCELLED", True)
+    assert (status.state, status.final, status.reason) == ("CANCELLED", True, "cancelled before it started")
+
+
+def test_the_reason_for_which_a_job_was_pending_is_not_why_it_was_cancelled(tmp_path: Path) -> None:
+    cancelled = JobInfo("4711", "CANCELLED", reason="Resources", elapsed_s=0)
+    assert decide(cancelled).reason == "cancelled before it started"
+    requeued = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0, reason="preemption", again=True))
+    assert decide(cancelled, requeued).reason is None
+    assert decide(JobInfo("4711", "CANCELLED", reason="DependencyNeverSatisfied")).reason == "DependencyNeverSatisfied"
 
 
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
