@@ -15,13 +15,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from hpcrun.job.units import parse_count
-from hpcrun.scaling.communication import Link, Network
-from hpcrun.scaling.step_model import StepModel, StepSize, TimedStep
+from hpcrun.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
 
 TABLES = Path(__file__).resolve().parents[1] / "tests" / "data" / "scaling_tables.yaml"
-_LATENCY_S = {"nvlink": 3.4e-6, "pcie": 5.7e-6}  # as in hpcrun/scaling/communication.py
-_NETWORK_LATENCY_S = 14e-6
 
 
 @dataclass(frozen=True)
@@ -70,37 +66,24 @@ def steps_of(table: dict[str, Any]) -> list[TimedStep]:
     return timed
 
 
-def model_of(table: dict[str, Any], first: TimedStep) -> StepModel:
-    """Return the model before any measurement, with what the source says of the machine."""
-    inside = next((Link(kind, rate * 1e9, _LATENCY_S[kind]) for kind, rate in table.get("inside", {}).items()), None)
-    between = Link("network", table["between"] * 1e9 / 8, _NETWORK_LATENCY_S) if "between" in table else None
-    return StepModel(
-        first=first,
-        half_batch=table.get("rows", 0) / table.get("tokens", 1),
-        parameters=parse_count(table["parameters"]) if "parameters" in table else None,
-        gradient_bytes=4,
-        overlap=None,
-        network=Network(inside, between),
-    )
-
-
 def backtest(table: dict[str, Any], given: int) -> Iterator[HeldOut]:
     """Forecast the points of a table that follow the first few."""
     timed = steps_of(table)
-    fitted = model_of(table, timed[0]).fit(timed[:given])
+    known = timed[:given]
+    model = StepModel(tuple(known), fixed_share(known, table.get("rows", 0) / table.get("tokens", 1)))
     first = timed[0]
 
     def speedup(size: StepSize, step_s: float) -> float:
         return (size.gpus * size.batch_per_gpu / step_s) / (first.size.gpus * first.size.batch_per_gpu / first.step_s)
 
     for point in timed[given:]:
-        fastest_s, slowest_s = fitted.range_s(point.size)
+        fastest_s, slowest_s = model.range_s(point.size)
         yield HeldOut(
             table["name"],
             given,
             point.size,
             speedup(point.size, point.step_s),
-            speedup(point.size, fitted.parts(point.size).step_s),
+            speedup(point.size, model.step_s(point.size)),
             speedup(point.size, slowest_s),
             speedup(point.size, fastest_s),
         )

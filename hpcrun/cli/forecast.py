@@ -72,15 +72,6 @@ class ForecastOptions:
         help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
     )
     epochs = _TRAINING.text("--epochs", metavar="N", help="Epochs of the training, for GPU-hours and cost. Default: 1.")
-    parameters = _TRAINING.text(
-        "--parameters", metavar="N", help="Parameters of the model (25M), for the size of the gradients."
-    )
-    dtype = _TRAINING.text("--dtype", metavar="fp32|bf16|fp16", help="Data type of the gradients. autocast keeps fp32.")
-    overlap = _TRAINING.text(
-        "--overlap",
-        metavar="SHARE",
-        help="Share of communication that overlaps the backward pass, 0 to 1. Default: all but one bucket.",
-    )
     tokens_per_sample = _TRAINING.text(
         "--tokens-per-sample",
         metavar="N",

@@ -65,7 +65,7 @@ def report(
         typer.Option(
             "--min-efficiency",
             metavar="PERCENT",
-            help="Target efficiency: what added GPUs must reach to be worth requesting. Default: 70.",
+            help="Target efficiency: what added GPUs must reach to be worth requesting. Default: 65.",
             show_default=False,
         ),
     ] = None,
@@ -158,11 +158,11 @@ def _measured(studies: list[Study], context: Context) -> tuple[StudyMeasurements
 
 def _share(text: str | None) -> float:
     """Read per cent as a part of 1; without a text return the default."""
-    from hpcrun.scaling.verdict import MIN_EFFICIENCY
+    from hpcrun.scaling.worth import MIN_EFFICIENCY
 
     if text is None:
         return MIN_EFFICIENCY
     try:
         return float(text.strip().removesuffix("%")) / 100
     except ValueError:
-        raise UsageError(f"--min-efficiency {text!r} is not a percentage", hint="--min-efficiency 70") from None
+        raise UsageError(f"--min-efficiency {text!r} is not a percentage", hint="--min-efficiency 65") from None

@@ -57,7 +57,7 @@ def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY)
     Args:
         command: the study's own command, the basis of the proposed ones.
     """
-    base, row = series.rows[0], advice.next_step.row if advice.next_step else series.sizes[-1]
+    base, row = series.rows[0], advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
     found = [judge(row, base, command) for judge in _JUDGES]
@@ -79,8 +79,8 @@ def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | Non
         return "the batch per GPU (batch_size)"
     each = row.batch_size / row.gpus
     before = base.batch_size / base.gpus if base.batch_size else each
-    if each >= before and each >= SMALL_BATCH:
-        return None
+    if each >= before:
+        return None  # what did not change is not why more GPUs lose
     lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
     batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
     one = row.unit.removesuffix("s")

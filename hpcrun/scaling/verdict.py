@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from hpcrun.scaling.series import Row, Series
+from hpcrun.scaling.worth import MIN_EFFICIENCY, Step, steps
 
 Verdict = Literal["baseline", "good", "diminishing returns", "poor", "negative scaling", "no verdict", ""]
-MIN_EFFICIENCY = 0.70
-"""The target efficiency of words, verdicts and figures, unless ``--min-efficiency`` sets another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From one size to the next larger one.
-
-    Attributes:
-        added: the marginal efficiency: the speed-up of the added GPUs over that of the same number of GPUs at the
-            smallest size; 0.64 is 64 %. Negative if they slow the rest down.
-    """
-
-    row: Row
-    added: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +19,10 @@ class Advice:
     Attributes:
         fastest: the largest speed-up.
         cheapest: the fewest GPU-hours for the same work.
-        value: the largest size reached by steps with a marginal efficiency of at least ``min_efficiency``.
-        step: the last of these steps; None if it is the smallest size.
-        next_step: the first step below the target; None if there is none.
-        overall: the largest size up to which the overall efficiency reaches the target.
+        value: the largest size that is worth its GPUs (``hpcrun.scaling.worth``).
+        step: the step to it; None if it is the smallest size.
+        next_step: the step to the next larger size, which misses the target; None if there is none.
+        next_row: that size.
         min_efficiency: the target.
         doubtful: sizes of which the times are unreliable; only the others carry the advice.
     """
@@ -47,7 +32,7 @@ class Advice:
     value: Row
     step: Step | None
     next_step: Step | None
-    overall: Row
+    next_row: Row | None
     min_efficiency: float
     doubtful: frozenset[int] = frozenset()
 
@@ -71,17 +56,6 @@ def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
     return "good" if row.gpus <= advice.value.gpus else "diminishing returns"
 
 
-def steps(sizes: Sequence[Row]) -> tuple[Step, ...]:
-    """Return the steps between neighbouring sizes."""
-    if not sizes:
-        return ()
-    smallest = sizes[0].gpus
-    return tuple(
-        Step(after, (after.speedup.mean - before.speedup.mean) * smallest / (after.gpus - before.gpus))
-        for before, after in pairwise(sizes)
-    )
-
-
 def advise(
     series: Series, min_efficiency: float = MIN_EFFICIENCY, doubtful: frozenset[int] = frozenset()
 ) -> Advice | None:
@@ -93,24 +67,21 @@ def advise(
     sizes = [row for row in series.sizes if row.gpus not in doubtful]
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
-    taken = steps(sizes)
-    kept = _leading([step.added >= min_efficiency for step in taken])
-    efficient = _leading([row.efficiency >= min_efficiency for row in sizes[1:]])
+    rows = {row.gpus: row for row in sizes}
+    walk = steps([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
+    taken = [step for step in walk if step.taken]
+    value = rows[taken[-1].gpus] if taken else sizes[0]
+    next_step = next((step for step in walk if step.gpus > value.gpus), None)
     return Advice(
         fastest=max(sizes, key=lambda row: row.speedup.mean),
         cheapest=max(sizes, key=lambda row: row.efficiency),
-        value=sizes[kept],
-        step=taken[kept - 1] if kept else None,
-        next_step=taken[kept] if kept < len(taken) else None,
-        overall=sizes[efficient],
+        value=value,
+        step=taken[-1] if taken else None,
+        next_step=next_step,
+        next_row=rows[next_step.gpus] if next_step else None,
         min_efficiency=min_efficiency,
         doubtful=doubtful,
     )
-
-
-def _leading(kept: Sequence[bool]) -> int:
-    """Return the number of values before the first False."""
-    return next((number for number, each in enumerate(kept) if not each), len(kept))
 
 
 def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -18,9 +18,6 @@ Optimizer = Literal["sgd", "adam"]
 WARMUP_EPOCHS = 5
 """Goyal et al. 2017 (arXiv:1706.02677, section 2.2): the rate is raised gradually over the first 5 epochs."""
 
-GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of one parameter's gradient. Under autocast the parameters, and so the summed gradients, stay fp32."""
-
 OPTIMIZERS: dict[str, Optimizer] = {
     "sgd": "sgd",
     "momentum": "sgd",
@@ -59,8 +56,6 @@ class MeasuredTraining:
         gpus: the number of measured GPUs.
         nodes: of the measured GPUs; None for the fewest that hold them.
         also: other measured epochs, with another batch or on other GPUs.
-        parameters: of the model; None if unknown.
-        overlap: the share of communication that may overlap with the backward pass; None: as DDP's buckets allow.
         tokens_per_sample: tokens, patches or pixels of one sample that pass through a layer together.
     """
 
@@ -74,9 +69,6 @@ class MeasuredTraining:
     optimizer: Optimizer | None = None
     warmup_epochs: float | None = None
     epochs: int = 1
-    parameters: int | None = None
-    gradient_bytes: int = 4
-    overlap: float | None = None
     tokens_per_sample: int = 1
 
     @property
@@ -169,7 +161,6 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
         whole = samples / point.samples if samples and point.samples else 1.0  # an epoch of fewer samples, as in part
         found.setdefault((point.gpus, point.nodes, batch), []).append((epoch_s or 0.0) * whole)
     epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(found.items())]
-    parameters = next((point.parameters for point, _ in timed if point.parameters), None)
     first = epochs[0]
     known = {
         "samples": samples,
@@ -178,7 +169,6 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
         "gpus": first.gpus,
         "nodes": first.nodes,
         "also": tuple(epochs[1:]),
-        "parameters": parameters,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -204,13 +194,6 @@ def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
     if text.lower() not in known:
         raise ValueError(f"{text!r} is none of {', '.join(known)}")
     return known[text.lower()]
-
-
-def _share(text: str) -> float:
-    share = 0.0 if text.strip() in ("0", "0.0") else parse_positive(text)
-    if share > 1:
-        raise ValueError(f"{text!r} is not a share; write it as 0, 0.5 or 1")
-    return share
 
 
 _EpochTime = Callable[[int, int], float]
@@ -261,9 +244,6 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "optimizer": ("optimizer", lambda text: one_of(text, OPTIMIZERS)),
     "warmup_epochs": ("warmup_epochs", parse_positive),
     "epochs": ("epochs", parse_count),
-    "parameters": ("parameters", parse_count),
-    "dtype": ("gradient_bytes", lambda text: one_of(text, GRADIENT_BYTES)),
-    "overlap": ("overlap", _share),
     "tokens_per_sample": ("tokens_per_sample", parse_count),
 }
 """Option → the field of the workload, and how it is read."""

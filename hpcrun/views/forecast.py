@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.forecast import ForecastResult
-from hpcrun.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, NextMeasurement, advised_lr
+from hpcrun.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, advised_lr
 from hpcrun.scaling.workload import MeasuredEpoch
+from hpcrun.scaling.worth import Step
 from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 FIELDS = (
     "case", "gpus", "nodes", "batch_size", "batch_per_gpu", "steps", "lr_linear", "lr_sqrt", "warmup_steps", "step_s",
-    "comm_s", "exposed_s", "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns", "speedup_low",
+    "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns", "speedup_low",
     "speedup_high",
 )  # fmt: skip
 """Columns of --csv and fields of the rows of --json: never rename or remove one; add new ones at the end."""
@@ -26,7 +27,7 @@ FIELDS = (
 _PROSE, _INDENT = 100, 9
 _MOST_SHOWN = 5  # measured epochs besides the first
 # On a narrow terminal the first of these goes first: each follows from others.
-_DROPPED = ("STEP", "COMM", "STEPS", "NODES", "RANGE", "SPEED-UP", "LOST TO")
+_DROPPED = ("STEP", "STEPS", "NODES", "RANGE", "SPEED-UP", "LOST TO")
 
 _TITLE: dict[Case, str] = {
     "fixed": "fixed: global batch {fixed}, split across GPUs",
@@ -35,14 +36,12 @@ _TITLE: dict[Case, str] = {
 _LOST_TO: dict[Concern, str] = {
     "little work": "overhead",
     "communication": "communication",
-    "data loading": "data",
 }
 _WHY: dict[Concern, str] = {
     "little work": "the fixed overhead of a step, which does not shrink with the batch: below {fills} samples on a GPU "
     "it is more than half of computing",
-    "communication": "waiting for the other ranks and the gradient all-reduce: use a larger per-GPU batch, gradient "
-    "accumulation, or fewer nodes",
-    "data loading": "the data loader, if all ranks share it: use more workers, or faster storage",
+    "communication": "what every doubling costs: waiting for the other ranks, the gradient all-reduce, and the shared "
+    "data loader and file system",
 }
 
 
@@ -55,24 +54,27 @@ def answer_lines(result: ForecastResult, width: int) -> list[str]:
 def _answer(result: ForecastResult, case: Case) -> str:
     work, advice = result.question.work, result.advice[case]
     row, after = advice.row, advice.next_row
-    if row is None or (after and row.size.gpus == work.gpus):
-        said = f"stay with {count(work.gpus, 'GPU')}"
-        said += f"; {_would_be(after, full=True)}" if after else ""
-    else:
-        said = f"ask for {count(row.size.gpus, 'GPU')}, {_speed(row)} at {_percent(row.efficiency)} efficiency"
-        said += f"; {_would_be(after)}" if after else ""
-    if case == "fixed":
-        return f"If the global batch stays {work.batch_size}: {said}."
-    if row and row.growth >= LARGE_GROWTH:
+    batch = f"the global batch stays {work.batch_size}"
+    if case == "scaled":
+        batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
+    if row is None:
+        said = (
+            f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else "measure more GPUs"
+        )
+        return f"If {batch}: {said}. One measured size decides nothing."
+    said = f"ask for {count(row.size.gpus, 'GPU')}"
+    said += f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
+    said += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
+    if case == "scaled" and row.growth >= LARGE_GROWTH:
         said += f"; check the accuracy with global batch {row.batch_size}"
-    return f"If the global batch grows with the GPUs, {work.batch_per_gpu} on each: {said}."
+    return f"If {batch}: {said}."
 
 
-def _would_be(row: Forecast, *, full: bool = False) -> str:
-    gpus = row.size.gpus
-    if row.speedup < 1:
-        return f"{gpus} would be slower, {_speed(row)}"
-    return f"{gpus} would be at {_percent(row.efficiency)}" + (f", {_speed(row)}" if full else "")
+def _would_be(row: Forecast, after: Forecast, step: Step) -> str:
+    if after.speedup < row.speedup:
+        return f"{after.size.gpus} would be slower, {_speed(after)}"
+    added = f"the added {step.gpus - step.before} at {_percent(step.added)}"
+    return f"{after.size.gpus} would be {_speed(after)}, {added}"
 
 
 def _speed(row: Forecast) -> str:
@@ -98,8 +100,7 @@ def heading_lines(result: ForecastResult) -> list[str]:
     work = result.question.work
     first, *others = work.epochs_measured
     epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
-    links = [link.name for link in (result.network.inside, result.network.between) if link]
-    where = ", ".join([result.profile.card.model or "no GPU model in the profile", *links])
+    where = result.profile.card.model or "no GPU model in the profile"
     return [
         one_line(f"measured  {work.samples} samples in {_measured_text(first)}{epochs}"),
         *(one_line(f"          and in {_measured_text(epoch)}") for epoch in others[:_MOST_SHOWN]),
@@ -129,7 +130,6 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         **_batch_columns(rows, case),
         "STEPS": [str(row.steps) for row in rows],
         "STEP": [span_text(row.step_s) for row in rows],
-        **({"COMM": [_span_or_dash(row.comm_s) for row in rows]} if any(row.comm_s for row in rows) else {}),
         "EPOCH": [span_text(row.epoch_s) for row in rows],
         "SPEED-UP": [_times(row.speedup) for row in rows],
         "RANGE": [_range(row) for row in rows],
@@ -181,9 +181,9 @@ def rates_title(result: ForecastResult) -> str:
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
     """Return what to measure next, the warnings, what to run instead, and what the numbers rest on."""
     width = min(width, _PROSE)
-    measure = [narrower_text(result, result.narrower)] if result.narrower else []
-    labels = [*(("measure", text) for text in measure), *(("warning", text) for text in _warnings(result))]
-    lines = [line for label, text in labels for line in labelled(label, one_line(text), _INDENT, width)]
+    measure = measure_command(result)
+    lines = [f"measure  {measure}", "         and forecast again: hpcrun plan --from STUDY"] if measure else []
+    lines += [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
     for remedy in result.remedies:
         lines += [
             f"instead  {remedy_command(result, remedy)}",
@@ -193,16 +193,18 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     return [*lines, *(line for note in result.notes for line in labelled("note", one_line(note), _INDENT, width))]
 
 
-def narrower_text(result: ForecastResult, measure: NextMeasurement) -> str:
-    """Return what to measure next, and what it is good for."""
-    work = result.question.work
-    on = count(measure.gpus, "GPU") + (f" of {measure.nodes} nodes" if measure.nodes > 1 else "")
-    same = (measure.gpus, measure.nodes) == (work.gpus, work.nodes or measure.nodes)
-    place = "" if same else f"{measure.gpus}:" if measure.nodes == 1 else f"{measure.gpus}/{measure.nodes}:"
-    return (
-        f"some hundred steps on {on} with global batch {measure.batch_size}, and add --also "
-        f"{place}{measure.batch_size}=TIME: this narrows the range for {count(measure.row.size.gpus, 'GPU')} most"
-    )
+def measure_command(result: ForecastResult) -> str:
+    """Return the command that measures the next doubling; empty if several sizes were measured."""
+    case = result.question.cases[0]
+    advice, work = result.advice[case], result.question.work
+    if advice.row is not None or advice.next_row is None:
+        return ""
+    sizes = ",".join(str(gpus) for gpus in (work.gpus, advice.next_row.size.gpus))
+    gpus = f"{result.gpu_type}:{sizes}" if result.gpu_type else sizes
+    batch = str(work.batch_size) if case == "fixed" else "{batch_size}"
+    weak = [] if case == "fixed" else ["--weak", "--batch-size", str(work.batch_per_gpu)]
+    words = ["hpcrun", "scale", "-P", result.profile_name, "--gpus", gpus, *weak, "SCRIPT", "--batch-size", batch]
+    return one_line(" ".join(word if word == "{batch_size}" else shlex.quote(word) for word in words))
 
 
 def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
@@ -263,12 +265,6 @@ def span_text(seconds: float) -> str:
     return clock_text(round(seconds))
 
 
-def _span_or_dash(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    return span_text(seconds) if seconds else "-"
-
-
 def _amount(number: float) -> str:
     if number >= 100:
         return f"{number:.0f}"
@@ -298,7 +294,7 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
             {**_row(remedy, result.price), "command": remedy_command(result, remedy)} for remedy in result.remedies
         ],
         "warnings": _warnings(result),
-        "measure": result.narrower and narrower_text(result, result.narrower),
+        "measure": measure_command(result) or None,
         "notes": list(result.notes),
     }
 
@@ -307,7 +303,7 @@ def _answer_json(result: ForecastResult, case: Case) -> dict[str, Any]:
     row = result.advice[case].row
     return {
         "case": case,
-        "gpus": result.question.work.gpus if row is None else row.size.gpus,
+        "gpus": None if row is None else row.size.gpus,
         "text": _answer(result, case),
     }
 

@@ -16,32 +16,52 @@ MEASURED = ("plan", "--samples", "20.48M", "--batch-size", "1024", "--lr", "1e-3
 SEED = (*MEASURED, "--gpus", "1,2,4,8", "-P", "h100")
 
 
+def test_one_measured_size_is_answered_with_the_next_measurement(hpcrun: Hpcrun) -> None:
+    shown = hpcrun(*SEED, check=True).stdout
+    first = " ".join(shown.partition("\n\n")[0].split())
+    assert first.startswith("If the global batch stays 1024: measure 2 GPUs first, forecast 1.50× (0.97 to 1.65×). One")
+    assert "measure  hpcrun scale -P h100 --gpus 1,2 SCRIPT --batch-size 1024\n" in shown
+    scaled = hpcrun(*SEED, "--mode", "scaled", check=True).stdout
+    assert "hpcrun scale -P h100 --gpus 1,2 --weak --batch-size 1024 SCRIPT --batch-size {batch_size}\n" in scaled
+
+
 def test_the_first_line_is_the_answer_and_a_row_below_the_target_says_why(hpcrun: Hpcrun) -> None:
-    shown = hpcrun(*SEED, "--parameters", "25M", check=True).stdout
+    shown = hpcrun(*SEED, "--also", "2:1024=21m", check=True).stdout
     first, second = " ".join(shown.partition("\n\n")[0].split()).split(". If ")
-    assert first.startswith("If the global batch stays 1024: ask for 2 GPUs, 1.56× (1.")
-    assert first.endswith("at 78 % efficiency; 4 would be at 54 %")
-    assert second.startswith("the global batch grows with the GPUs, 1024 on each: ask for 8 GPUs, 7.43× (")
+    assert first.startswith("If the global batch stays 1024: ask for 2 GPUs, 1.71× at 86 % efficiency; 4 would be 2.")
+    assert second.startswith("the global batch grows with the GPUs, 1024 on each: ask for 8 GPUs, ")
     flagged = [line.split()[0] for line in shown.splitlines() if line.endswith("  overhead")]
     assert flagged == ["4", "8"]
     assert "4 GPUs (per-GPU batch 256) and 8 GPUs (per-GPU batch 128): most of the lost time is" in shown
-    better = "SCRIPT --batch-size 2048 --lr 0.001414 --warmup-steps 50000\n         10000 steps"
-    assert f"instead  hpcrun submit -P h100 --gpus 4 {better}" in shown
-    assert "some hundred steps on 2 GPUs with global batch 1024, and add --also 2:1024=TIME" in " ".join(shown.split())
+    assert "instead  hpcrun submit -P h100 --gpus 4 SCRIPT --batch-size 2048 --lr 0.001414" in shown
+    assert "measure  " not in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        (("--also", "2:1024=15m"), "a measured size has 120 % of the ideal speed: measure the smallest one again"),
+        (
+            ("--gpus", "8,16", "--reference-gpus", "8"),
+            "of nine published trainings that left their first node, two were",
+        ),
+    ],
+)
+def test_what_was_measured_may_be_doubted(hpcrun: Hpcrun, more: tuple[str, ...], note: str) -> None:
+    assert note in " ".join(hpcrun(*MEASURED, "-P", "h100", *more, check=True).stdout.split())
 
 
 def test_a_large_learning_rate_never_comes_without_a_warning(hpcrun: Hpcrun) -> None:
-    asked = (*MEASURED, "--gpus", "1,32", "-P", "h100", "--parameters", "1M", "--optimizer", "sgd", "--mode", "scaled")
+    asked = (*MEASURED, "--gpus", "1,32", "-P", "h100", "--optimizer", "sgd", "--mode", "scaled")
     shown = " ".join(hpcrun(*asked, check=True).stdout.split())
     assert "32768 0.032 0.005657 3125 steps" in shown
     assert "a global batch 32 times the measured one trains differently" in shown
     assert "do not start with 0.032 at once" in shown
-    assert "check the accuracy with global batch 32768" in shown
 
 
 def test_measurements_narrow_the_range(hpcrun: Hpcrun) -> None:
     def eighth(*more: str) -> tuple[float, float]:
-        found = json.loads(hpcrun(*SEED, "--parameters", "25M", *more, "--json", check=True).stdout)
+        found = json.loads(hpcrun(*SEED, *more, "--json", check=True).stdout)
         row = found["rows"][3]
         assert (row["gpus"], row["case"]) == (8, "fixed")
         return row["speedup"], row["speedup_high"] / row["speedup_low"]
@@ -49,23 +69,17 @@ def test_measurements_narrow_the_range(hpcrun: Hpcrun) -> None:
     one, two = eighth(), eighth("--also", "2:1024=20m")
     three = eighth("--also", "2:1024=20m", "--also", "4:1024=0.036s/step")
     assert one[0] < two[0] < three[0]
-    assert one[1] > 2 * two[1] > 2 * three[1]
+    assert one[1] > two[1] > three[1]
 
 
 def test_slower_than_one_gpu(hpcrun: Hpcrun) -> None:
     asked = "plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
-    alone = hpcrun(*asked.split(), check=True).stdout
-    assert alone.startswith("If the global batch stays 32: stay with 1 GPU; 2 would be ")
     measured = hpcrun(*asked.split(), "--also", "2:32=32s", "--mode", "fixed", check=True).stdout
-    assert measured.startswith("If the global batch stays 32: stay with 1 GPU; 2 would be slower, 0.6")
-    assert [line.split()[-1] for line in measured.splitlines() if line.split()[:1] in (["2"], ["4"])] == [
-        "communication",
-        "communication",
-    ]
+    assert measured.startswith("If the global batch stays 32: ask for 1 GPU; 2 would be slower, 0.61×")
 
 
 def test_more_memory_may_be_needed(hpcrun: Hpcrun) -> None:
-    asked = (*MEASURED, "--parameters", "1M", "--gpus", "1,8", "-P", "h100", "--mode", "fixed")
+    asked = (*MEASURED, "--gpus", "1,8", "-P", "h100", "--mode", "fixed")
     assert "samples fit in the GPU's memory" not in hpcrun(*asked, check=True).stdout
     spread = hpcrun(*asked, "--reference-gpus", "8", check=True).stdout
     assert "an epoch, if 512 samples fit in the GPU's memory" in spread
@@ -81,48 +95,33 @@ def test_the_line_of_the_guide(hpcrun: Hpcrun) -> None:
     line = "plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
     shown = hpcrun(*line.split(), check=True).stdout
     assert "4 GPUs (per-GPU batch 256)" in shown
-    assert "the model size is unknown: 25 million parameters are assumed" in shown
     assert "the last step of an epoch has only 896 samples" in shown
-    assert "COMM" not in shown
-
-
-@pytest.mark.parametrize(("gpus", "said"), [("1", False), ("2", True), ("1,2", True)])
-def test_two_gpus_talk_to_each_other_and_one_talks_to_nobody(hpcrun: Hpcrun, gpus: str, said: bool) -> None:
-    asked = ("plan", "--samples", "1.2M", "--batch-size", "1024", "--epoch-time", "36m", "-P", "h100")
-    shown = hpcrun(*asked, "--gpus", gpus, check=True).stdout
-    assert ("the model size is unknown" in shown) == said
 
 
 def test_json_and_csv_say_the_same(hpcrun: Hpcrun) -> None:
-    args = (*SEED, "--parameters", "25M", "--epochs", "30", "--price-per-gpu-hour", "2", "--optimizer", "adamw")
+    args = (*SEED, "--epochs", "30", "--price-per-gpu-hour", "2", "--optimizer", "adamw")
     found = json.loads(hpcrun(*args, "--json", check=True).stdout)
     rows = list(csv.DictReader(io.StringIO(hpcrun(*args, "--csv", check=True).stdout)))
     assert [(row["case"], row["gpus"]) for row in rows] == [(row["case"], str(row["gpus"])) for row in found["rows"]]
     assert [float(row["epoch_s"]) for row in rows] == [row["epoch_s"] for row in found["rows"]]
     one, four = found["rows"][0], found["rows"][2]
-    assert [one[name] for name in ("epoch_s", "gpu_hours", "cost", "comm_s")] == pytest.approx([2160, 18, 36, 0])
+    assert [one[name] for name in ("epoch_s", "gpu_hours", "cost")] == pytest.approx([2160, 18, 36])
     assert four["concerns"] == ["little work"]
-    assert 0 < four["exposed_s"] < four["comm_s"]
     assert found["remedies"][0]["command"].endswith("--batch-size 2048 --lr 0.001414 --warmup-steps 50000")
     assert found["remedies"][0]["warmup_steps"] == 50_000
     assert len(found["warnings"]) == 2
-    assert [(answer["case"], answer["gpus"]) for answer in found["answer"]] == [("fixed", 2), ("scaled", 8)]
-    assert found["answer"][0]["text"].startswith("If the global batch stays 1024: ask for 2 GPUs, ")
+    assert [(answer["case"], answer["gpus"]) for answer in found["answer"]] == [("fixed", None), ("scaled", None)]
+    assert found["answer"][0]["text"].startswith("If the global batch stays 1024: measure 2 GPUs first, ")
 
 
 def test_nodes_price_and_fabric_are_the_profile_s(hpcrun: Hpcrun) -> None:
     folder = hpcrun.home / ".config/hpcrun/profiles"
     folder.mkdir(parents=True)
     (folder / "ours.yaml").write_text("extends: h100\ngpu: {per_node: 4}\nprice: {per_gpu_hour: 2.5}\n")
-    (folder / "unknown.yaml").write_text("extends: h100\nfabric: {bandwidth_gbit_s: null}\n")
-    asked = (*MEASURED, "--gpus", "4,16", "--parameters", "250M", "--mode", "scaled")
+    asked = (*MEASURED, "--gpus", "4,16", "--mode", "scaled")
     ours = json.loads(hpcrun(*asked, "-P", "ours", "--json", check=True).stdout)
     assert [row["nodes"] for row in ours["rows"]] == [1, 4]
     assert [row["cost"] for row in ours["rows"]] == [pytest.approx(2.5 * row["gpu_hours"]) for row in ours["rows"]]
-    assert ours["rows"][1]["comm_s"] > ours["rows"][0]["comm_s"]
-    unknown = hpcrun(*asked, "-P", "unknown", check=True).stdout
-    assert "has no network bandwidth (fabric.bandwidth_gbit_s)" in unknown
-    assert [line.split()[6] for line in unknown.splitlines() if line.startswith("  16")] == ["?"]
     spread = json.loads(hpcrun(*asked, "-P", "ours", "--nodes", "2,8", "--json", check=True).stdout)
     assert [row["nodes"] for row in spread["rows"]] == [2, 8]
     twice = json.loads(hpcrun(*asked, "-P", "ours", "--gpus", "4,4,4", "--nodes", "1,2,2", "--json", check=True).stdout)
@@ -141,9 +140,8 @@ def test_gpus_of_a_named_type(hpcrun: Hpcrun) -> None:
 
 
 def test_a_profile_without_a_card_says_what_it_cannot_know(hpcrun: Hpcrun) -> None:
-    shown = hpcrun(*MEASURED, "--gpus", "2", "-P", "local", "--parameters", "1M", check=True).stdout
+    shown = hpcrun(*MEASURED, "--gpus", "2", "-P", "local", check=True).stdout
     assert "profile 'local' has no GPU model" in shown
-    assert "(card.nvlink_gb_s): PCIe 3 is assumed" in " ".join(shown.split())
     measured = hpcrun(*MEASURED, "--gpus", "8", "-P", "local", "--also", "256=1h30m", check=True).stdout
     assert "8 GPUs (per-GPU batch 128): most of the lost time is the fixed overhead" in measured
     assert "has no GPU model" not in measured
@@ -162,11 +160,13 @@ def test_a_study_and_a_run_say_what_was_measured(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(TRAIN)
     on_cpus = ("scale", "-P", "local", "--ranks", "1,2", "--launcher", "python", "--wait")
     hpcrun(*on_cpus, "--batch-size", "64", "train.py", "{gpus}", "{batch_size}", check=True)
-    study = hpcrun("plan", "--from", "last", "--parameters", "1M", check=True).stdout  # the study's profile
+    study = hpcrun("plan", "--from", "last", check=True).stdout  # the study's profile
     assert (
         "measured  6400 samples in 20 s, global batch 64\n          and in 14.1 s, global batch 64 on 2 GPUs" in study
     )
-    assert [line.split()[0] for line in study.splitlines() if line[:4].strip().isdigit()] == ["1", "2", "4", "8"] * 2
+    assert [
+        line.split()[0] for line in study.splitlines() if line.startswith("   ") and line[:4].strip().isdigit()
+    ] == ["1", "2", "4", "8"] * 2
     said = json.loads(hpcrun("plan", "--from", "last", "--also", "4:64=11s", "--json", check=True).stdout)["measured"]
     assert [(epoch["gpus"], epoch["epoch_s"]) for epoch in said["also"]] == [
         (2, pytest.approx(14.14, abs=0.01)),
@@ -182,7 +182,7 @@ def test_a_study_and_a_run_say_what_was_measured(hpcrun: Hpcrun) -> None:
 
 @pytest.mark.parametrize("columns", [50, 80])
 def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
-    args = (*MEASURED, "--gpus", "1,8,64", "-P", "h100", "--parameters", "1G", "--price-per-gpu-hour", "2")
+    args = (*MEASURED, "--gpus", "1,8,64", "-P", "h100", "--price-per-gpu-hour", "2")
     argv = hpcrun.argv(*args)
     terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, "TERM": "dumb"}, dimensions=(60, columns),
                              encoding="utf-8", cwd=str(hpcrun.folder))  # fmt: skip
@@ -191,7 +191,7 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
     headings = [line.split() for line in lines if line.startswith("GPUS")]
     assert [{"GPUS", "EPOCH", "EFF.", "GPU-HOURS", "COST"} <= set(heading) for heading in headings] == [True, True]
     # a command is one line, whatever the width
-    whole = ("instead", "measured ", "profile", "         ", "learning", "scaled", "fixed")
+    whole = ("instead", "measure ", "measured ", "profile", "         ", "learning", "scaled", "fixed")
     assert [line for line in lines if len(line) > columns and not line.startswith(whole)] == []
 
 
@@ -208,8 +208,7 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
         (("--gpus", "9"), "9 GPUs do not divide by 2 nodes"),
         (("--nodes", "1,2"), "--nodes names 2 numbers, and --gpus 4"),
         (("--price-per-gpu-hour", "inf"), "--price-per-gpu-hour: 'inf' is not a number above zero"),
-        (("--parameters", "\x1b[31m5M"), "--parameters: '\\x1b[31m5M' is not a number"),
-        (("--reference-gpus", "8", "--parameters", "900G"), "its communication alone takes"),
+        (("--epochs", "\x1b[31m5M"), "--epochs: '\\x1b[31m5M' is not a number"),
         (("--also", "2:1024"), "--also: '2:1024' has no '='"),
         (("--csv", "--json"), "--json and --csv cannot be combined"),
     ],

@@ -13,7 +13,7 @@ from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import one_status
 from hpcrun.actions.studies.points import read_points, with_measurements
 from hpcrun.actions.studies.study import find_study
-from hpcrun.errors import HpcrunError, NotFoundError, UsageError
+from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
@@ -21,7 +21,6 @@ from hpcrun.job.shape import decide_shape
 from hpcrun.job.units import parse_count, parse_positive
 from hpcrun.profiles.load import load_profile
 from hpcrun.runs.studies import StudyStore
-from hpcrun.scaling.communication import Network, link_between, link_inside
 from hpcrun.scaling.forecast import (
     CASES,
     LARGE_GROWTH,
@@ -29,16 +28,15 @@ from hpcrun.scaling.forecast import (
     Forecast,
     GpuAdvice,
     JobSize,
-    NextMeasurement,
     fit_steps,
     forecast,
     gpus_to_ask_for,
     half_rows,
-    next_measurement,
     remedy,
 )
 from hpcrun.scaling.points import Point
-from hpcrun.scaling.step_model import FittedSteps
+from hpcrun.scaling.reliability import SUPER_LINEAR
+from hpcrun.scaling.step_model import StepModel, StepSize
 from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload
 
 MOST_SIZES = 64
@@ -75,7 +73,6 @@ class ForecastResult:
         advice: the GPUs to ask for in each case.
         fills_gpu: samples of a step below which a GPU spends more than half of its computing on fixed overhead.
         remedies: for each number of GPUs with too little work, a batch that gives them enough.
-        narrower: the measurement that would narrow the first answer's range most; None if none would by much.
         notes: what was left out, or taken for granted.
     """
 
@@ -83,12 +80,10 @@ class ForecastResult:
     profile: Profile
     profile_name: str
     gpu_type: str | None
-    network: Network
     rows: tuple[Forecast, ...]
     advice: dict[Case, GpuAdvice]
     fills_gpu: float
     remedies: tuple[Forecast, ...]
-    narrower: NextMeasurement | None
     price: float | None
     notes: tuple[str, ...]
 
@@ -206,28 +201,20 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
     sizes = _sizes(question, profile)
     type_ = question.counts[0].type
     measured = [_size(GpuCount(count=epoch.gpus, type=type_), epoch.nodes, profile) for epoch in work.epochs_measured]
-    network = Network(
-        link_inside(profile.card, max(size.gpus_per_node for size in (*sizes, *measured))),
-        link_between(profile.fabric),
-    )
-    fitted = fit_steps(work, network, half_rows(profile.card), [size.nodes for size in measured])
+    fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
     rows = forecast(work, question.cases, sizes, fitted)
-    advice = {case: gpus_to_ask_for([row for row in rows if row.case == case]) for case in question.cases}
+    advice = {case: gpus_to_ask_for([row for row in rows if row.case == case], fitted) for case in question.cases}
     return ForecastResult(
         question=question,
         profile=profile,
         profile_name=profile_name,
         gpu_type=type_,
-        network=network,
         rows=rows,
         advice=advice,
         fills_gpu=fitted.half_batch(),
         remedies=_remedies(work, rows, sizes, fitted),
-        narrower=_narrower(
-            work, advice[question.cases[0]], fitted, (*measured, *sizes, *_twice(measured, type_, profile))
-        ),
         price=question.price if question.price is not None else profile.price.per_gpu_hour,
-        notes=tuple(_notes(work, profile, rows, network, fitted)),
+        notes=tuple(_notes(work, profile, rows, fitted)),
     )
 
 
@@ -254,7 +241,7 @@ def _sizes(question: ForecastRequest, profile: Profile) -> tuple[JobSize, ...]:
 
 
 def _remedies(
-    work: MeasuredTraining, rows: Sequence[Forecast], sizes: Sequence[JobSize], fitted: FittedSteps
+    work: MeasuredTraining, rows: Sequence[Forecast], sizes: Sequence[JobSize], fitted: StepModel
 ) -> tuple[Forecast, ...]:
     """Return for each size with too little work a larger batch, if there is one to recommend."""
     little: dict[JobSize, Forecast] = {}
@@ -265,77 +252,35 @@ def _remedies(
     return tuple(row for row in found if row is not None)
 
 
-_CERTAIN = 0.1
-"""A range of less than this, relative, need not become narrower."""
-
-
-def _narrower(
-    work: MeasuredTraining, advice: GpuAdvice, fitted: FittedSteps, sizes: Sequence[JobSize]
-) -> NextMeasurement | None:
-    """Return the measurement that would narrow the forecast on which the answer depends, if it would by much.
-
-    It needs no more GPUs than that forecast, and at most twice those that were measured.
-    """
-    row = advice.next_row or advice.row
-    if row is None:
-        return None
-    most = min(row.size.gpus, 2 * max(each.size.gpus for each in fitted.timed))
-    cheap = sorted({size for size in sizes if size.gpus <= most}, key=lambda size: (size.gpus, size.nodes))
-    found = next_measurement(work, row, fitted, cheap)
-    return found if found and found.before > _CERTAIN and found.after < 0.8 * found.before else None
-
-
-def _twice(measured: Sequence[JobSize], type_: str | None, profile: Profile) -> list[JobSize]:
-    """Return the size with twice the measured GPUs; none if the profile has no such job."""
-    gpus = 2 * max(size.gpus for size in measured)
-    try:
-        return [_size(GpuCount(count=gpus, type=type_), None, profile)]
-    except HpcrunError:
-        return []
-
-
-def _notes(
-    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network, fitted: FittedSteps
-) -> list[str]:
-    notes = (*_assumed(work, profile, rows, network), *_remarks(work, fitted, rows))
+def _notes(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> list[str]:
+    notes = (*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows))
     return [note for note, holds in notes if holds]
 
 
 def _assumed(
-    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], network: Network
+    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel
 ) -> list[tuple[str, bool]]:
-    nodes = any(row.size.nodes > 1 for row in rows)
-    inside = any(row.size.gpus_per_node > 1 for row in rows)
     tokens, name = work.tokens_per_sample, profile.name
     full = half_rows(profile.card)
     sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
+    one_batch = len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) == 1
+    off_node = any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows)
     return [
         (
-            "the model size is unknown: 25 million parameters are assumed, or five times more or less; "
-            "to narrow the range, add --parameters",
-            work.parameters is None and any(row.size.gpus > 1 for row in rows),
+            "no size on several nodes was measured: of nine published trainings that left their first node, two were "
+            "worth it",
+            off_node,
         ),
-        (
-            f"profile {name!r} has no network bandwidth (fabric.bandwidth_gbit_s): 25 Gbit/s are assumed",
-            nodes and network.between is None,
-        ),
-        (
-            f"profile {name!r} has no bandwidth between the GPUs of a node (card.nvlink_gb_s): PCIe 3 is assumed",
-            inside and network.inside is None,
-        ),
-        (
-            f"profile {name!r} has no GPU model: how many samples fill its GPU is unknown",
-            full is None and not work.also,
-        ),
+        (f"profile {name!r} has no GPU model: how many samples fill its GPU is unknown", full is None and one_batch),
         (
             f"the fixed overhead of a step is estimated: {full or 0:.0f} rows fill the GPU, and {sample}; "
             "to measure it, add --also BATCH=TIME",
-            full is not None and not work.also,
+            full is not None and one_batch,
         ),
     ]
 
 
-def _remarks(work: MeasuredTraining, fitted: FittedSteps, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
+def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
     rest = work.samples % work.batch_size
     larger = [row for row in rows if row.growth > 1 and work.lr is not None]
     misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
@@ -344,11 +289,19 @@ def _remarks(work: MeasuredTraining, fitted: FittedSteps, rows: Sequence[Forecas
         for epoch, misfit in misfits
         if abs(misfit) > _NOTABLE_MISFIT
     ]
+    first = fitted.first
+    rates = (
+        each.size.batch_per_gpu / each.step_s * first.step_s / first.size.batch_per_gpu
+        for each in fitted.timed
+        if each.size.batch_per_gpu <= first.size.batch_per_gpu and each.size.gpus > first.size.gpus
+    )
+    most = max(rates, default=0.0)
     return [
         (
-            f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again",
-            bool(off),
+            f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again",
+            most > SUPER_LINEAR,
         ),
+        (f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again", bool(off)),
         (f"the last step of an epoch has only {rest} samples; it is counted as a full step", rest > 0),
         (
             "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam",

@@ -21,7 +21,8 @@ from hpcrun.scaling.reliability import Doubt, doubts_of
 from hpcrun.scaling.series import BatchChange, Series, batch_changes, build_series
 from hpcrun.scaling.sizes import Size, Unit
 from hpcrun.scaling.table_file import Claim, Table, load_table
-from hpcrun.scaling.verdict import MIN_EFFICIENCY, Advice, advise
+from hpcrun.scaling.verdict import Advice, advise
+from hpcrun.scaling.worth import MIN_EFFICIENCY
 
 _MOST_NAMED = 3
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")

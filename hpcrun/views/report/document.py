@@ -69,7 +69,6 @@ def _advice_json(advice: Advice) -> dict[str, Any]:
         "min_efficiency": advice.min_efficiency,
         "added_gpus_efficiency": advice.step.added if advice.step else None,
         "next_added_gpus_efficiency": advice.next_step.added if advice.next_step else None,
-        "efficient_up_to_gpus": advice.overall.gpus,
     }
 
 

@@ -107,10 +107,10 @@ def _recommended(advice: Advice) -> str:
     """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
     row, following = advice.value, advice.next_step
     own = f"{_full(row)}; " if advice.step else ""
-    if following is None:
+    if following is None or advice.next_row is None:
         rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
         return f"{size_text(row)}: {own}{rest or 'no larger size was measured'}."
-    other = following.row
+    other = advice.next_row
     if other.speedup.mean < _NO_FASTER * row.speedup.mean:
         slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
         would = f"{'slower' if slower else 'no faster'}, {times_text(other.speedup.mean)}"
@@ -169,21 +169,14 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
 
 
 def _why_value(advice: Advice) -> str:
-    """Return the marginal efficiency behind the choice, and the sizes whose overall efficiency reaches the target."""
+    """Return the marginal efficiency behind the choice."""
     target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
     if advice.next_step:
-        step = f"from {advice.value.gpus} to {units_text(advice.next_step.row.gpus, unit)}"
+        step = f"from {advice.next_step.before} to {units_text(advice.next_step.gpus, unit)}"
         marginal = f"{whole_percent(advice.next_step.added)} marginal efficiency, below the {target} target"
-        text = f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
-    else:
-        last = (
-            f"{whole_percent(advice.step.added)} up to {units_text(advice.step.row.gpus, unit)}" if advice.step else ""
-        )
-        text = f"Marginal efficiency stays above the {target} target: {last}."
-    if advice.overall == advice.value:
-        return text
-    overall = f"{units_text(advice.overall.gpus, unit)} ({percent_text(advice.overall.efficiency)})"
-    return f"{text} Overall efficiency is at least {target} up to {overall}."
+        return f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
+    last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}" if advice.step else ""
+    return f"Marginal efficiency stays above the {target} target: {last}."
 
 
 def _priced(row: Row, series: Series) -> str:

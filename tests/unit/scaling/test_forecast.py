@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import UsageError
 from hpcrun.job.profile import CardSection
-from hpcrun.scaling.communication import Link, Network
 from hpcrun.scaling.forecast import (
     LARGE_GROWTH,
     Case,
@@ -22,17 +21,15 @@ from hpcrun.scaling.forecast import (
     forecast,
     gpus_to_ask_for,
     half_rows,
-    next_measurement,
     remedy,
 )
 from hpcrun.scaling.points import Epoch, Point
-from hpcrun.scaling.step_model import FittedSteps
-from hpcrun.scaling.verdict import MIN_EFFICIENCY
+from hpcrun.scaling.step_model import StepModel
 from hpcrun.scaling.workload import MeasuredEpoch, MeasuredTraining, read_workload, steps_per_epoch, workload_of
+from hpcrun.scaling.worth import MIN_EFFICIENCY
 
 H100 = CardSection(tflops={"tf32": 494.5, "bf16": 989, "fp16": 989}, memory_bandwidth_gb_s=3350)
-NETWORK = Network(Link("NVLink", 360e9, 3.4e-6), Link("infiniband", 50e9, 14e-6))
-SEED = MeasuredTraining(samples=20_480_000, batch_size=1024, epoch_s=36 * 60, lr=1e-3, parameters=25_000_000)
+SEED = MeasuredTraining(samples=20_480_000, batch_size=1024, epoch_s=36 * 60, lr=1e-3)
 """About 20,000 steps of 1024, in 36 minutes."""
 
 
@@ -40,8 +37,8 @@ def sized(gpus: int) -> JobSize:
     return JobSize(gpus, -(-gpus // 8))
 
 
-def fitted(work: MeasuredTraining, card: CardSection = H100) -> FittedSteps:
-    return fit_steps(work, NETWORK, half_rows(card), [sized(epoch.gpus).nodes for epoch in work.epochs_measured])
+def fitted(work: MeasuredTraining, card: CardSection = H100) -> StepModel:
+    return fit_steps(work, half_rows(card), [sized(epoch.gpus).nodes for epoch in work.epochs_measured])
 
 
 def rows(work: MeasuredTraining, case: Case, *counts: int, card: CardSection = H100) -> list[Forecast]:
@@ -60,11 +57,15 @@ def test_1024_over_four_h100s_is_too_little_work() -> None:
     assert [row.batch_per_gpu for row in found] == [1024, 512, 256, 128]
     assert {row.steps for row in found} == {20_000}
     assert found[0].efficiency == pytest.approx(1)
-    assert found[2].efficiency == pytest.approx(0.54, abs=0.03)
+    assert found[2].efficiency == pytest.approx(0.50, abs=0.03)
     assert found[2].lr_linear == found[2].lr_sqrt == 1e-3
     assert found[2].warmup_steps == 0
-    assert gpus_to_ask_for(found).row == found[1]
-    assert gpus_to_ask_for(found).next_row == found[2]
+    advice = gpus_to_ask_for(found, fitted(SEED))
+    assert (advice.row, advice.next_row) == (None, found[1])  # one measured size decides nothing
+    two = replace(SEED, also=(MeasuredEpoch(2, 1024, SEED.epoch_s / 1.7),))
+    found = rows(two, "fixed", 1, 2, 4, 8)
+    advice = gpus_to_ask_for(found, fitted(two))
+    assert (advice.row, advice.next_row) == (found[1], found[2])
 
 
 def test_a_larger_batch_on_each_of_four_is_the_remedy() -> None:
@@ -90,7 +91,7 @@ def test_two_measurements_are_reproduced_whatever_the_card() -> None:
     work = read_workload(
         {"samples": "20.48M", "batch_size": "1024", "reference_gpus": "4", "epoch_time": "36m", "also": "4096=17m"}
     )
-    steps = fitted(replace(work, parameters=10**6), CardSection())  # with a large model it could be the all-reduce
+    steps = fitted(replace(work), CardSection())  # with a large model it could be the all-reduce
     assert steps.half_batch() == pytest.approx(608, rel=0.1)
     assert [steps.misfit(each) for each in steps.timed] == pytest.approx([0, 0], abs=0.03)
     one, four = forecast(work, ["fixed"], [sized(1), sized(4)], steps)
@@ -106,9 +107,7 @@ def test_steps_that_do_not_depend_on_the_batch_are_all_overhead() -> None:
     assert two.concerns[0] == "little work"
 
 
-@pytest.mark.parametrize(
-    "also", [MeasuredEpoch(1, 512, 80.0), MeasuredEpoch(1, 2048, 30.0), MeasuredEpoch(4, 4096, 20.0)]
-)
+@pytest.mark.parametrize("also", [MeasuredEpoch(1, 512, 80.0), MeasuredEpoch(1, 2048, 30.0)])
 def test_measurements_that_contradict_each_other(also: MeasuredEpoch) -> None:
     work = MeasuredTraining(samples=2048 * 100, batch_size=1024, epoch_s=200.0, also=(also,))
     with pytest.raises(UsageError, match="the measured epochs contradict each other"):
@@ -118,49 +117,19 @@ def test_measurements_that_contradict_each_other(also: MeasuredEpoch) -> None:
 def test_negative_scaling_that_was_measured_on_two_gpus_is_forecast_on_four() -> None:
     """As AG News: 32 samples on one GPU, 8 on each of four, and more time for a step with each GPU."""
     one = MeasuredTraining(120_000, 32, 19.458, tokens_per_sample=128)
-    alone = rows(one, "fixed", 4)[0]
-    assert alone.speedup_low < 0.46 < alone.speedup_high
     two = replace(one, also=(MeasuredEpoch(2, 32, 32.0),))
     measured = rows(two, "fixed", 1, 2, 4)
     assert measured[2].speedup == pytest.approx(0.46, rel=0.15)
-    assert [row.concerns for row in measured] == [(), ("communication", "slower"), ("communication", "slower")]
-    asked = gpus_to_ask_for(measured).row
+    assert [row.concerns[-1:] for row in measured] == [(), ("slower",), ("slower",)]
+    asked = gpus_to_ask_for(measured, fitted(two)).row
     assert asked is not None
     assert asked.size.gpus == 1
 
 
-def test_communication_that_outlasts_computation_is_named() -> None:
-    work = MeasuredTraining(samples=10**6, batch_size=1024, epoch_s=20.0, parameters=10**9)
-    (sixteen,) = rows(work, "scaled", 16)
-    assert sixteen.concerns == ("communication",)
-    assert sixteen.comm_s == pytest.approx(0.2, rel=0.4)
-    assert sixteen.exposed_s < (sixteen.comm_s or 0)
-
-
-def test_a_loader_that_all_ranks_share_is_named() -> None:
-    """A step as long with 8 GPUs of 64 samples as with one is a loader's: 8 times the samples take 8 times as long."""
-    also = tuple(MeasuredEpoch(gpus, 64 * gpus, 100.0) for gpus in (2, 4))
-    work = MeasuredTraining(64_000, 64, 110.0, also=also, parameters=10**6, tokens_per_sample=784)
-    (eight,) = rows(work, "scaled", 8)
-    assert eight.concerns[0] == "data loading"
-
-
 def test_tokens_fill_a_card_sooner() -> None:
-    work = MeasuredTraining(samples=10**6, batch_size=64, epoch_s=600.0, tokens_per_sample=512, parameters=10**6)
-    assert rows(work, "fixed", 4)[0].efficiency > 0.7
+    work = MeasuredTraining(samples=10**6, batch_size=64, epoch_s=600.0, tokens_per_sample=512)
+    assert rows(work, "fixed", 4)[0].efficiency > 0.65
     assert rows(replace(work, tokens_per_sample=1), "fixed", 4)[0].efficiency < 0.4
-
-
-def test_another_measurement_narrows_the_range() -> None:
-    steps = fitted(SEED)
-    (four,) = forecast(SEED, ["fixed"], [sized(4)], steps)
-    found = next_measurement(SEED, four, steps, [sized(1), sized(2)])
-    assert found is not None
-    assert (found.gpus, found.batch_size) == (2, 1024)
-    assert found.after < found.before
-    epoch_s = SEED.epoch_s / 1.6
-    (certain,) = rows(replace(SEED, also=(MeasuredEpoch(2, 1024, epoch_s),)), "fixed", 4)
-    assert certain.speedup_high / certain.speedup_low < four.speedup_high / four.speedup_low / 1.5
 
 
 @pytest.mark.parametrize(
@@ -188,7 +157,6 @@ def test_batches_that_do_not_divide(case: Case, gpus: int, message: str, hint: s
     reference=st.sampled_from([1, 2, 4, 8, 16]),
     counts=st.lists(st.sampled_from([1, 2, 4, 8, 16, 64]), min_size=1, unique=True),
     step_s=st.floats(1e-4, 10),
-    parameters=st.none() | st.integers(1, 10**10),
     tokens=st.integers(1, 2048),
     second=st.none() | st.tuples(st.sampled_from([1, 2, 4, 8]), st.floats(0.5, 4)),
     lr=st.none() | st.just(0.1),
@@ -199,7 +167,6 @@ def test_no_row_contradicts_its_remark_or_the_answer(
     reference: int,
     counts: list[int],
     step_s: float,
-    parameters: int | None,
     tokens: int,
     second: tuple[int, float] | None,
     lr: float | None,
@@ -215,7 +182,6 @@ def test_no_row_contradicts_its_remark_or_the_answer(
         epoch_s=epoch_s,
         gpus=reference,
         also=tuple(epoch for epoch in also if epoch.gpus != reference),
-        parameters=parameters,
         tokens_per_sample=tokens,
         lr=lr,
         optimizer=optimizer,
@@ -223,7 +189,7 @@ def test_no_row_contradicts_its_remark_or_the_answer(
     try:
         steps = fitted(work)
     except UsageError as error:  # what was measured cannot be
-        assert "contradict each other" in error.message or "its communication alone takes" in error.message
+        assert "contradict each other" in error.message
         return
     sizes = [sized(gpus) for gpus in counts]
     for case in ("fixed", "scaled"):
@@ -232,21 +198,20 @@ def test_no_row_contradicts_its_remark_or_the_answer(
         except UsageError as error:
             assert "more than the 10000000 samples" in error.message
             continue
-        advice = gpus_to_ask_for(found)
+        advice = gpus_to_ask_for(found, steps)
         for row in found:
             shown = round(row.efficiency, 2)
             assert bool(row.concerns) == (shown < MIN_EFFICIENCY)
-            assert ("slower" in row.concerns) <= (row.speedup < 1)
             assert 0 < row.speedup_low <= row.speedup <= row.speedup_high * (1 + 1e-9)
-            assert row.efficiency <= 1 + 1e-6
-            if row.size.gpus == reference:
+            assert (second is not None and second[1] < 1) or row.efficiency <= 1 + 1e-6
+            if row.size.gpus == reference and (case == "fixed" or row.batch_size == batch):
                 assert row.epoch_s == pytest.approx(epoch_s)
             if row.growth > 1:
                 assert row.warmup_steps > 0
             rate = advised_lr(work, row)
             assert rate is None or lr is None or row.growth < 1 or rate <= lr * max(LARGE_GROWTH, row.growth**0.5)
-        assert advice.row is None or not advice.row.concerns
-        assert advice.next_row is None or advice.next_row.concerns
+        assert (advice.row is None) == (len(steps.losses) == 1)
+        assert advice.row is None or advice.step is None or advice.step.added < MIN_EFFICIENCY
         assert advice.row is None or advice.next_row is None or advice.row.size.gpus < advice.next_row.size.gpus
         for row in found:
             if "little work" in row.concerns and (better := remedy(work, row, sizes, steps)):
@@ -268,8 +233,6 @@ def test_no_row_contradicts_its_remark_or_the_answer(
         ({"epoch_time": "0.1/step"}, "--epoch-time: '0.1' has no unit"),
         ({"epochs": "3", "warmup_epochs": "5"}, "--warmup-epochs 5 is more than --epochs 3"),
         ({"lr": "nan"}, "--lr: 'nan' is not a number above zero"),
-        ({"overlap": "1.5"}, "--overlap: '1.5' is not a share"),
-        ({"dtype": "fp8"}, "--dtype: 'fp8' is none of fp32, bf16, fp16"),
         ({"tokens_per_sample": "0"}, "--tokens-per-sample: '0' is not a whole number"),
     ],
 )
@@ -304,7 +267,7 @@ def test_the_metrics_of_runs_say_what_was_measured() -> None:
 
     points = [
         point(2, 64, 9, 5, 5, samples=1000),
-        point(1, 64, 20, 10, samples=1000, parameters=7),
+        point(1, 64, 20, 10, samples=1000),
         point(2, 64, 9, 3.5, 3.5, samples=500),
         point(4, 64, state="FAILED"),
     ]
@@ -315,7 +278,6 @@ def test_the_metrics_of_runs_say_what_was_measured() -> None:
         "epoch_s": 10.0,
         "gpus": 1,
         "nodes": 1,
-        "parameters": 7,
         "also": (MeasuredEpoch(2, 64, 6.0, 1),),  # the mean of 5 s, and of 3.5 s for half of the samples
     }
     assert read_workload({"also": "4:64=2s"}, known).also == (*known["also"], MeasuredEpoch(4, 64, 2.0))

@@ -26,7 +26,7 @@ def advice(series: Series, least: float = 0.7) -> Advice:
 
 @pytest.mark.parametrize(
     ("speedup", "word"),
-    [(3.4, "good"), (3.1, "good"), (3.09, "diminishing returns"), (2.8, "diminishing returns"), (2.79, "poor"),
+    [(3.4, "good"), (3.1, "good"), (3.08, "diminishing returns"), (2.8, "diminishing returns"), (2.79, "poor"),
      (1, "poor"), (0.999, "poor"), (0.99, "negative scaling")],
 )  # fmt: skip
 def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: float, word: str) -> None:
@@ -54,19 +54,12 @@ def test_doubtful_sizes_carry_no_advice() -> None:
     assert advise(series, 0.7, frozenset({2, 4})) is None
 
 
-def test_best_value_is_where_added_gpus_stop_earning_their_keep() -> None:
+def test_advice_has_the_fastest_the_cheapest_and_the_step_that_misses_the_target() -> None:
     found = advice(study((1, 1), (2, 12 / 6.5), (4, 12 / 3.5), (8, 6)))
-    assert (found.fastest.gpus, found.cheapest.gpus, found.value.gpus, found.overall.gpus) == (8, 1, 4, 8)
+    assert (found.fastest.gpus, found.cheapest.gpus, found.value.gpus) == (8, 1, 4)
     assert found.step
     assert found.next_step
-    assert [found.step.added, found.next_step.added] == pytest.approx([0.791, 0.643], abs=1e-3)
-
-
-def test_a_lower_demand_buys_more() -> None:
-    series = study((1, 1), (2, 12 / 6.5), (4, 12 / 3.5), (8, 6))
-    assert advice(series, 0.6).value.gpus == 8
-    assert advice(series, 0.8).value.gpus == 2
-    assert advice(series, 0.9).value.gpus == 1
+    assert (found.step.gpus, found.next_step.gpus, found.next_row) == (4, 8, found.fastest)
 
 
 def test_one_size_and_no_size() -> None:
@@ -131,9 +124,8 @@ def test_a_batch_that_was_divided() -> None:
     assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}
 
 
-def test_a_small_batch_that_was_not_divided() -> None:
-    (cause,) = diagnosis(base_batch=8, batch_size=32).causes
-    assert (cause.kind, cause.command.split()[-1]) == ("batch", "128")
+def test_a_small_batch_that_was_not_divided_is_not_why_more_gpus_lose() -> None:
+    assert [cause.kind for cause in diagnosis(base_batch=8, batch_size=32, sync_s=20).causes] == ["sync"]
 
 
 def test_ranks_with_uneven_work() -> None:
