@@ -80,7 +80,9 @@ def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) 
     several = rank is None and of_several_nodes(scan.tail)
     raised = root_exception(scan.tail, mixed=rank is None)
     # of the lines that several ranks share, one rank's progress proves nothing of another one's failure
-    survived = survived_up_to(scan.tail) if rank is not None and (raised or scan.hits) else -1
+    places = [place for hit in scan.hits if (place := scan.position(hit.number)) is not None and place >= 0]
+    first = min([*places, *([raised.last] if raised else [])], default=len(scan.tail))
+    survived = survived_up_to(scan.tail, first) if rank is not None else -1
     raised = None if raised is not None and raised.last <= survived else raised
     return Log(name, rank, scan, written_s, raised, several_nodes=several, survived=survived)
 
@@ -108,16 +110,12 @@ def parts(beginning: str, log: Log) -> list[Log]:
 def with_other_log(logs: Sequence[Log]) -> list[Log]:
     """Return the logs of a rank; what one complains of last was survived if the other one later ends with progress."""
     last = max(logs, key=lambda log: log.written_s, default=None)
-    if (
-        last is None
-        or not any(log.traceback or log.scan.hits for log in logs)
-        or not ends_with_progress(last.scan.tail)
-    ):
+    if last is None:
+        return []
+    before = [log for log in logs if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)]
+    if not before or not ends_with_progress(last.scan.tail):
         return list(logs)
-    return [
-        replace(log, traceback=None, survived=len(log.scan.tail)) if last.written_s - log.written_s > _LATER_S else log
-        for log in logs
-    ]
+    return [replace(log, traceback=None, survived=len(log.scan.tail)) if log in before else log for log in logs]
 
 
 def by_speaker(log: Log) -> list[Log]:

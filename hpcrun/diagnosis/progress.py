@@ -15,7 +15,8 @@ _OF_STACKS = re.compile(
 )
 """Lines of stacks, retries, complaints and hpcrun: their numbers grow as well."""
 _LONGEST = 300
-_MOST_LINES = 1000
+_ABOVE = 200
+"""Lines above a complaint that show what progress looks like."""
 _STEPS = 3
 """Lines of one shape whose numbers grow, before they count as progress."""
 _BEHIND = 2
@@ -36,9 +37,8 @@ def read_counter(line: str) -> tuple[Shape, Counter] | None:
     return (words, numbers) if words and numbers else None
 
 
-def progress(lines: Sequence[str]) -> list[int]:
+def progress(lines: Sequence[str], begins: int = 0) -> list[int]:
     """Return the positions of the lines that continue a count: of a shape the third and further whose numbers grow."""
-    begins = max(0, len(lines) - _MOST_LINES)
     greatest: dict[Shape, tuple[Counter, int]] = {}
     found: list[int] = []
     for position in range(begins, len(lines)):
@@ -53,9 +53,15 @@ def progress(lines: Sequence[str]) -> list[int]:
     return found
 
 
-def survived_up_to(lines: Sequence[str]) -> int:
-    """Return the position up to which a program went on after whatever it complained of; -1 if that is unknown."""
-    found = progress(lines)
+def survived_up_to(lines: Sequence[str], first: int) -> int:
+    """Return the position up to which a program went on after whatever it complained of; -1 if that is unknown.
+
+    Args:
+        first: position of the first complaint.
+    """
+    if len(lines) - first <= _BEHIND:
+        return -1
+    found = progress(lines, max(0, first - _ABOVE))
     return found[-_BEHIND] if len(found) >= _BEHIND else -1
 
 
