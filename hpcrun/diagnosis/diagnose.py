@@ -56,6 +56,7 @@ class Facts:
             there was no signal, or if it was not recorded.
         shared: the name of the log that all ranks share.
         flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
+        start: which start of the ranks it is about, where torchrun started them again later; else empty.
     """
 
     state: str
@@ -64,6 +65,7 @@ class Facts:
     signalled_s: float | None = None
     shared: str = "batch script"
     flight: Flight | None = None
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)

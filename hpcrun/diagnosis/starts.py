@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 from hpcrun.diagnosis.diagnose import Facts, fails_by_itself
@@ -21,7 +22,12 @@ def first_to_fail(starts: Sequence[Facts]) -> Facts:
     first = len(starts) - 1
     while first and not _went_beyond(starts[first - 1], starts[first]):
         first -= 1
-    return next((one for one in starts[first:] if fails_by_itself(one)), starts[-1])
+    which = next((place for place in range(first, len(starts)) if fails_by_itself(starts[place])), len(starts) - 1)
+    if which == len(starts) - 1:
+        return starts[-1]
+    return replace(
+        starts[which], start=f"the answer is of start {which + 1} of {len(starts)}: no later one came further"
+    )
 
 
 def _went_beyond(before: Facts, after: Facts) -> bool:

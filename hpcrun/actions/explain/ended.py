@@ -173,6 +173,7 @@ def explained(
     found = with_silence(found, facts, attempt)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
+    starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
     return Explanation(
         item,
         answer(item, facts, found, attempt),
@@ -182,7 +183,7 @@ def explained(
         source=cause.rule.source if cause else "",
         rank=found.first,
         node=end.node if end else None,
-        evidence=(*evidence_of(item, facts, found, attempt), *before),
+        evidence=(*evidence_of(item, facts, found, attempt), *starts, *before),
         next=next_command(item, facts, found),
         unread=unread,
         flight=facts.flight,

@@ -26,3 +26,5 @@ def test_the_first_failure_is_the_answer(name: str, tmp_path: Path) -> None:
     said = explained(folder)
     assert case["expect"] in said.summary
     assert said.rank == case["rank"]
+    earlier = any("no later one came further" in line for part in said.evidence for line in part.lines)
+    assert earlier == name.startswith("restart-")
