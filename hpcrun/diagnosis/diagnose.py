@@ -22,12 +22,14 @@ from hpcrun.diagnosis.ranks import missing_rank, named_rank
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.speech import (
+    LAST_WORDS,
     failed_in,
     hangs_since,
     is_beside,
     is_in_chain,
     is_said_caught,
     speech_of,
+    uncaught,
     was_interrupted,
     was_survived,
 )
@@ -54,6 +56,7 @@ class Facts:
             there was no signal, or if it was not recorded.
         shared: the name of the log that all ranks share.
         flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
+        start: which start of the ranks it is about, where torchrun started them again later; else empty.
     """
 
     state: str
@@ -62,6 +65,7 @@ class Facts:
     signalled_s: float | None = None
     shared: str = "batch script"
     flight: Flight | None = None
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,13 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     )
 
 
+def fails_by_itself(facts: Facts) -> bool:
+    """Whether a rank ended the run because of itself."""
+    speech = _speeches(facts, first_waits(facts.logs))
+    culprit = find_culprit(_counted(facts), speech)
+    return culprit is not None and culprit.own_words and speech.get(culprit.rank, Speech.NOTHING) < Speech.NETWORK
+
+
 def _found(facts: Facts, waits: Sequence[LogLine]) -> list[tuple[Cause, bool]]:
     """Return the matching lines that concern the end, and whether each is a consequence of another failure."""
     return [
@@ -246,9 +257,16 @@ def root_of(facts: Facts) -> RootCause | None:
     return next((root for root in found if root is not None and root.exitcode != TORN_DOWN), None)
 
 
-def _may_speak(end: RankEnd, facts: Facts) -> bool:
-    """Whether a rank's log may have the reason of its end: it may have an error from before a termination."""
-    return end.status != EXIT_TERMINATED or facts.state in _OF_THE_JOB
+def _may_speak(end: RankEnd, logs: Sequence[Log], facts: Facts) -> bool:
+    """Whether a rank's logs may have the reason of its end: it may have an error from before a termination.
+
+    In a job that was signalled, this is an exception at the end of its logs from before the signal: it could not exit.
+    """
+    if facts.state in _OF_THE_JOB or end.status != EXIT_TERMINATED:
+        return True
+    if facts.signalled_s is None or any(log.written_s >= facts.signalled_s for log in logs):
+        return False
+    return (raised := uncaught(logs, end)) is not None and not raised.stated and raised.followed_by <= LAST_WORDS
 
 
 def _counted(facts: Facts) -> list[RankEnd]:
@@ -366,11 +384,16 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
 
 def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
     """Return rank → the subject of its log; without records, of the ranks whose logs there are."""
-    logs: dict[int, list[Log]] = {rank: [] for rank, end in facts.ends.items() if _may_speak(end, facts)}
+    logs: dict[int, list[Log]] = {rank: [] for rank in facts.ends}
     for log in facts.logs:
         if log.rank is not None and (log.rank in logs or not facts.ends):
             logs.setdefault(log.rank, []).append(log)
-    return {rank: _speech(mine, facts.ends.get(rank), waits) for rank, mine in logs.items()}
+    ends = {rank: facts.ends.get(rank) for rank in logs}
+    return {
+        rank: _speech(mine, end, waits)
+        for rank, mine in logs.items()
+        if (end := ends[rank]) is None or _may_speak(end, mine, facts)
+    }
 
 
 def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) -> Speech:

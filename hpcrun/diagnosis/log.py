@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hpcrun.diagnosis.launcher import NODE_FAILED, of_several_nodes, starts_ranks
+from hpcrun.diagnosis.progress import ends_with_progress, survived_up_to
 from hpcrun.diagnosis.root_exception import root_exception
 from hpcrun.diagnosis.scan import LogScan
 from hpcrun.diagnosis.speakers import Speaker, by_files, speakers_of
@@ -18,6 +20,8 @@ _MOST_SPEAKERS = 64
 _HERALD_LINES, _MOST_HERALDS = 6, 2
 """Lines above an exception in which the program may have logged the same error in its own words."""
 _GLOBAL = re.compile(r"\bGLOBAL_RANK: (\d{1,7})\b")  # Lightning
+_LATER_S = 1.0
+"""Two files that one process writes to have the times of its last lines, up to the delay of a file server."""
 _WARNING_LINES = 60
 """Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
 
@@ -32,6 +36,8 @@ class Log:
         written_s: when it was last written to, in seconds since the epoch; for a part of a log, the place of its end.
         part: the lines of one process, from a log into which several processes write.
         several_nodes: its lines, or those beside them, are of several nodes: a local rank is not the rank.
+        restart: how often torchrun had started the ranks again.
+        survived: position of the line up to which its program went on, whatever it complained of; -1 if unknown.
     """
 
     name: str
@@ -41,6 +47,8 @@ class Log:
     traceback: Traceback | None = None
     part: bool = False
     several_nodes: bool = False
+    survived: int = -1
+    restart: int = 0
 
     @property
     def heralds(self) -> tuple[int, ...]:
@@ -70,7 +78,44 @@ class Log:
 def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
     """Return a log with the exception that ended its program; the batch script's has those of several."""
     several = rank is None and of_several_nodes(scan.tail)
-    return Log(name, rank, scan, written_s, root_exception(scan.tail, mixed=rank is None), several_nodes=several)
+    raised = root_exception(scan.tail, mixed=rank is None)
+    # of the lines that several ranks share, one rank's progress proves nothing of another one's failure
+    places = [place for hit in scan.hits if (place := scan.position(hit.number)) is not None and place >= 0]
+    first = min([*places, *([raised.last] if raised else [])], default=len(scan.tail))
+    survived = survived_up_to(scan.tail, first) if rank is not None else -1
+    raised = None if raised is not None and raised.last <= survived else raised
+    return Log(name, rank, scan, written_s, raised, several_nodes=several, survived=survived)
+
+
+def parts(beginning: str, log: Log) -> list[Log]:
+    """Return the lines of a log before its first line that begins so, and from each of these on, as logs of their own.
+
+    What stands above the end of the log that is kept belongs to the first of them.
+    """
+    scan = log.scan
+    begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
+    if not begins or scan.first_tail_line is None:
+        return [log]
+    found: list[Log] = []
+    for restart, (first, end) in enumerate(pairwise((0, *begins, len(scan.tail)))):
+        numbers = range(scan.first_tail_line + first if restart else 0, scan.first_tail_line + end)
+        hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number in numbers)
+        kept = slice(first, end)
+        part = replace(scan, hits=hits, tail=scan.tail[kept], speakers=scan.speakers[kept],
+                       stamps=scan.stamps[kept], first_tail_line=scan.first_tail_line + first)  # fmt: skip
+        found.append(replace(examine(log.name, log.rank, part, log.written_s), restart=restart))
+    return found
+
+
+def with_other_log(logs: Sequence[Log]) -> list[Log]:
+    """Return the logs of a rank; what one complains of last was survived if the other one later ends with progress."""
+    last = max(logs, key=lambda log: log.written_s, default=None)
+    if last is None:
+        return []
+    before = [log for log in logs if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)]
+    if not before or not ends_with_progress(last.scan.tail):
+        return list(logs)
+    return [replace(log, traceback=None, survived=len(log.scan.tail)) if log in before else log for log in logs]
 
 
 def by_speaker(log: Log) -> list[Log]:

@@ -20,7 +20,7 @@ _EXCEPTION_STATUSES = (UNCAUGHT, 130, EXIT_ABORTED, EXIT_TERMINATED)
 """An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
 _SIGNALS = 128
 """Exit statuses above it are those of signals."""
-_LAST_WORDS = 3
+LAST_WORDS = 3
 """Lines that a program may write between an exception that it prints and its end."""
 _INTERRUPT = "KeyboardInterrupt"
 _LAST_LINES = 12
@@ -39,6 +39,8 @@ _OF_MACHINES = re.compile(
     r"CUDA|cuda|cuDNN|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
 )
 """Exceptions that pass on a failure of a GPU, of the network or of another process."""
+_OF_OTHERS = re.compile(r"DEADLINE_EXCEEDED|distributed service detected fatal errors")
+"""What JAX's coordination service says on a rank that waited for another one, or that another one's end aborted."""
 _COLLECTIVES = "/torch/distributed/"
 _STEPS = 3
 """Further steps that prove it: after the failure of a rank, another one may still print one or two."""
@@ -74,7 +76,7 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     levels = {hit.rule.level for hit in hits} - {"caught"}
     waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
     raised = uncaught(logs, end)
-    if raised is not None and raised.rank not in (None, logs[0].rank):
+    if raised is not None and (raised.rank not in (None, logs[0].rank) or _OF_OTHERS.search(raised.exception)):
         return Speech.GONE
     if "cause" in levels:
         return Speech.OWN
@@ -112,7 +114,7 @@ def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:
     """
     if end is None or raised.stated or end.status in _EXCEPTION_STATUSES:
         return True
-    at_once = raised.followed_by <= _LAST_WORDS and end.ended_s - log.written_s <= SAME_MOMENT_S
+    at_once = raised.followed_by <= LAST_WORDS and end.ended_s - log.written_s <= SAME_MOMENT_S
     return 0 < end.status < _SIGNALS and at_once
 
 
@@ -131,11 +133,14 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     """Whether the program went on after a line: an exception that it caught, and said so."""
     if is_said_caught(hit, log):
         return True
+    place = log.scan.position(hit.number)
+    if place is not None and place <= log.survived and not hit.rule.states:
+        return True
     if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False
     if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
         return log.traceback is None or not is_in_chain(hit, log) or uncaught([log], end) is None
-    last, place = log.traceback, log.scan.position(hit.number)
+    last = log.traceback
     if place is None:
         return False
     if last is None or place > last.last:

@@ -223,10 +223,16 @@ def first_failure(folder: AttemptFolder) -> RankExit | None:
     return min(failed, key=lambda exit_: (exit_.is_consequence, exit_.ended_s), default=None)
 
 
-def rank_exits(folder: AttemptFolder) -> list[RankExit]:
-    """Return the exit records of the ranks of an attempt."""
+def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankExit]:
+    """Return the exit records of the ranks of an attempt.
+
+    Args:
+        before_restart: those that torchrun's restart of this number has renamed (launch/rank.py); 0 for the last ones.
+    """
     names, joined = names_in(folder.path), joined_files(folder)
     paths = [folder.rank_exit(rank) for rank in parse_ranks({*names, *joined}, "exit")]
+    if before_restart:
+        paths = [path.with_name(f"{path.name}.{before_restart}") for path in paths]
     records = (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths)
     return [
         RankExit(

@@ -20,10 +20,11 @@ from hpcrun.actions.status.waits import NEVER
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import Facts, diagnose
 from hpcrun.diagnosis.flight.meetings import Flight
-from hpcrun.diagnosis.log import Log, by_speaker, examine
+from hpcrun.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import LogScan, Scanner
 from hpcrun.diagnosis.speech import speech_of
+from hpcrun.diagnosis.starts import first_to_fail
 from hpcrun.diagnosis.waiting_cause import with_flight, with_tracebacks
 from hpcrun.job import state
 from hpcrun.job.after import Condition
@@ -50,6 +51,8 @@ _LONGEST_STOP = 4096
 """Bytes of a file in stop/: a host name and a time."""
 _ATTEMPT_BEGINS = "hpcrun: job "
 """The first words of each attempt in the batch log, to which all attempts append."""
+_RESTARTED = "hpcrun: torchrun starts the ranks of "
+"""The first words of each restart of torchrun in the batch log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,7 @@ def explained(
     found = with_silence(found, facts, attempt)
     end = facts.ends.get(found.first) if found.first is not None else None
     cause = found.cause
+    starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
     return Explanation(
         item,
         answer(item, facts, found, attempt),
@@ -182,7 +186,7 @@ def explained(
         source=cause.rule.source if cause else "",
         rank=found.first,
         node=end.node if end else None,
-        evidence=(*evidence_of(item, facts, found, attempt), *before),
+        evidence=(*evidence_of(item, facts, found, attempt), *starts, *before),
         next=next_command(item, facts, found),
         unread=unread,
         flight=facts.flight,
@@ -252,23 +256,41 @@ def _never_started(item: RunStatus) -> str | None:
 def _gather(
     item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
 ) -> tuple[Facts, tuple[str, ...]]:
-    """Return what the ranks and the logs of an attempt say, and what could not be read."""
+    """Return what the ranks and the logs of an attempt say, and what could not be read.
+
+    If torchrun has started the ranks again, it is what they say of the start whose failure ended the attempt.
+    """
     reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
-    logs: list[Log] = []
-    ends: dict[int, RankEnd] = {}
-    if attempt is not None:
-        exits = rank_exits(attempt.folder)
-        ends = {
-            end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != "")
-            for end in exits
-        }
-        logs = _rank_logs(reader, attempt, ends)
-    for log in reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None):
-        log = _from_last(_ATTEMPT_BEGINS, log) if attempt is not None and attempt.number else log
-        logs += [log] if logs or ends else by_speaker(log)
+    ends = _ends(attempt, 0) if attempt is not None else {}
+    logs = _rank_logs(reader, attempt, ends) if attempt is not None else []
+    shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
+    if attempt is not None and attempt.number:
+        shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
     flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
-    facts = Facts(item.status.state, ends, tuple(logs), _signalled_s(attempt) if attempt else None, flight=flight)
-    return facts, tuple(reader.unread)
+    if attempt is None or not any(log.restart for log in logs):
+        logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
+        signalled_s = _signalled_s(attempt) if attempt else None
+        return Facts(item.status.state, ends, tuple(logs), signalled_s, flight=flight), tuple(reader.unread)
+    last = max(log.restart for log in logs)
+    agents = [part for log in shared for part in parts(_RESTARTED, log)]
+    starts = [
+        Facts(
+            item.status.state if restart == last else state.FAILED,
+            ends if restart == last else _ends(attempt, restart + 1),
+            tuple(log for log in (*logs, *agents) if log.restart == restart),
+            _signalled_s(attempt) if restart == last else None,
+            flight=flight if restart == last else None,
+        )
+        for restart in range(last + 1)
+    ]
+    return first_to_fail(starts), tuple(reader.unread)
+
+
+def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
+    return {
+        end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != "")
+        for end in rank_exits(attempt.folder, before_restart=before_restart)
+    }
 
 
 def examine_noting(name: str, rank: int | None, scan: LogScan, unread: list[str], written_s: float = 0.0) -> Log:
@@ -303,7 +325,8 @@ class _LogReader:
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
         """Return the logs of a rank, stderr first."""
         logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
-        return [_from_last(RESTART_BEGINS, log) for log in logs]
+        found = [part for log in logs for part in parts(RESTART_BEGINS, log)]
+        return found if any(log.restart for log in found) else with_other_log(found)
 
 
 def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
@@ -318,7 +341,7 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
             break
         found = reader.read_rank(attempt, rank)
         logs += found
-        end, said = ends.get(rank), speech_of(found, ends.get(rank))
+        end, said = ends.get(rank), speech_of(found[-2:], ends.get(rank))
         has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
     leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
     return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
@@ -331,17 +354,3 @@ def _signalled_s(attempt: Attempt) -> float | None:
         with suppress(OSError, ValueError, IndexError):
             heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
     return min(filter(math.isfinite, heard), default=None)
-
-
-def _from_last(beginning: str, log: Log) -> Log:
-    """Return a log without the lines of earlier attempts, or of ranks before torchrun's last restart."""
-    scan = log.scan
-    begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
-    if not begins or scan.first_tail_line is None:
-        return log
-    first = scan.first_tail_line + begins[-1]
-    hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number >= first)
-    since = slice(begins[-1], None)
-    last = replace(scan, hits=hits, tail=scan.tail[since], speakers=scan.speakers[since],
-                   stamps=scan.stamps[since], first_tail_line=first)  # fmt: skip
-    return examine(log.name, log.rank, last, log.written_s)

@@ -399,7 +399,9 @@ def keep(name: str, case: Case, folder: Path, paths: dict[str, str]) -> None:
     target = HERE / name
     shutil.rmtree(target, ignore_errors=True)
     files = [folder / item for item in KEPT]
-    files += [path for path in folder.glob("elements/*/attempts/*/*") if path.is_file()]
+    files += [
+        path for glob in ("*", "stop/*") for path in folder.glob(f"elements/*/attempts/*/{glob}") if path.is_file()
+    ]
     for path in files:
         if not path.exists() or path.name in ("heartbeat", "hosts") or path.name.startswith("node-"):
             continue
