@@ -111,14 +111,15 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: s
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("gpus", [("--gpus-per-node", "a100:2"), ("--gpus", "a100:8")])
+@pytest.mark.parametrize("gpus", [("--gpus-per-node", "2"), ("--gpus", "a100:8")])
 def test_options_override_the_script_s_lines_as_those_of_sbatch_do(hpcrun: Hpcrun, gpus: tuple[str, str]) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(WHOLE)
+    (hpcrun.folder / "old.sbatch").write_text(WHOLE.replace("gpu:4", "gpu:a100:4,tmp:10"))
     options = ("--nodes", "4", *gpus, "-t", "10m", "-p", "debug", "--sbatch", "comment=x", "--cpus-per-gpu", "3")
     shown = hpcrun("submit", "-P", "a100", "--dry-run", *options, "--segment", "2", "old.sbatch", check=True)
     assert "4 ranks of a node share 2 GPUs: the script decides the number of ranks" in shown.stderr
     assert {line for line in shown.stdout.splitlines() if line.startswith("#SBATCH")} == {
         "#SBATCH --cpus-per-gpu=3",
+        "#SBATCH --gres=tmp:10",
         "#SBATCH --segment=2",
         "#SBATCH --job-name=old",
         "#SBATCH --open-mode=append",
