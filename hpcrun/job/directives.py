@@ -83,6 +83,26 @@ PYXIS: tuple[str, ...] = tuple(
     """.split()
 )
 
+# sbatch(1) of 22.05 to 26.05: the letters of its options, in the order of the manual page.
+LETTERS: dict[str, str] = dict(pair.split("=") for pair in (
+    "A=account a=array B=extra-node-info b=begin C=constraint c=cpus-per-task D=chdir d=dependency e=error "
+    "F=nodefile G=gpus H=hold I=immediate i=input J=job-name k=no-kill L=licenses M=clusters m=distribution N=nodes "
+    "n=ntasks O=overcommit o=output p=partition Q=quiet q=qos S=core-spec s=oversubscribe t=time v=verbose W=wait "
+    "w=nodelist x=exclude").split())  # fmt: skip
+
+# Options without a value, or with one that follows =.
+FLAGS = frozenset(
+    "consolidate-segments container-mount-home container-readonly container-remap-root container-writable contiguous "
+    "exclusive get-user-env hold ignore-pbs immediate nice no-container-entrypoint no-container-mount-home "
+    "no-container-remap-root no-kill no-requeue overcommit oversubscribe parsable propagate quiet reboot requeue "
+    "spread-job spread-segments test-only use-min-nodes verbose wait".split()
+)
+
+NAMES = frozenset((*KNOWN, *PYXIS, *OPTIONS, *OWNED))
+
+# Older names of options, which sbatch and srun still take.
+ALIASES = {"tasks-per-node": "ntasks-per-node", "cpus": "cpus-per-task", "workdir": "chdir"}
+
 # Directives that exclude each other: setting one removes the others (sbatch(1): --mem, --mem-per-cpu and --mem-per-gpu
 # are mutually exclusive).
 EXCLUSIVE: tuple[frozenset[str], ...] = (frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),)
@@ -114,10 +134,9 @@ def check_free_key(key: str, where: str) -> str:
 
 def unknown_note(name: str) -> str | None:
     """Return a note on a directive that hpcrun does not know, or None if hpcrun knows it."""
-    known = sorted({*KNOWN, *PYXIS, *OPTIONS, *OWNED})
-    if name in known:
+    if name in NAMES:
         return None
-    close = nearest(name, known)
+    close = nearest(name, sorted(NAMES))
     return f"sbatch option {name!r} is unknown" + (f"; did you mean {close!r}?" if close else "")
 
 

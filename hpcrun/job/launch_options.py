@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.directives import KNOWN, OPTIONS, OWNED, PYXIS, normalise_key
+from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, normalise_key
 from hpcrun.job.launchers import TORCHRUN_VALUES
 
 if TYPE_CHECKING:  # both check their own values with this
@@ -67,25 +67,29 @@ _KNOWN: dict[Program, tuple[str, ...]] = {
                  "start-method", "event-log-handler", "role", "log-dir", "logs-specs", "numa-binding",
                  "shutdown-timeout"),
 }  # fmt: skip
-# srun(1) of Slurm 22.05 to 26.05: the letters, the long names that sbatch does not have, and those without a value, or
-# with one that follows =.
-_SRUN_LETTERS: dict[str, str] = dict(pair.split("=") for pair in (
-    "A=account B=extra-node-info b=begin C=constraint c=cpus-per-task D=chdir d=dependency E=preserve-env e=error "
-    "G=gpus H=hold I=immediate i=input J=job-name K=kill-on-bad-exit k=no-kill L=licenses l=label M=clusters "
-    "m=distribution N=nodes n=ntasks O=overcommit o=output p=partition Q=quiet q=qos r=relative S=core-spec "
-    "s=oversubscribe T=threads t=time u=unbuffered V=version v=verbose W=wait w=nodelist X=disable-status x=exclude "
-    "Z=no-allocate").split())  # fmt: skip
-_SRUN_FLAGS = frozenset(
-    "async bcast compress contiguous disable-status exact exclusive external-launcher help hold immediate interactive "
-    "kill-on-bad-exit label multi-prog nice no-allocate no-kill overcommit overlap oversubscribe preserve-env "
-    "propagate pty quiet quit-on-interrupt reboot send-libs spread-job test-only unbuffered usage use-min-nodes "
-    "verbose version "
-    "whole x11 container-mount-home container-remap-root container-writable no-container-mount-home "
-    "no-container-remap-root no-container-entrypoint container-readonly consolidate-segments spread-segments".split()
-)
-_SRUN_MORE = "het-group jobid msg-timeout nodefile relative tasks-per-node treewidth".split()
-_TORCHRUN_FLAGS = "module no-python run-path standalone use-env virtual-local-rank help".split()
-_TORCHRUN_LETTERS = {"m": "module", "r": "redirects", "t": "tee", "h": "help"}
+_TORCHRUN_FLAGS = frozenset("module no-python run-path standalone use-env virtual-local-rank help".split())
+# For each program: the letters of its options, their long names, and those without a value, or with one that follows =.
+# srun(1) of Slurm 22.05 to 26.05 is sbatch(1) but for these.
+_TABLES: dict[Program | Literal["sbatch"], tuple[Mapping[str, str], frozenset[str], frozenset[str]]] = {
+    "sbatch": (LETTERS, NAMES | {*LETTERS.values(), *ALIASES, "uid", "hetjob", "packjob"}, FLAGS),
+    "srun": (
+        {letter: name for letter, name in LETTERS.items() if letter not in "aF"}
+        | {"E": "preserve-env", "K": "kill-on-bad-exit", "l": "label", "r": "relative", "T": "threads",
+           "u": "unbuffered", "V": "version", "X": "disable-status", "Z": "no-allocate"},
+        NAMES | {*_OWNED["srun"], *_KNOWN["srun"], *ALIASES}
+        | {*"async compress disable-status external-launcher interactive msg-timeout treewidth whole x11".split()},
+        (FLAGS - {"wait"}) | frozenset(
+            "async bcast compress disable-status exact external-launcher help interactive kill-on-bad-exit label "
+            "multi-prog no-allocate overlap preserve-env pty quit-on-interrupt send-libs unbuffered usage version "
+            "whole x11".split()
+        ),
+    ),
+    "torchrun": (
+        {"m": "module", "r": "redirects", "t": "tee", "h": "help"},
+        frozenset(name[2:] for name in TORCHRUN_VALUES if name.startswith("--")) | _TORCHRUN_FLAGS,
+        _TORCHRUN_FLAGS,
+    ),
+}  # fmt: skip
 _LEAST_SHUTDOWN_S = 30
 """When another rank has failed, hpcrun gives a rank 25 s before SIGKILL, and then records its end."""
 
@@ -121,26 +125,22 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     return name
 
 
-def takes_value(program: Program, word: str) -> tuple[str, bool] | None:
+def takes_value(program: Program | Literal["sbatch"], word: str) -> tuple[str, bool] | None:
     """Return an option's long name, and whether the next word is its value; None if the option is not known.
 
     Args:
-        word: the option without ``=VALUE``, as ``--nproc_per_node``; letters may have their value behind them.
+        word: the option without ``=VALUE``, as ``--nproc_per_node`` or a unique beginning of it; a letter may have its
+            value behind it.
     """
-    is_srun = program == "srun"
-    flags: Collection[str] = _SRUN_FLAGS if is_srun else _TORCHRUN_FLAGS
-    if not word.startswith("--"):
-        letters = _SRUN_LETTERS if is_srun else _TORCHRUN_LETTERS
-        name = letters.get(word[1:2])
-        return (name, name not in flags) if name else None
-    plain = word[2:].replace("_", "-")
-    known = _srun_names() if is_srun else (*(name[2:] for name in TORCHRUN_VALUES if name[:2] == "--"), *flags)
-    longer = [plain] if plain in known else [name for name in known if name.startswith(plain)]
-    return (longer[0], longer[0] not in flags) if len(longer) == 1 else None
-
-
-def _srun_names() -> frozenset[str]:
-    return frozenset((*KNOWN, *OPTIONS, *OWNED, *PYXIS, *_OWNED["srun"], *_KNOWN["srun"], *_SRUN_FLAGS, *_SRUN_MORE))
+    letters, known, flags = _TABLES[program]
+    if word.startswith("--"):
+        plain = normalise_key(word)
+        longer = [plain] if plain in known else [name for name in known if name.startswith(plain)]
+        names = {ALIASES.get(name, name) for name in longer}
+    else:
+        names = {letters[letter] for letter in word[1:2] if word.startswith("-") and letter in letters}
+    name = names.pop() if len(names) == 1 else None
+    return (name, name not in flags) if name else None
 
 
 def owned_advice(program: Program, name: str) -> str | None:

@@ -68,16 +68,7 @@ _INSTEAD: dict[str, str] = {
     "hostfile": "leave it out: Slurm chooses the nodes; --nodelist names them",
     **dict.fromkeys(("accelerator", "strategy", "precision", "trainer"), _OF_SCRIPT),
 }
-# sbatch(1), srun(1), mpirun(1)
-_SHORT = {
-    "-a": "array", "-b": "begin", "-d": "dependency", "-D": "chdir", "-e": "error", "-H": "hold", "-i": "input",
-    "-k": "no-kill", "-L": "licenses", "-M": "clusters", "-n": "ntasks", "-np": "ntasks", "-o": "output",
-    "-O": "overcommit", "-s": "oversubscribe", "-S": "core-spec", "-B": "extra-node-info", "-W": "wait",
-}  # fmt: skip
-_FLAGS = frozenset(
-    "contiguous exclusive hold ignore-pbs immediate overcommit oversubscribe pty reboot spread-job use-min-nodes wait "
-    "multi-gpu standalone same-network use-env no-python".split()
-)
+_FLAGS = directives.FLAGS | {"pty", "multi-gpu", "standalone", "same-network", "use-env", "no-python"}
 # (command, option) → what that command has instead
 _OF_COMMAND = {
     ("resubmit", "resume"): "leave it out: resubmit continues from the checkpoints; --fresh starts without them",
@@ -121,7 +112,8 @@ def instead_of(option: str, value: str | None, command: str, own: Collection[str
 
 
 def _name(option: str) -> str:
-    return _SHORT.get(option, directives.normalise_key(option))
+    letter = "n" if option == "-np" else option[1:]  # mpirun(1)
+    return directives.LETTERS.get(letter, directives.normalise_key(option))
 
 
 def _of_launchers(name: str, value: str | None) -> str | None:

@@ -101,11 +101,7 @@ class _Step:
         """
         if not self._copied or not self._folder:
             return
-        try:
-            names = sorted(os.listdir(self._folder))
-        except OSError:
-            return
-        for name in names:
+        for name in records.names_in(self._folder):
             stream = {".out": 1, ".err": 2}.get(os.path.splitext(name)[1])
             if name.startswith("rank-") and stream in self._copied:
                 self._copy_file(name, stream, whole)

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     sys.path[:2] = [os.path.dirname(script) or os.getcwd(), *(from_environment.split(":") if from_environment else ())]
     found: dict[str, str] = {}
     for folder in (os.path.join(code, path) for path in arguments[2:]):
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        for name in records.names_in(folder):
             _look_up(folder, name, found)
     sys.path[:] = own_path
     for package, origin in found.items():

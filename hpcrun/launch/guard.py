@@ -8,13 +8,12 @@ It asks Slurm only if the node does not respond, or the job has no heartbeat.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from . import records, slurm
 from .dead_nodes import answers
 from .decide import OVER
-from .processes import try_start
+from .processes import launch_program, try_start
 
 LOOK_S, ASK_S = 10.0, 30.0
 SILENT_S = 75.0
@@ -31,9 +30,8 @@ def start(node: str, *, on: str, how: str, exclude: bool) -> None:
     """
     step, env = slurm.small_step(on)
     env.update({_EXCLUDE: "1"} if exclude else {})
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     log = os.path.join(records.attempt_dir(), "guard.log")
-    step += ["--job-name=guard", "--export=ALL", sys.executable, "-ISB", program, "guard", node, how]
+    step += ["--job-name=guard", "--export=ALL", *launch_program(), "guard", node, how]
     try_start(step, env, out=log, err=log)
 
 

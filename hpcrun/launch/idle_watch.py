@@ -74,7 +74,7 @@ class IdleWatch:
                 break
         if self._unknown and not unknown:
             self._unknown = False
-            _remove(UNKNOWN)
+            records.remove(os.path.join(records.attempt_dir(), UNKNOWN))
         return shortest if self._hosts else 0.0
 
     @staticmethod
@@ -106,14 +106,7 @@ class IdleWatch:
             return
         self._end_at = None
         records.say("the GPUs are busy again: the job continues")
-        _remove(RECORD)
-
-
-def _remove(record: str) -> None:
-    try:
-        os.unlink(os.path.join(records.attempt_dir(), record))
-    except OSError:
-        return
+        records.remove(os.path.join(records.attempt_dir(), RECORD))
 
 
 def idle_seconds(text: str, not_before: float) -> float | None:

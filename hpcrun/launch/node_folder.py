@@ -81,7 +81,7 @@ class NodeFolder:
 
     def is_stopping(self) -> bool:
         """Whether the ranks have been asked to stop."""
-        return any(name.startswith("stop-") for name in self._names())
+        return any(name.startswith("stop-") for name in records.names_in(self.path))
 
     def note_heard(self, rank: int, pid: int, number: int) -> None:
         """Record that a program learns of the stop from a signal: SIGTERM ends a program without a handler for it."""
@@ -90,7 +90,7 @@ class NodeFolder:
 
     def programs(self) -> dict[int, int]:
         """Return the running programs: rank → process id."""
-        pairs = (name[len("rank-") :].split(".") for name in self._names() if name.startswith("rank-"))
+        pairs = (name[len("rank-") :].split(".") for name in records.names_in(self.path) if name.startswith("rank-"))
         return {int(rank): int(pid) for rank, pid in pairs}
 
     def leads(self) -> bool:
@@ -106,15 +106,9 @@ class NodeFolder:
     def leave(self, *names: str) -> None:
         """Remove files, and the folder itself if no other process uses it."""
         for name in names:
-            _unlink(os.path.join(self.path, name))
+            records.remove(os.path.join(self.path, name))
         if _remove(self.path, self._held) and self._note:
-            _unlink(self._note)
-
-    def _names(self) -> list[str]:
-        try:
-            return os.listdir(self.path)
-        except OSError:
-            return []
+            records.remove(self._note)
 
 
 def make(note: str = "") -> NodeFolder:
@@ -195,14 +189,10 @@ def _remove(path: str, descriptor: int) -> bool:
 
 
 def _sweep(place: str) -> None:
-    try:
-        names = [name for name in os.listdir(place) if name.startswith(PREFIX)]
-    except OSError:
-        return
-    for name in names:
+    for name in records.names_in(place):
         path = os.path.join(place, name)
         try:
-            if time.time() - os.lstat(path).st_mtime > YOUNG_S:
+            if name.startswith(PREFIX) and time.time() - os.lstat(path).st_mtime > YOUNG_S:
                 _remove(path, _open(path))
         except OSError:
             continue  # another user's, or just removed
@@ -218,10 +208,3 @@ def network_mount(mounts: str, device: str) -> bool:
     """Whether a device, as ``MAJOR:MINOR``, is a network file system."""
     kinds = [line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ", 3)[2] == device]
     return any(kind.startswith(NETWORK) for kind in kinds)
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return

@@ -47,6 +47,11 @@ def start_with(umask: int) -> None:
     _umask = umask
 
 
+def launch_program() -> list[str]:
+    """Return the words that start this program."""
+    return [sys.executable, "-ISB", os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")]
+
+
 def become(argv: list[str]) -> None:
     """Replace this process by a program.
 

@@ -98,6 +98,22 @@ def lost_nodes() -> list[str]:
     return [str(node) for node in nodes] if isinstance(nodes, list) else []
 
 
+def names_in(folder: str) -> list[str]:
+    """Return the sorted names in a folder; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
 def has_begun() -> bool:
     """Whether any node or rank of this attempt has left a record."""
     return any(name.startswith(("node-", "rank-")) for name in os.listdir(attempt_dir()))
@@ -105,11 +121,7 @@ def has_begun() -> bool:
 
 def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
     """Yield the exit records of the ranks, or of each ``node``, that have ended."""
-    try:
-        names = os.listdir(attempt_dir())
-    except OSError:
-        return
-    for name in names:
+    for name in names_in(attempt_dir()):
         if name.startswith(f"{of}-") and name.endswith(".exit"):
             record = read(name)
             if record and isinstance(record.get("status"), int) and isinstance(record.get("ended"), (int, float)):
@@ -133,10 +145,7 @@ def has_failed() -> bool:
 
 def stop_reasons() -> list[str]:
     """Return the reasons why this attempt must stop; none if it need not."""
-    try:
-        return sorted(os.listdir(os.path.join(attempt_dir(), STOP)))
-    except OSError:
-        return []
+    return names_in(os.path.join(attempt_dir(), STOP))
 
 
 def ask_to_stop(reason: str) -> bool:

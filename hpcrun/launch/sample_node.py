@@ -10,6 +10,8 @@ import os
 import re
 import time
 
+from .records import names_in
+
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -179,8 +181,8 @@ class Traffic:
         self._counted = devices or {*names} - {"lo"}
         self._rdma: list[str] = []
         top = f"{sys_}/class/infiniband"
-        for device in _names(top):
-            for port in _names(f"{top}/{device}/ports"):
+        for device in names_in(top):
+            for port in names_in(f"{top}/{device}/ports"):
                 folder = f"{top}/{device}/ports/{port}/counters"
                 self._rdma += [f"{folder}/{name}" for name in ("port_rcv_data", "port_xmit_data")]
 
@@ -198,13 +200,6 @@ class Traffic:
             if colon and len(words) > 8 and words[0].isdigit() and words[8].isdigit():
                 found.append((name.strip(), int(words[0]) + int(words[8])))
         return found
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:

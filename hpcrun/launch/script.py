@@ -12,7 +12,6 @@ import os
 import shlex
 import signal
 import socket
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from . import records
 from .decide import REQUEUE
 from .launch_words import hide_sizes, split_launch, step_words
-from .processes import Canary, reap, send, start_with, try_start, wait
+from .processes import Canary, launch_program, reap, send, start_with, try_start, wait
 from .step import JobStep
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class ScriptStep(JobStep):
         if not again and not self._to_launch(command):
             return self._status
         self._was_launched = True
-        self._tell_asker(f"attempt {records.attempt_dir()}")
+        _tell(self._asker, f"attempt {records.attempt_dir()}")
         words = step_words(self._words, launch_program(), local=self._local, again=again)
         return super().run(words, hosts, one_fails_all=one_fails_all)
 
@@ -89,7 +88,7 @@ class ScriptStep(JobStep):
             self._wait_for_end()
         elif self._runs:
             self.close_streams()  # a reader of the launch's output waits for their end
-            self._tell_asker(f"status {status}")
+            _tell(self._asker, f"status {status}")
             self._wait_for_end()
         self._leave(0)
         if self._canary:
@@ -207,7 +206,7 @@ class ScriptStep(JobStep):
             srun = split_launch(request["words"])[0]
         except (ValueError, StopIteration) as error:
             records.say(f"the ranks of {self._name} have no logs of their own: {error}")
-            self._tell(asker, "alone")
+            _tell(asker, "alone")
             asker.close()
             return None
         own = {name: value for name, value in os.environ.items() if name.startswith("HPCRUN_")}
@@ -220,7 +219,7 @@ class ScriptStep(JobStep):
         asker.setblocking(False)
         to_files = any(word.startswith(("-o", "--output")) for word in srun)
         elsewhere = [number for number in (1, 2) if not (to_files or _same_file(streams[number], number))]
-        self._tell(asker, f"copy {' '.join(map(str, elsewhere))}")
+        _tell(asker, f"copy {' '.join(map(str, elsewhere))}")
         return asker
 
     def _refuse_more(self) -> None:
@@ -229,7 +228,7 @@ class ScriptStep(JobStep):
             asker, _ = self._server.accept()
         except OSError:
             return
-        self._tell(asker, "alone")
+        _tell(asker, "alone")
         asker.close()
 
     def _tick_with_script(self) -> bool:
@@ -255,20 +254,11 @@ class ScriptStep(JobStep):
         except OSError:
             return True
 
-    def _tell_asker(self, line: str) -> None:
-        if self._asker:
-            self._tell(self._asker, line)
 
-    def _tell(self, asker: socket.socket, line: str) -> None:
-        try:
+def _tell(asker: socket.socket | None, line: str) -> None:
+    with suppress(OSError):  # hpcrun_launch may have ended
+        if asker:
             asker.sendall(f"{line}\n".encode("utf-8", "surrogateescape"))
-        except OSError:
-            return
-
-
-def launch_program() -> list[str]:
-    """Return the words that start this program."""
-    return [sys.executable, "-ISB", os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")]
 
 
 def _same_file(one: int, other: int) -> bool:

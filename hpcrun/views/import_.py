@@ -38,7 +38,7 @@ def import_json(script: BatchScript, command: Sequence[str]) -> dict[str, Any]:
         "script": script.name,
         "complete": script.is_complete,
         "command_line": None if script.options.problems else _line(command),
-        "launcher": script.launcher,
+        "launcher": script.ranks(script.sizes)[0],
         "changed": [{"line": number, "text": text} for number, text in changed_lines(script)],
         "problems": list(script.options.problems),
         "not_taken_over": list(script.missing),
@@ -52,5 +52,6 @@ def _line(command: Sequence[str]) -> str:
 
 def _size(script: BatchScript) -> str:
     gpus = count(script.sizes.gpus, f"{script.sizes.gpu_type or ''} GPU".strip())
-    ranks = f", {count(script.per_node, 'rank')} by {script.launcher} on each" if not script.missing else ""
+    launcher, per_node = script.ranks(script.sizes)
+    ranks = f", {count(per_node, 'rank')} by {launcher} on each" if not script.missing else ""
     return f"{count(script.sizes.nodes, 'node')} × {gpus}{ranks}"

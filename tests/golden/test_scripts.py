@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from hpcrun import __version__
+from hpcrun.job.batch.convert import read_batch_script
+from hpcrun.job.batch.plan import plan_script, with_array
 from hpcrun.job.plan import PythonEnvironment, Snapshot, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
@@ -58,6 +60,7 @@ class Case(NamedTuple):
     python: PythonEnvironment = VENV
     machine: Machine = Machine(cpus=8)
     snapshot: Snapshot | None = None
+    batch: str | None = None
 
 
 def cluster(directive: str = "gres", **said: Any) -> Profile:
@@ -80,6 +83,14 @@ SEVERAL = cluster(
         }
     }
 )
+BATCH = """#!/bin/bash -l
+#SBATCH -J old -p gpu -N 2 --ntasks-per-node=1 --gres=gpu:a100:4 --time=4:00:00 --array=1-3%2
+#SBATCH --output=logs/%j.out
+set -e
+export HF_TOKEN=hf_s3cr3t
+srun torchrun --nnodes 2 --nproc-per-node 4 \\
+    --rdzv-endpoint "$(hostname):29500" train.py --seed "$SLURM_ARRAY_TASK_ID" "$@" | tee 'a b.log'
+"""
 CASES = {
     "torchrun-1-node": Case({"script": "train.py", "args": ["--lr", "1e-3"], "gpus": "4"}),
     "torchrun-2-nodes": Case({"script": "train.py", "gpus": "4", "nodes": 2, "walltime_s": "36h"}),
@@ -179,6 +190,11 @@ CASES = {
         {"script": "lit.py", "gpus": "8", "nodes": 2, "launcher": "srun", "env": ["HF_HOME=/data/hf"]},
         cluster(container={"runtime": "pyxis", "image": "nvcr.io#nvidia/pytorch:26.01-py3", "mounts": ["/data"]}),
     ),
+    "batch-array-requeue": Case(
+        {"script": "old.sbatch", "args": ["a b", "$HOME"], "gpus": "8", "walltime_s": "1h", "requeue": 2},
+        python=replace(VENV, prefix=None),
+        batch=BATCH,
+    ),
     "local-python": Case({"script": "prepare.py", "gpus": "0"}, LOCAL, python=BARE),
 }
 
@@ -194,7 +210,12 @@ def render(case: Case) -> str:
     profile = case.profile
     if isinstance(profile, str):
         profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
-    plan = build_plan(read_request(case.asked), profile, python=case.python, machine=case.machine)
+    request = read_request(case.asked)
+    if case.batch is None:
+        plan = build_plan(request, profile, python=case.python, machine=case.machine)
+    else:
+        script = read_batch_script(request.script, case.batch, request.args)
+        plan = plan_script(with_array(request, script), profile, script, python=case.python)
     plan = replace(plan, snapshot=case.snapshot)
     text = render_script(plan, load_templates([shipped_folder("templates")])).text
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)

@@ -83,12 +83,21 @@ def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:
     [
         (["import", "none.sbatch"], "cannot read"),
         (["import", "."], "is not a regular file"),
-        (["submit", "-P", "a100", "--gpus", "2", "old.sbatch"], "--gpus has no effect on old.sbatch"),
+        (["submit", "-P", "a100", "--gpus", "3", "old.sbatch"], "3 GPUs cannot be split over 2 nodes"),
+        (
+            ["submit", "-P", "a100", "--launcher", "torchrun", "--srun", "label", "old.sbatch"],
+            "--launcher and --srun have no effect",
+        ),
+        (["submit", "-P", "a100", "--container", "x.sif", "old.sbatch"], "start the container in its launch"),
+        (["scale", "-P", "a100", "--gpus", "1,2", "old.sbatch"], "scale cannot change the ranks of old.sbatch"),
         (["submit", "-P", "a100", "--sweep", "x=1,2", "array.sbatch"], "cannot be combined with --sweep"),
         (["submit", "-P", "a100", "dos.sbatch"], "CR line ends"),
         (["submit", "-P", "a100", "bare.sbatch"], "does not begin with #!"),
         (["submit", "-P", "local", "old.sbatch"], "without srun and other nodes"),
-        (["submit", "-P", "a100", "--restarts", "1", "--spares", "1", "old.sbatch"], "--spares has no effect"),
+        (
+            ["submit", "-P", "a100", "--restarts", "1", "--spares", "1", "old.sbatch"],
+            "--spares has no effect on old.sbatch",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: str) -> None:
@@ -102,11 +111,16 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: s
     assert "Traceback" not in done.stderr
 
 
-def test_options_override_the_script_s_lines_as_those_of_sbatch_do(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(WHOLE)
-    options = ("--nodes", "4", "--gpus-per-node", "a100:2", "-t", "10m", "-p", "debug", "--sbatch", "comment=x")
-    script = hpcrun("submit", "-P", "a100", "--dry-run", *options, "old.sbatch", check=True).stdout
-    assert {line for line in script.splitlines() if line.startswith("#SBATCH")} == {
+@pytest.mark.parametrize("gpus", [("--gpus-per-node", "2"), ("--gpus", "a100:8")])
+def test_options_override_the_script_s_lines_as_those_of_sbatch_do(hpcrun: Hpcrun, gpus: tuple[str, str]) -> None:
+    (hpcrun.folder / "old.sbatch").write_text(WHOLE.replace("gpu:4", "gpu:a100:4,tmp:10"))
+    options = ("--nodes", "4", *gpus, "-t", "10m", "-p", "debug", "--sbatch", "comment=x", "--cpus-per-gpu", "3")
+    shown = hpcrun("submit", "-P", "a100", "--dry-run", *options, "--segment", "2", "old.sbatch", check=True)
+    assert "4 ranks of a node share 2 GPUs: the script decides the number of ranks" in shown.stderr
+    assert {line for line in shown.stdout.splitlines() if line.startswith("#SBATCH")} == {
+        "#SBATCH --cpus-per-gpu=3",
+        "#SBATCH --gres=tmp:10",
+        "#SBATCH --segment=2",
         "#SBATCH --job-name=old",
         "#SBATCH --open-mode=append",
         "#SBATCH --nodes=4",

@@ -138,7 +138,6 @@ def _prepare_script(
     profile = loaded.profile
     if profile.scheduler == "slurm":
         request = apply_sbatch_env(request, surroundings.env).request
-    request = _with_sweep_file(request, surroundings.cwd)
     request = request_of_script(request, script, surroundings)
     python = python_of_job(request, profile, surroundings)
     request, snapshot, snapshot_notes = _snapshot(request, python, surroundings)

@@ -179,6 +179,9 @@ def prepare_points(
         sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
         named = sized.model_copy(update={"name": run_name(point.run_id), "args": args})
         jobs.append(StudyJob(point, prepare(named)))
+    if jobs and (script := jobs[0].prepared.plan.batch):
+        raise UsageError(f"scale cannot change the ranks of {script.name}, which starts them itself",
+                         hint="give scale the program that the script starts, with its arguments")  # fmt: skip
     if jobs and study.one_by_one and jobs[0].prepared.plan.scheduler == "slurm":
         check_can_wait(jobs[0].prepared.plan, "--chain")
     return jobs

@@ -42,8 +42,7 @@ class BatchScript:
         interpreter: what runs it, from its first line.
         text: the script with its changed lines; secrets come from the environment.
         options: what its #SBATCH lines become.
-        launcher: who starts the ranks: see ``Shape``.
-        per_node: ranks of each node that hpcrun starts, as far as the script says it.
+        launches: those that hpcrun takes over, of which the script takes one; empty if it takes over none.
         changed: the numbers of the changed lines.
         secrets: name → value of the secrets in the script.
         remarks: what is different from sbatch.
@@ -55,8 +54,7 @@ class BatchScript:
     text: str
     options: BatchOptions
     sizes: Sizes
-    launcher: Launcher
-    per_node: int
+    launches: tuple[LaunchLine, ...] = ()
     changed: tuple[int, ...] = ()
     secrets: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
@@ -66,6 +64,19 @@ class BatchScript:
     def is_complete(self) -> bool:
         """Whether the job is all that the script is, with logs per rank."""
         return not (self.missing or self.options.problems)
+
+    def ranks(self, sizes: Sizes) -> tuple[Launcher, int]:
+        """Return hpcrun's launcher, and the ranks of each node, as far as the script says them for a job's sizes."""
+        if not self.launches:
+            return "command", 1
+        line = next((line for line in self.launches if line.by_srun == (sizes.nodes > 1)), self.launches[0])
+        if line.starter == "torchrun":
+            value = line.torchrun.get("nproc-per-node", "1")
+            return "torchrun", (None if value in ("gpu", "auto") else _count(value)) or max(1, sizes.gpus)
+        if line.starter == "srun":
+            total, each = _count(line.srun.get("ntasks")), _count(line.srun.get("ntasks-per-node"))
+            return "srun", each or (max(1, total // sizes.nodes) if total else sizes.tasks)
+        return ("python" if line.starter == "python" else "command"), 1
 
     @property
     def missing_notes(self) -> tuple[str, ...]:
@@ -125,7 +136,6 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     if shell == "bash":
         new = ERROR_TRAP + new[new.index("\n") if "\n" in new else len(new) :]
     lines = [launch.line for launch in launches if launch.line]
-    launcher, per_node = _ranks(None if missing else _of_all_nodes(lines, sizes), sizes)
     remarks = [*options.remarks, *(remark for line in lines for remark in line.remarks)]
     remarks += [f"line {node.start_point[0] + 1}: the secret goes through the environment, not into the run's folder"
                 for node, *_ in secrets]  # fmt: skip
@@ -133,7 +143,7 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
         remarks.append("$0 is a copy of the script in the run's folder, as by sbatch it is one in Slurm's spool")
     if secret_kind(new):
         remarks.append(f"the script holds {secret_kind(new)}, and the run's folder has a copy of it")
-    return BatchScript(name, interpreter, new, options, sizes, launcher, per_node, tuple(changed),
+    return BatchScript(name, interpreter, new, options, sizes, () if missing else tuple(lines), tuple(changed),
                        tuple((name, value) for _, name, value in secrets),
                        tuple(dict.fromkeys(remarks)), tuple(dict.fromkeys(missing)))  # fmt: skip
 
@@ -244,24 +254,6 @@ def _edited(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
     for start, end, new in sorted(changes, reverse=True):
         data = data[:start] + new.encode() + data[end:]
     return data.decode("utf-8", "surrogateescape")
-
-
-def _of_all_nodes(lines: list[LaunchLine], sizes: Sizes) -> LaunchLine:
-    """Return the launch for the nodes of the job, of several that exclude each other."""
-    return next((line for line in lines if line.by_srun == (sizes.nodes > 1)), lines[0])
-
-
-def _ranks(line: LaunchLine | None, sizes: Sizes) -> tuple[Launcher, int]:
-    """Return hpcrun's launcher, and the ranks of each node as far as the script says them."""
-    if line is None:
-        return "command", 1
-    if line.starter == "torchrun":
-        value = line.torchrun.get("nproc-per-node", "1")
-        return "torchrun", max(1, sizes.gpus) if value in ("gpu", "auto") else _count(value) or max(1, sizes.gpus)
-    if line.starter == "srun":
-        total, each = _count(line.srun.get("ntasks")), _count(line.srun.get("ntasks-per-node"))
-        return "srun", each or (max(1, total // sizes.nodes) if total else sizes.tasks)
-    return ("python" if line.starter == "python" else "command"), 1
 
 
 def _count(text: str | None) -> int | None:

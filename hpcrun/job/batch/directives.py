@@ -7,25 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
-from hpcrun.job.directives import KNOWN, OPTIONS, OWNED, PYXIS, directive_line, normalise_key
+from hpcrun.job.directives import FLAGS, PYXIS, directive_line, normalise_key
+from hpcrun.job.launch_options import takes_value
 from hpcrun.job.quoting import check_env_name, job_name_from
 
 _LINE = re.compile(r"#SBATCH(?=\s)(.*)", re.DOTALL)
-# sbatch(1) of 22.05 to 26.05; the letters of its options, in the order of the manual page
-SHORT: dict[str, str] = dict(pair.split("=") for pair in (
-    "A=account a=array B=extra-node-info b=begin C=constraint c=cpus-per-task D=chdir d=dependency e=error "
-    "F=nodefile G=gpus H=hold I=immediate i=input J=job-name k=no-kill L=licenses M=clusters m=distribution N=nodes "
-    "n=ntasks O=overcommit o=output p=partition Q=quiet q=qos S=core-spec s=oversubscribe t=time v=verbose W=wait "
-    "w=nodelist x=exclude").split())  # fmt: skip
-_FLAGS = frozenset(
-    "contiguous exclusive get-user-env hold ignore-pbs nice no-kill no-requeue overcommit oversubscribe parsable "
-    "propagate quiet reboot requeue spread-job test-only use-min-nodes verbose wait consolidate-segments "
-    "spread-segments immediate container-mount-home container-remap-root container-writable "
-    "no-container-mount-home".split()
-)
-"""Options whose value, if there is one, follows ``=``."""
-_ALIASES = {"tasks-per-node": "ntasks-per-node", "cpus": "cpus-per-task", "workdir": "chdir"}
-_LONG = sorted({*KNOWN, *PYXIS, *OPTIONS, *OWNED, *SHORT.values(), *_ALIASES, "uid", "hetjob", "packjob"})
 _LOGS = "each rank has its own log, and the script another: hpcrun logs"
 _LEFT_OUT = {
     "output": _LOGS,
@@ -128,7 +114,7 @@ def _why_not(option: ScriptOption) -> str | None:
         return _REFUSED[name]
     if not option.is_known and value is None:
         return "hpcrun does not know this option of sbatch"
-    if not value and (name not in _FLAGS or value is not None):
+    if not value and (name not in FLAGS or value is not None):
         return "it has no value"
     if name == "export":
         plain = [item for item in (value or "").split(",") if "=" not in item]
@@ -179,27 +165,17 @@ def _options(line: int, words: list[str]) -> Iterator[ScriptOption]:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if word.startswith("--") and len(word) > 2:
-            key, equals, text = word[2:].partition("=")
-            name, is_known = _long_name(key)
-            value: str | None = text if equals else None
-        elif word.startswith("-") and len(word) > 1 and word[1] in SHORT:
-            name, is_known = SHORT[word[1]], True
-            value = word[2:].removeprefix("=") or None
-        else:
-            yield ScriptOption(line, word, None, is_known=word in ("hetjob", "packjob"))
+        is_long = word.startswith("--")
+        key, equals, text = word.partition("=") if is_long else (word[:2], word[2:], word[2:].removeprefix("="))
+        known = takes_value("sbatch", key)
+        if known is None:
+            name = normalise_key(key) if is_long else word
+            yield ScriptOption(line, name, text if is_long and equals else None, is_known=False)
             continue
-        if value is None and is_known and name not in _FLAGS and rest and not rest[0].startswith("--"):
+        value = text if equals else None
+        if known[1] and value is None and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        yield ScriptOption(line, name, value, is_known)
-
-
-def _long_name(key: str) -> tuple[str, bool]:
-    """Return the whole name of a long option, of which sbatch takes any unique beginning."""
-    plain = normalise_key(key)
-    longer = [plain] if plain in _LONG else [name for name in _LONG if name.startswith(plain)]
-    names = {_ALIASES.get(name, name) for name in longer}
-    return (names.pop(), True) if len(names) == 1 else (plain, False)
+        yield ScriptOption(line, known[0], value)
 
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
@@ -242,7 +218,7 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     gpus, type_ = 0, None
     for name, times in (("gres", 1), ("gpus-per-task", tasks), ("gpus-per-node", 1), ("gpus", None)):
         for item in (directives.get(name) or "").split(","):
-            if found := _gpus(name, item):
+            if found := gpus_in(name, item):
                 gpus = max(gpus, found[0] * times if times else -(-found[0] // nodes))
                 type_ = type_ or found[1]
     if (per_gpu := _number(directives.get("ntasks-per-gpu"))) and not (total or each):
@@ -255,7 +231,7 @@ def _number(text: str | None) -> int | None:
     return int(match[0]) or None if match else None
 
 
-def _gpus(name: str, item: str) -> tuple[int, str | None] | None:
+def gpus_in(name: str, item: str) -> tuple[int, str | None] | None:
     """Return the number and type of ``gpu:a100:4`` or ``a100:4``, None if it is another resource."""
     if name == "gres":
         if not re.match(r"(gres[:/])?gpu\b", item):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.batch.convert import BatchScript
-from hpcrun.job.batch.directives import read_sizes
+from hpcrun.job.batch.directives import gpus_in, read_sizes
 from hpcrun.job.directive_resources import read_allocation
 from hpcrun.job.directives import Directives
 from hpcrun.job.notify import Notify
@@ -20,9 +20,16 @@ from hpcrun.job.resources import decide_cancel_idle
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
 
-_OF_SCRIPT = ("gpus", "nproc_per_node", "cpus", "cpus_per_gpu", "launcher", "srun", "torchrun", "module", "segment",
-              "container", "mounts", "uv", "spares")  # fmt: skip
-"""Options that a script has in its own #SBATCH lines and in its launch."""
+_CONTAINER = "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
+_OF_SCRIPT = {
+    **dict.fromkeys(("launcher", "srun", "torchrun", "module"), "change its launch"),
+    **dict.fromkeys(("container", "mounts"), _CONTAINER),
+    "cpus": "use --cpus-per-task N or --cpus-per-gpu N",
+    "nproc_per_node": "change its launch, or its line #SBATCH --ntasks-per-node",
+    "spares": "leave it out: its launch would use the spare nodes, too",
+    "uv": "write `uv run` into its launch",
+}
+"""Options of hpcrun that have no effect on a script, and what to do instead."""
 _REQUEUE = ("requeue", "no-requeue", "signal")
 
 
@@ -65,12 +72,12 @@ def plan_script(
     """
     if script.options.problems:
         raise PlanError("\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}")
-    for field in _OF_SCRIPT:
-        if getattr(request, field) not in (None, (), False):
-            raise UsageError(
-                f"{option_of(field)} has no effect on {script.name}: its #SBATCH lines and its launch decide",
-                hint="change the script; --nodes, --gpus-per-node, --time and --sbatch override its lines",
-            )
+    if given := [field for field in _OF_SCRIPT if getattr(request, field) not in (None, (), False)]:
+        options = " and ".join(map(option_of, given))
+        raise UsageError(
+            f"{options} {'has' if len(given) == 1 else 'have'} no effect on {script.name}, which starts its own ranks",
+            hint="; ".join(dict.fromkeys(_OF_SCRIPT[field] for field in given)),
+        )
     requeue = decide_requeue(request, profile)
     sweep = decide_sweep(request)
     name = request.name or script.options.name or job_name_from(script.name.rpartition(".")[0] or script.name)
@@ -82,8 +89,9 @@ def plan_script(
     _apply_sizes(directives, request)
     apply_request(directives, request)
     sizes = read_sizes(directives)
-    shape = Shape(sizes.nodes, sizes.gpus, sizes.gpu_type, script.launcher, script.per_node)
-    if profile.scheduler == "local" and (sizes.nodes > 1 or script.launcher == "srun"):
+    launcher, per_node = script.ranks(sizes)
+    shape = Shape(sizes.nodes, sizes.gpus, sizes.gpu_type, launcher, per_node)
+    if profile.scheduler == "local" and (sizes.nodes > 1 or launcher == "srun"):
         raise PlanError(f"profile {profile.name!r} runs on this machine, without srun and other nodes",
                         hint="choose a Slurm profile with --profile")  # fmt: skip
     allocation = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
@@ -111,7 +119,7 @@ def plan_script(
         workdir=request.workdir,
         requeue=requeue,
         sweep=sweep,
-        notes=(*script.missing_notes, *script.remarks),
+        notes=(*script.missing_notes, *script.remarks, *_shared_gpus(request, shape)),
         preflight=request.preflight,
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,
@@ -122,13 +130,35 @@ def plan_script(
 
 
 def _apply_sizes(directives: Directives, request: JobRequest) -> None:
-    """Override the script's sizes as the command line of sbatch does."""
+    """Override the script's sizes as the command line of sbatch does.
+
+    Raises:
+        UsageError: the GPUs do not divide by the nodes.
+    """
     if request.nodes:
         directives["nodes"] = str(request.nodes)
-    if request.gpus_per_node:
-        for key in ("gres", "gpus", "gpus-per-task"):
+    if gpus := request.gpus or request.gpus_per_node:
+        before = read_sizes(directives)
+        nodes, type_ = before.nodes if request.gpus else 1, gpus.type or before.gpu_type
+        if gpus.count % nodes:
+            raise UsageError(f"{gpus.count} GPUs cannot be split over {nodes} nodes",
+                             hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1")  # fmt: skip
+        others = [
+            item for item in (directives.pop("gres", None) or "").split(",") if item and not gpus_in("gres", item)
+        ]
+        for key in ("gpus", "gpus-per-task"):
             directives.pop(key, None)
-        type_ = f"{request.gpus_per_node.type}:" if request.gpus_per_node.type else ""
-        directives["gpus-per-node"] = f"{type_}{request.gpus_per_node.count}"
-    if request.cpus_per_task:
-        directives["cpus-per-task"] = str(request.cpus_per_task)
+        directives |= {"gres": ",".join(others)} if others else {}
+        directives["gpus-per-node"] = f"{f'{type_}:' if type_ else ''}{gpus.count // nodes}"
+    for mine, other in (("cpus_per_task", "cpus-per-gpu"), ("cpus_per_gpu", "cpus-per-task"), ("segment", "")):
+        if (number := getattr(request, mine)) is not None:
+            directives.pop(other, None)
+            directives[mine.replace("_", "-")] = str(number)
+
+
+def _shared_gpus(request: JobRequest, shape: Shape) -> tuple[str, ...]:
+    """Return a note if the options leave a node fewer GPUs than the script has ranks for it."""
+    if not (request.gpus or request.gpus_per_node) or not 0 < shape.gpus_per_node < shape.procs_per_node:
+        return ()
+    gpus = f"{shape.gpus_per_node} GPU{'s' if shape.gpus_per_node > 1 else ''}"
+    return (f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of ranks",)

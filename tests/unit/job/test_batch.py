@@ -121,4 +121,5 @@ def test_options_have_their_full_names() -> None:
     assert takes_value("torchrun", "--standalone") == ("standalone", False)
     assert takes_value("srun", "-l") == ("label", False)
     assert takes_value("srun", "--cpu_bind") == ("cpu-bind", True)
+    assert takes_value("srun", "--tasks-per-node") == ("ntasks-per-node", True)
     assert takes_value("srun", "--no-such") is None
