@@ -227,7 +227,7 @@ def braille_plot(
     labels = [f"{top:.4g}", f"{bottom:.4g}"]
     margin = max(map(len, labels))
     ends = _ends(curves, names, bottom, top, height)
-    columns = max(_LEAST, min(width, 100) - margin - 2 - max(map(len, ends)))
+    columns = max(_LEAST, width - margin - 2 - max(map(len, ends)))
     cells = [[0] * columns for _ in range(height)]
     for curve in curves:
         dots = [(_place(x, left, right, 2 * columns), _place(y, bottom, top, 4 * height)) for x, y in curve]
