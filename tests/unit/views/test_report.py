@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 from hpcrun.actions.studies.report import Report, ReportOptions, make_report, read_tables
 from hpcrun.scaling.command import ScaleCommand
 from hpcrun.scaling.points import Epoch, Point
+from hpcrun.views.figure import paper_style
 from hpcrun.views.report.document import report_html, report_json, report_markdown, report_text
-from hpcrun.views.report.figures import draw_figures, paper_style, settled_figures
+from hpcrun.views.report.figures import draw_figures, settled_figures
 from hpcrun.views.report.tables import summary_csv, summary_tex, tex_text
 
 SEEDS = Path(__file__).parents[2] / "data" / "seeds"
