@@ -195,18 +195,17 @@ def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool)
 
 def log_axis(axis: Axis, values: Iterable[float]) -> None:
     """Make an axis logarithmic, with room around the values and plain numbers at three ticks or more."""
-
     listed = [value for value in values if value > 0]
     low, high = min(listed), max(listed)
     pad = (high / low) ** 0.08 * 1.12
-    axis.axes.set(**{f"{getattr(axis, "axis_name")}scale": "log"})
+    axis.axes.set(**{"xscale" if axis is axis.axes.xaxis else "yscale": "log"})
     _log_range(axis, low / pad, high * pad)
 
 
 def _log_range(axis: Axis, low: float, high: float) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    axis.axes.set(**{f"{getattr(axis, "axis_name")}lim": (low, high)})
+    axis.axes.set(**{"xlim" if axis is axis.axes.xaxis else "ylim": (low, high)})
     axis.set_major_locator(FixedLocator(_log_ticks(low, high)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
     axis.set_minor_locator(NullLocator())
