@@ -217,8 +217,8 @@ dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .25r
 dt { font-weight: 600 } dd { margin: 0 }
 code { background: var(--code); padding: .1rem .3rem }
 img { max-width: 100%; height: auto; margin: 1rem 0; background: #fff; break-inside: avoid }
-@media (max-width: 40rem) { dl { display: block } dd { margin-bottom: .5rem } table { font-size: .75rem }
-  th, td { padding: .25rem .2rem; white-space: normal; overflow-wrap: normal } }
+@media (max-width: 40rem) { dl { display: block } dd { margin-bottom: .5rem } table { font-size: .7rem }
+  th, td { padding: .25rem .12rem; white-space: normal; overflow-wrap: normal } }
 @media (prefers-color-scheme: dark) { :root { --page: #0d1117; --ink: #e6edf3; --line: #30363d; --code: #161b22 } }
 @media print { :root { color-scheme: light; --page: #fff; --ink: #000; --line: #ccc; --code: #fff }
   body { max-width: none; margin: 0; padding: 0; font-size: 10pt } table { font-size: 7.5pt }
