@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from html import unescape
+from itertools import groupby
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -30,6 +33,7 @@ _FRAME = """\
 """
 # Each text is clipped to its line, and each line ends with a text of its own: half of the file, and nothing to see.
 _SURPLUS = re.compile(r' clip-path="url\(#[\w-]+-line-\d+\)"|<text [^>]*>\s*</text>|[ \t]+$', re.MULTILINE)
+_LETTER = 13  # pixels: rich draws letters of 20, and a narrow terminal would fill the page
 _ASPECT = 0.602  # width by height of a character of DejaVu Sans Mono and Menlo
 _THEME = TerminalTheme(
     (30, 34, 42),
@@ -54,4 +58,31 @@ def svg_text(lines: Sequence[Text], *, name: str, title: str, columns: int) -> s
     for line in lines:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
     svg = console.export_svg(title=title, theme=_THEME, code_format=_FRAME, font_aspect_ratio=_ASPECT, unique_id=name)
-    return _SURPLUS.sub("", svg)
+    return placed(_SURPLUS.sub("", svg))
+
+
+def placed(svg: str) -> str:
+    """Return a picture whose letters are as large as those of others, and stand where the terminal has them.
+
+    A browser takes some signs from another font, whose widths differ: each run of these has a place of its own.
+    """
+
+    def split(match: re.Match[str]) -> str:
+        head, left, row, length, text = match.groups()
+        cells = re.findall(r"&#?\w+;|.", text)
+        wide = float(length) / sum(map(cell_len, map(unescape, cells)))
+        parts, at = [], float(left)
+        for _, signs in groupby(cells, lambda cell: len(unescape(cell)) == 1 and unescape(cell) > "\xff"):
+            some = "".join(signs)
+            room = wide * cell_len(unescape(some))
+            parts.append(f'{head} x="{at:.6g}" y="{row}" textLength="{room:.6g}">{some}</text>')
+            at += room
+        return "".join(parts)
+
+    svg = re.sub(r'<svg (xmlns="\S+") viewBox="0 0 ([\d.]+) ', _width, svg)
+    return re.sub(r'(<text class="\S+") x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)">([^<]+)</text>', split, svg)
+
+
+def _width(match: re.Match[str]) -> str:
+    wide = float(match[2])
+    return f'<svg {match[1]} width="{wide * _LETTER / 20:.0f}" viewBox="0 0 {match[2]} '

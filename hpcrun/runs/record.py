@@ -90,6 +90,12 @@ class Run:
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
+    def gpus_on_node(self) -> int:
+        """The GPUs that each node has for the run: 0 on a machine whose ranks run on the CPU."""
+        on_cpu = self.plan.get("scheduler") == "local" and not self.plan.get("local_gpus", True)
+        return 0 if on_cpu else self.gpus_per_node
+
+    @property
     def secrets(self) -> list[str]:
         """The names of the variables whose values only the environment of the job has."""
         recorded = [*(self.plan.get("env") or ()), *self.request.get("env", ())]

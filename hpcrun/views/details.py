@@ -50,7 +50,7 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
 
 def size_text(run: Run) -> str:
     """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
-    gpus = f" × {count(run.gpus_per_node, 'GPU')}" if run.gpus_per_node else ""
+    gpus = f" × {count(run.gpus_on_node, 'GPU')}" if run.gpus_on_node else ""
     return f"{count(run.nodes, 'node')}{gpus}"
 
 
@@ -94,7 +94,7 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
     shape, python = _table(plan.get("shape")), _table(plan.get("python"))
     gpu_type = f"{shape['gpu_type']} " if shape.get("gpu_type") else ""
     launcher = f" by {shape['launcher']}" if shape.get("launcher") else ""
-    gpus = f" × {count(run.gpus_per_node, f'{gpu_type}GPU')}" if run.gpus_per_node else ""
+    gpus = f" × {count(run.gpus_on_node, f'{gpu_type}GPU')}" if run.gpus_on_node else ""
     yield "size", f"{count(run.nodes, 'node')}{gpus}, {count(run.world_size, 'rank')}{launcher}"
     if isinstance(plan.get("cpus_per_node"), int):
         yield "CPUs", f"{plan['cpus_per_node']} per node"

@@ -167,38 +167,44 @@ def save_history_figure(history: History, path: Path) -> None:
     Raises:
         PlanError: there is nothing to draw, matplotlib is not installed, or the file cannot be written.
     """
-    from hpcrun.views.metrics import matplotlib_figure, save_figure
+    from hpcrun.views.figure import paper_style, save_figure
 
     if not history.rows:
         raise PlanError("there is nothing to draw: no run in this time", hint="--since 1000d looks further back")
-    matplotlib_figure(option="--plot FILE")  # says what is missing
-    from hpcrun.views.report.figures import paper_style
-
-    with paper_style():
+    with paper_style("--plot FILE"):
         save_figure(history_figure(history), path)
 
 
 def history_figure(history: History) -> Figure:
     """Return the figure of a history that has rows."""
-    from hpcrun.views.metrics import matplotlib_figure
+    from hpcrun.views.figure import DARK, PAGE, new_figure, style_of
 
     groups = history.rows[-_MOST_BARS:] if history.by == "week" else history.rows[:_MOST_BARS]
-    figure: Figure = matplotlib_figure(option="--plot FILE", figsize=(7.0, 4.6), layout="constrained")
+    figure = new_figure(PAGE, 4.6)
+    colours = [style_of(number)["color"] for number in range(2)]
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     places = range(len(groups))
     useful = [group.gpu_hours - group.lost_gpu_hours for group in groups]
     lost = [group.lost_gpu_hours for group in groups]
     if history.total.gpu_s:
-        upper.bar(places, useful, color="#0072b2", label="not lost")
-        upper.bar(places, lost, bottom=useful, color="#d55e00", label="lost in failed attempts")
+        upper.bar(places, useful, color=colours[0], label="not lost")
+        upper.bar(
+            places,
+            lost,
+            bottom=useful,
+            color=colours[1],
+            hatch="//",
+            edgecolor="white",
+            label="lost in failed attempts",
+        )
         figure.legend(loc="outside upper center", ncols=2)
     else:
-        upper.bar(places, [group.cpu_hours for group in groups], color="#0072b2")
+        upper.bar(places, [group.cpu_hours for group in groups], color=colours[0])
     upper.set_ylabel("GPU-hours" if history.total.gpu_s else "CPU-hours")
     middle, half = (len(groups) - 1) / 2, max(len(groups), _LEAST_BARS) / 2
     upper.set_xlim(middle - half, middle + half)
     rated = [(place, 100 * group.success) for place, group in enumerate(groups) if group.success is not None]
-    lower.plot(*zip(*rated, strict=True) if rated else ((), ()), marker="o", color="#222222",
+    lower.plot(*zip(*rated, strict=True) if rated else ((), ()), marker="o", color=DARK,
                linestyle="-" if history.by == "week" else "none")  # fmt: skip
     lower.set_ylim(-5, 105)
     lower.set_ylabel("success in %")
@@ -208,6 +214,6 @@ def history_figure(history: History) -> Figure:
 
 
 def _label(group: HistoryRow, history: History) -> str:
-    """Return the name of a bar; $...$ would be set as mathematics."""
+    """Return the name of a bar."""
     text = f"{group.week:%d %b}" if group.week else one_line(_key_text(group, history))
-    return (text if len(text) <= 24 else f"…{text[-23:]}").replace("$", r"\$")
+    return text if len(text) <= 24 else f"…{text[-23:]}"

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.runs.metrics import Metrics
-from hpcrun.errors import HpcrunError, PlanError
+from hpcrun.errors import HpcrunError
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value
+from hpcrun.views.figure import PAGE, new_figure, paper_style, save_figure, style_of
 from hpcrun.views.text import csv_text, one_line, text_table
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _Point = tuple[float, float]
 _HEIGHT = 10
+_MOST_NAMED = 16
 _LEAST = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bit of each dot of a character of Unicode's block at U+2800, by row and column."""
@@ -166,52 +168,21 @@ def save_png(metrics: Metrics, path: Path, title: str) -> None:
     """
     if not metrics.names:
         raise HpcrunError("there are no values to draw")
-    figure = matplotlib_figure(figsize=(8, 1 + 2.5 * len(metrics.names)), layout="constrained")
-    figure.suptitle(title)
-    for axes, name in zip(figure.subplots(len(metrics.names), squeeze=False)[:, 0], metrics.names, strict=True):
-        for rank, points in curves_of(metrics, name).items():
-            axes.plot(*zip(*points, strict=True), label=f"rank {rank}", marker="." if len(points) < 50 else None)
-        axes.set_ylabel(label_text(name))
-        axes.grid(alpha=0.3)
-        if 1 < len(metrics.ranks) <= 16:
-            axes.legend()
-    axes.set_xlabel("step")
-    save_figure(figure, path)
-
-
-def label_text(text: str) -> str:
-    """Return text for a figure as it is: matplotlib would set ``$...$`` as mathematics, or fail to."""
-    return one_line(text).replace("$", r"\$")
-
-
-def matplotlib_figure(*, option: str = "--png", **options: Any) -> Any:
-    """Return a new figure of matplotlib.
-
-    Args:
-        option: the option that asked for it, for the message.
-
-    Raises:
-        PlanError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PlanError(
-            f"{option} needs matplotlib, which is not installed", hint='pip install "hpcrun-slurm[plot]"'
-        ) from None
-    return Figure(**options)
-
-
-def save_figure(figure: Any, path: Path) -> None:
-    """Write a figure to a file.
-
-    Raises:
-        PlanError: the file cannot be written.
-    """
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise PlanError(f"cannot write {path}: {error}") from None
+    with paper_style():
+        figure = new_figure(PAGE, 0.6 + 2 * len(metrics.names))
+        figure.suptitle(one_line(title))
+        panels = figure.subplots(len(metrics.names), squeeze=False, sharex=True)[:, 0]
+        for axes, name in zip(panels, metrics.names, strict=True):
+            curves = curves_of(metrics, name)
+            for number, (rank, points) in enumerate(curves.items()):
+                style = style_of(number) if len(curves) > 1 else {"color": style_of(0)["color"]}
+                marked = {} if len(points) < 50 else {"marker": ""}
+                axes.plot(*zip(*points, strict=True), **{**style, **marked}, label=f"rank {rank}")
+            axes.set_ylabel(one_line(name))
+            if 1 < len(metrics.ranks) <= _MOST_NAMED:
+                axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        axes.set_xlabel("step")
+        save_figure(figure, path)
 
 
 def braille_plot(
@@ -227,7 +198,7 @@ def braille_plot(
     labels = [f"{top:.4g}", f"{bottom:.4g}"]
     margin = max(map(len, labels))
     ends = _ends(curves, names, bottom, top, height)
-    columns = max(_LEAST, min(width, 100) - margin - 2 - max(map(len, ends)))
+    columns = max(_LEAST, width - margin - 2 - max(map(len, ends)))
     cells = [[0] * columns for _ in range(height)]
     for curve in curves:
         dots = [(_place(x, left, right, 2 * columns), _place(y, bottom, top, 4 * height)) for x, y in curve]

@@ -111,7 +111,7 @@ def attempt_lines(
         return [Text(f"No attempt has started; submitted {format_span(max(0.0, now_s - created_s))} ago.")]
     spans = [_span(attempt, now_s, runs=not is_over and attempt is attempts[-1]) for attempt in attempts]
     first, last = min(created_s, spans[0][0]), max(end for _, end in spans)
-    bar = max(10, min(100, width - _TEXT_LEAST - 6) if width >= 100 else width - 2 * _TEXT_LEAST + 8)
+    bar = max(10, width - _TEXT_LEAST - 6 if width >= 100 else width - 2 * _TEXT_LEAST + 8)
     lines = [Text(f"    {_axis(first, last, bar)}", "dim"), Text(f"    {'├' + '─' * (bar - 2) + '┤'}", "dim")]
     before = first
     for attempt, (begin, end) in zip(attempts, spans, strict=True):
@@ -188,7 +188,7 @@ def _folded(words: str, width: int) -> list[str]:
 
 def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list[Text]:
     """Return a curve of one metric over the steps, and below it all metrics with their last values."""
-    names = metrics.names
+    names = sorted(metrics.names, key=lambda name: name.lower() == "epoch")  # it says where, and not how well
     if not names:
         return []
     name = names[chosen % len(names)]
@@ -230,7 +230,7 @@ def _metric_row(metrics: Metrics, name: str, wide: int, width: int) -> Text:
     )
     label = f"{one_line(name):<{wide}}  " if wide else ""
     room = width - len(label) - 50
-    curve = f"{sparkline(finite, min(room, 40)):<{min(room, 40)}}  " if room >= 8 and wide else ""
+    curve = f"{sparkline(finite, room):<{room}}  " if room >= 8 and wide else ""
     return Text(f"{label}{curve}{numbers}")
 
 
@@ -240,7 +240,7 @@ def _metric_row(metrics: Metrics, name: str, wide: int, width: int) -> Text:
 def use_lines(nodes: Sequence[NodeUse], width: int) -> list[Text]:
     """Return the use of GPUs, CPUs, memory and network of each node over time."""
     lines: list[Text] = []
-    room = max(8, min(60, width - 58))
+    room = max(8, width - 58)
     for node in nodes:
         if not node.samples:
             continue

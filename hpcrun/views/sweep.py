@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.runs.sweep import SweepRow, SweepTable, states_hint
 from hpcrun.errors import PlanError
 from hpcrun.job.metrics import finite_number
-from hpcrun.views.metrics import braille_plot, curves_of, json_value, matplotlib_figure, save_figure, value_text, whole
+from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
+from hpcrun.views.metrics import braille_plot, curves_of, json_value, value_text, whole
 from hpcrun.views.text import csv_text, one_line, text_table
 
 if TYPE_CHECKING:
@@ -116,31 +117,28 @@ def save_sweep_png(table: SweepTable, path: Path) -> None:
     scored = [] if ranking is None else [row for row in table.rows if row.number(ranking.metric) is not None]
     if ranking is None or not scored:
         raise PlanError("no element has a value to draw", hint=states_hint(table))
-    figure = matplotlib_figure(figsize=(10, 8), layout="constrained")
-    upper, lower = figure.subplots(2)
-    from matplotlib import colormaps
-
-    shades = {id(row): colormaps["viridis"](place / max(1, len(scored) - 1)) for place, row in enumerate(scored)}
-    for place, row in enumerate(scored[:PICTURE_CURVES]):
-        label = f"{_label(row, table)}: {' '.join(f'{name}={value}' for name, value in row.parameters)}"
-        points = _curve(row, ranking.metric)
-        upper.plot(*zip(*points, strict=True), color=shades[id(row)], zorder=len(scored) - place,
-                   marker="." if len(points) < 50 else None,
-                   label=_short(label) if place < NAMED_CURVES else None)  # fmt: skip
-    upper.set_xlabel("step")
-    upper.set_ylabel(_short(ranking.metric))
-    upper.grid(alpha=0.3)
-    upper.legend(title="best first", fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    _draw_parallel(lower, scored, table, shades)
-    save_figure(figure, path)
+    with paper_style():
+        figure = new_figure(PAGE, 6.0)
+        upper, lower = figure.subplots(2)
+        styles = {id(row): style for row, style in zip(scored, ordered_styles(len(scored)), strict=True)}
+        for place, row in enumerate(scored[:PICTURE_CURVES]):
+            label = f"{_label(row, table)}: {' '.join(f'{name}={value}' for name, value in row.parameters)}"
+            points = _curve(row, ranking.metric)
+            style = {**styles[id(row)], **({} if len(points) < 30 else {"marker": ""})}
+            upper.plot(*zip(*points, strict=True), **style, zorder=2 + place / len(scored),
+                       label=_short(label) if place < NAMED_CURVES else None)  # fmt: skip
+        upper.set_xlabel("step")
+        upper.set_ylabel(_short(ranking.metric))
+        upper.legend(title="best first", loc="upper left", bbox_to_anchor=(1, 1))
+        _draw_parallel(lower, scored, table, styles)
+        save_figure(figure, path)
 
 
 def _short(text: str) -> str:
-    # a text that begins with _ has no entry in a legend, and $...$ is set as mathematics
-    return (text if len(text) <= 40 else f"{text[:39]}…").replace("$", r"\$")
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _draw_parallel(axes: Any, rows: Sequence[SweepRow], table: SweepTable, shades: dict[int, Any]) -> None:
+def _draw_parallel(axes: Any, rows: Sequence[SweepRow], table: SweepTable, styles: dict[int, Any]) -> None:
     """Draw parallel coordinates: a vertical axis for each parameter, the last for the metric; a line per element."""
     assert table.ranking is not None
     metric = table.ranking.metric
@@ -148,15 +146,17 @@ def _draw_parallel(axes: Any, rows: Sequence[SweepRow], table: SweepTable, shade
     scales = [_scale(column) for column in columns]
     scales.append(_scale([repr(row.number(metric)) for row in rows]))
     for place, row in reversed(list(enumerate(rows))):
-        axes.plot(range(len(scales)), [heights[place] for heights, _ in scales], color=shades[id(row)], alpha=0.8)
+        axes.plot(range(len(scales)), [heights[place] for heights, _ in scales], **{**styles[id(row)], "marker": ""})
     for x, (_, ticks) in enumerate(scales):
         axes.axvline(x, color="0.4", linewidth=0.8)
         for height, text in ticks:
             axes.annotate(_short(text), (x, height), xytext=(4, 0), textcoords="offset points",
-                          fontsize="small", va="center",
-                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1})  # fmt: skip
+                          fontsize=7, va="center",
+                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1})  # fmt: skip
     axes.set_xticks(range(len(scales)), [_short(name) for name in (*table.parameters, metric)])
     axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.set_title("each line is an element, from its parameters to its result", loc="left")
     axes.set_xlim(-0.15, len(scales) - 0.6)
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)

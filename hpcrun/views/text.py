@@ -121,7 +121,7 @@ def count(number: int, noun: str) -> str:
 
 def short_size(run: Run) -> str:
     """Return nodes × GPUs per node, ``2×4``; ``2 nodes`` of a run without GPUs."""
-    return f"{run.nodes}×{run.gpus_per_node}" if run.gpus_per_node else count(run.nodes, "node")
+    return f"{run.nodes}×{run.gpus_on_node}" if run.gpus_on_node else count(run.nodes, "node")
 
 
 def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:

@@ -13,6 +13,7 @@ from hpcrun.actions.studies.report import Part
 from hpcrun.scaling.measure import Spread
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.sizes import Unit
+from hpcrun.views.figure import COLUMN, DARK, GREY, PAGE, new_figure, style_of
 from hpcrun.views.report.numbers import number_text
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]
 """The left, lower, right and upper end of something drawn, in pixels."""
-COLUMN, PAGE = 3.5, 7.0
-"""The widths of a column and of a page of a paper, in inches."""
-GREY, DARK = "#777777", "#222222"
 _LINEAR_UP_TO = 8.0
 """Up to this ratio of the largest to the smallest value an axis is linear, else logarithmic."""
 _TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(n / 2 for n in range(2, 20)))
@@ -59,11 +57,8 @@ class Panel:
 
     @property
     def style(self) -> dict[str, Any]:
-        """Return its colour and marker."""
-        import matplotlib
-
-        styles = matplotlib.rcParams["axes.prop_cycle"].by_key()
-        return {name: values[self.number % len(values)] for name, values in styles.items()}
+        """Return its colour, marker and dashes."""
+        return style_of(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +76,8 @@ class Shown:
         return sorted({row.gpus for panel in self.panels for row in panel.series.sizes})
 
 
-def new_figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
-    """Return a figure with a panel for each series."""
+    """Return a figure with a panel for each series; panels with the same axis have the same range."""
     number = len(shown.panels)
     across = number if number <= 3 else 2 if number == 4 else 3
     down = math.ceil(number / across)
@@ -100,7 +89,21 @@ def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
         draw(axes, panel)
     for axes in every[number:]:
         axes.set_visible(False)
+    _same_range(every[:number])
     return figure
+
+
+def _same_range(panels: Sequence[Axes]) -> None:
+    """Give panels whose axes have the same names and scales the same range."""
+    for name in ("xaxis", "yaxis"):
+        axes_of = [getattr(axes, name) for axes in panels]
+        if len({(axis.get_scale(), axis.label.get_text()) for axis in axes_of}) == 1:
+            ends = [end for axis in axes_of for end in axis.get_view_interval()]
+            for axis in axes_of:
+                if axis.get_scale() == "log" and name == "yaxis":
+                    _log_range(axis, min(ends), max(ends))
+                else:
+                    axis.set_view_interval(min(ends), max(ends), ignore=True)
 
 
 def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]], *, doubts: bool = True) -> None:
@@ -126,13 +129,15 @@ def draw_curve(axes: Axes, panel: Panel, found: Sequence[tuple[Row, Spread]]) ->
     (curve,) = axes.plot(at, [value.mean for _, value in found], zorder=4, **style)
     whiskers(axes, at, [value for _, value in found], style["color"])
     if doubtful := [(row.gpus, value.mean) for row, value in found if is_doubtful(row, panel.part)]:
-        axes.plot(*zip(*doubtful, strict=True), linestyle="", markerfacecolor="white", zorder=4.5, **style)
+        axes.plot(*zip(*doubtful, strict=True), **{**style, "linestyle": "", "markerfacecolor": "white"}, zorder=4.5)
     return curve
 
 
-def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float]) -> Any:
+def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float], number: int = 0) -> Any:
     """Draw the line of the ideal."""
-    (line,) = axes.plot(gpus, values, color=GREY, linestyle="--", marker="", linewidth=0.9, zorder=2)
+    (line,) = axes.plot(
+        gpus, values, color=GREY, linestyle=("--", "-.", ":")[number % 3], marker="", linewidth=0.9, zorder=2
+    )
     return line
 
 
@@ -146,13 +151,6 @@ def _doubtful_mark() -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
-
-
-def shades(number: int) -> list[Any]:
-    """Return colours for ordered sizes: from dark to light, distinct without colour vision, too."""
-    from matplotlib import colormaps
-
-    return [colormaps["viridis"](0.85 * each / max(1, number - 1)) for each in range(number)]
 
 
 def shortened(title: str, cells: int) -> str:
@@ -197,19 +195,17 @@ def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool)
 
 def log_axis(axis: Axis, values: Iterable[float]) -> None:
     """Make an axis logarithmic, with room around the values and plain numbers at three ticks or more."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     listed = [value for value in values if value > 0]
     low, high = min(listed), max(listed)
     pad = (high / low) ** 0.08 * 1.12
-    low, high = low / pad, high * pad
-    axes = axis.axes
-    if axis is axes.xaxis:
-        axes.set_xscale("log")
-        axes.set_xlim(low, high)
-    else:
-        axes.set_yscale("log")
-        axes.set_ylim(low, high)
+    axis.axes.set(**{"xscale" if axis is axis.axes.xaxis else "yscale": "log"})
+    _log_range(axis, low / pad, high * pad)
+
+
+def _log_range(axis: Axis, low: float, high: float) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.axes.set(**{"xlim" if axis is axis.axes.xaxis else "ylim": (low, high)})
     axis.set_major_locator(FixedLocator(_log_ticks(low, high)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
     axis.set_minor_locator(NullLocator())
@@ -233,6 +229,12 @@ def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> Non
         log_axis(axes.yaxis, values)
     else:
         axes.set_ylim(0, 1.1 * max(values))
+
+
+def share_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Let the vertical axis of shares, such as accuracies, end at 1, where one cannot be above it."""
+    if max(values, default=2.0) <= 1.0 and axes.get_ylim()[1] > 1.0:
+        axes.set_ylim(top=1.0 + 0.001 * (1.0 - axes.get_ylim()[0]))
 
 
 def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: str = DARK) -> None:

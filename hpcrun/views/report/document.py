@@ -204,18 +204,24 @@ def _plain(text: str) -> str:
 
 
 _STYLE = """\
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222;
-  background: #fff }
+:root { color-scheme: light dark; --page: #fff; --ink: #222; --line: #ddd; --code: #f3f3f3 }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
+  background: var(--page); overflow-wrap: anywhere }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }
-th { border-bottom: 2px solid #222 }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line) }
+th { border-bottom: 2px solid var(--ink) }
 th:last-child, td:last-child { text-align: left }
 .wide { overflow-x: auto } .answer { font-size: 1.3rem; font-weight: 600 }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .25rem 1rem }
 dt { font-weight: 600 } dd { margin: 0 }
-code { background: #f3f3f3; padding: .1rem .3rem; overflow-wrap: anywhere }
-img { max-width: 100%; height: auto; margin: 1rem 0 }
-@media (max-width: 40rem) { dl { display: block } }"""
+code { background: var(--code); padding: .1rem .3rem }
+img { max-width: 100%; height: auto; margin: 1rem 0; background: #fff; break-inside: avoid }
+@media (max-width: 40rem) { dl { display: block } dd { margin-bottom: .5rem } table { font-size: .7rem }
+  th, td { padding: .25rem .12rem; white-space: normal; overflow-wrap: normal } }
+@media (prefers-color-scheme: dark) { :root { --page: #0d1117; --ink: #e6edf3; --line: #30363d; --code: #161b22 } }
+@media print { :root { color-scheme: light; --page: #fff; --ink: #000; --line: #ccc; --code: #fff }
+  body { max-width: none; margin: 0; padding: 0; font-size: 10pt } table { font-size: 7.5pt }
+  th, td { padding: .1rem .25rem; white-space: normal } h2 { break-after: avoid } }"""
 # default-src 'none': even an unescaped name could load and run nothing
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -243,7 +249,7 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
             '<html lang="en">',
             '<head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}</title>",
             f"<style>\n{_STYLE}\n</style></head>",
             "<body>",

@@ -5,22 +5,19 @@ from __future__ import annotations
 import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.report import Report
+from hpcrun.errors import PlanError
 from hpcrun.scaling.measure import Spread, spread
 from hpcrun.scaling.points import Epoch
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto
+from hpcrun.views.figure import DARK, GREY, PAGE, new_figure, ordered_styles, paper_style
 from hpcrun.views.report.axes import (
-    DARK,
-    GREY,
     MOST_NOTES,
-    PAGE,
     Panel,
     Shown,
     brief,
@@ -30,10 +27,9 @@ from hpcrun.views.report.axes import (
     draw_panels,
     is_doubtful,
     log_axis,
-    new_figure,
     note,
     settle,
-    shades,
+    share_axis,
     size_axis,
     spans,
     value_axis,
@@ -46,7 +42,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STYLE = Path(__file__).parent / "paper.mplstyle"
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """The format of each file, and what would differ from one drawing of the same numbers to the next."""
 MOST_SERIES = 6
@@ -64,31 +59,15 @@ class ReportFiles:
 
 def draw_figures(report: Report) -> ReportFiles:
     """Draw every figure that has numbers."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        reason = 'none drawn: matplotlib is not installed; pip install "hpcrun-slurm[plot]"'
-        return ReportFiles({}, (reason,))
     files: dict[str, bytes] = {}
-    with paper_style():
-        figures, missing = settled_figures(report)
-        for name, figure in figures.items():
-            files |= _files(name, figure)
+    try:
+        with paper_style():
+            figures, missing = settled_figures(report)
+            for name, figure in figures.items():
+                files |= _files(name, figure)
+    except PlanError as error:
+        return ReportFiles({}, (f"none drawn: matplotlib is not installed; {error.hint}",))
     return ReportFiles(files, tuple(missing))
-
-
-@contextmanager
-def paper_style() -> Iterator[None]:
-    """Draw with hpcrun's own style, whatever a user's matplotlibrc says; letters that the font lacks are boxes."""
-    import warnings
-
-    import matplotlib
-
-    with matplotlib.rc_context(matplotlib.rcParamsDefault), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        matplotlib.rcParams.update(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
-        matplotlib.rcParams["figure.constrained_layout.use"] = False  # each figure is laid out once, for all formats
-        yield
 
 
 def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
@@ -182,9 +161,10 @@ def _speedup_efficiency(shown: Shown) -> Figure:
     figure = new_figure(PAGE, 3.0)
     speed, efficiency = figure.subplots(1, 2)
     highest, speeds = 1.0, [1.0]
+    ideals: list[tuple[int, Any]] = []
     for smallest in sorted({panel.series.rows[0].gpus for panel in shown.panels}):
         sizes = [smallest, max(gpus[-1], 2 * smallest)]
-        ideal = draw_ideal(speed, sizes, [each / smallest for each in sizes])
+        ideals.append((smallest, draw_ideal(speed, sizes, [each / smallest for each in sizes], len(ideals))))
         speeds += [each / smallest for each in sizes]
     entries: list[tuple[str, Any]] = []
     for panel in shown.panels:
@@ -201,12 +181,14 @@ def _speedup_efficiency(shown: Shown) -> Figure:
     requested = _mark_requested(speed, efficiency, shown)
     draw_ideal(efficiency, [gpus[0], max(gpus[-1], 2 * gpus[0])], [100, 100])
     target = efficiency.axhline(100 * shown.target, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2)
-    for axes, words in ((speed, "speed-up"), (efficiency, "efficiency (%)")):
+    over = f" over {units_text(ideals[0][0], shown.unit)}" if len(ideals) == 1 else " over the smallest size"
+    for axes, words in ((speed, f"speed-up{over}"), (efficiency, "efficiency (%)")):
         size_axis(axes, gpus, shown.unit, logarithmic=logarithmic)
         axes.set_ylabel(words)
     value_axis(speed, speeds, logarithmic=logarithmic)
     efficiency.set_ylim(0, 1.12 * max(100, highest))
-    entries += [("ideal", ideal), (f"target {100 * shown.target:g} %", target)]
+    names = ["ideal"] if len(ideals) == 1 else [f"ideal from {units_text(each, shown.unit)}" for each, _ in ideals]
+    entries += [*zip(names, (line for _, line in ideals), strict=True), (f"target {100 * shown.target:g} %", target)]
     if requested:
         entries.append(("request this size", requested[0]))
     draw_legend(figure, shown, entries)
@@ -227,21 +209,27 @@ def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
 
 def _accuracy(shown: Shown) -> Figure:
     """Draw the last accuracy of every run by size, with its mean and range."""
+    dots: list[Any] = []
+    curves: list[Any] = []
 
     def draw(axes: Axes, panel: Panel) -> None:
         found = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
         for row, _ in found:
             each = [value for point in row.points if (value := _last(point.epochs)) is not None]
             if 1 < len(each) <= _MOST_DOTS:
-                axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
-        draw_curve(axes, panel, found)
+                dots[:] = axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
+        curves.append(draw_curve(axes, panel, found))
         size_axis(axes, [row.gpus for row, _ in found], panel.series.unit, logarithmic=True)
         axes.set_ylabel("accuracy")
         axes.margins(y=0.2)
+        share_axis(axes, [number.high for _, number in found])
         for row, number in found if len(shown.panels) == 1 and len(found) <= MOST_NOTES else ():
             note(axes, row.gpus, number.mean, f"{number.mean:.4g}")
 
-    return draw_panels(shown, draw)
+    figure = draw_panels(shown, draw)
+    measured = [("measured", curves[0])] if len(shown.panels) == 1 else []
+    draw_legend(figure, shown, [*measured, *(("each run", each) for each in dots)])
+    return figure
 
 
 def _last(epochs: Sequence[Epoch]) -> float | None:
@@ -253,7 +241,7 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
     """Draw one number epoch by epoch: a curve for each size, with the range of its repeats as a band."""
     from matplotlib.ticker import MaxNLocator
 
-    colours = dict(zip(shown.gpus, shades(len(shown.gpus)), strict=True))
+    styles = dict(zip(shown.gpus, ordered_styles(len(shown.gpus)), strict=True))
     curves: dict[int, Any] = {}
 
     def draw(axes: Axes, panel: Panel) -> None:
@@ -262,12 +250,14 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
         for row in panel.series.sizes:
             curve = _epochs(row, value)
             if curve:
-                at, colour = list(curve), colours[row.gpus]
+                at, style = list(curve), styles[row.gpus]
                 (curves[row.gpus],) = axes.plot(
-                    at, [each.mean for each in curve.values()], color=colour, marker="." if len(curve) < 30 else ""
+                    at,
+                    [each.mean for each in curve.values()],
+                    **{**style, **({} if len(curve) < 30 else {"marker": ""})},
                 )
                 lows, highs = [each.low for each in curve.values()], [each.high for each in curve.values()]
-                axes.fill_between(at, lows, highs, color=colour, alpha=0.2, linewidth=0)
+                axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
                 seen += [*lows, *highs]
                 longest = max(longest, *at)
         axes.set_xlabel("epoch")
@@ -275,8 +265,10 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         if times:
             value_axis(axes, seen, logarithmic=spans(seen))
-            if 0 < shown.warmup < longest:
-                axes.axvspan(0.5, shown.warmup + 0.5, color="#F0F0F0", zorder=0)
+        else:
+            share_axis(axes, seen)
+        if times and 0 < shown.warmup < longest:
+            axes.axvspan(0.5, shown.warmup + 0.5, color="#F0F0F0", zorder=0)
 
     figure = draw_panels(shown, draw)
     entries: list[tuple[str, Any]] = [(units_text(gpus, shown.unit), curve) for gpus, curve in sorted(curves.items())]

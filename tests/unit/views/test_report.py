@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 from hpcrun.actions.studies.report import Report, ReportOptions, make_report, read_tables
 from hpcrun.scaling.command import ScaleCommand
 from hpcrun.scaling.points import Epoch, Point
+from hpcrun.views.figure import paper_style
 from hpcrun.views.report.document import report_html, report_json, report_markdown, report_text
-from hpcrun.views.report.figures import draw_figures, paper_style, settled_figures
+from hpcrun.views.report.figures import draw_figures, settled_figures
 from hpcrun.views.report.tables import summary_csv, summary_tex, tex_text
 
 SEEDS = Path(__file__).parents[2] / "data" / "seeds"
@@ -421,3 +422,12 @@ def test_the_use_of_the_hardware_is_shown_where_runs_recorded_it() -> None:
         ("0.225", "0.25"),
     ]
     assert not any("GPU CPU" in line or " CPU " in line for line in report_text(report(*full())))
+
+
+def test_an_accuracy_axis_ends_at_1_and_panels_share_their_range() -> None:
+    points = [Point(n, dataset=name, epochs=(Epoch(1, time_s=scale / n, accuracy=0.999 - n / 1e4),))
+              for name, scale in (("a", 50.0), ("b", 20.0)) for n in (1, 2, 4)]  # fmt: skip
+    with paper_style():
+        figures, _ = settled_figures(report(*points))
+    assert all(axes.get_ylim()[1] < 1.01 for axes in figures["accuracy"].axes)
+    assert len({axes.get_ylim() for axes in figures["epoch_time"].axes}) == 1

@@ -136,3 +136,8 @@ def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:
         console.print(status_table(result, 1000.0, 100))
     assert capture.get().splitlines()[1].rstrip().endswith("silent 12 min, a100-[1-2]")
     assert status_json(result)["runs"][0]["silent_s"] == 725
+
+
+def test_a_machine_without_gpus_has_none() -> None:
+    on_cpu = run(nodes=1, gpus_per_node=2, plan={"scheduler": "local", "local_gpus": []})
+    assert short_size(on_cpu) == "1 node"
