@@ -22,19 +22,17 @@ from hpcrun.diagnosis.ranks import missing_rank, named_rank
 from hpcrun.diagnosis.rules import Rule, fill
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.speech import (
-    LAST_WORDS,
     failed_in,
     hangs_since,
     is_beside,
     is_in_chain,
     is_said_caught,
+    may_speak,
     speech_of,
-    uncaught,
     was_interrupted,
     was_survived,
 )
 from hpcrun.diagnosis.traceback import is_exception_line
-from hpcrun.job.state import EXIT_TERMINATED
 
 _OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
@@ -257,18 +255,6 @@ def root_of(facts: Facts) -> RootCause | None:
     return next((root for root in found if root is not None and root.exitcode != TORN_DOWN), None)
 
 
-def _may_speak(end: RankEnd, logs: Sequence[Log], facts: Facts) -> bool:
-    """Whether a rank's logs may have the reason of its end: it may have an error from before a termination.
-
-    In a job that was signalled, this is an exception at the end of its logs from before the signal: it could not exit.
-    """
-    if facts.state in _OF_THE_JOB or end.status != EXIT_TERMINATED:
-        return True
-    if facts.signalled_s is None or any(log.written_s >= facts.signalled_s for log in logs):
-        return False
-    return (raised := uncaught(logs, end)) is not None and not raised.stated and raised.followed_by <= LAST_WORDS
-
-
 def _counted(facts: Facts) -> list[RankEnd]:
     """Return the ends that count: if the job was signalled, those before the signal."""
     if facts.state in _OF_THE_JOB:
@@ -388,11 +374,11 @@ def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
     for log in facts.logs:
         if log.rank is not None and (log.rank in logs or not facts.ends):
             logs.setdefault(log.rank, []).append(log)
-    ends = {rank: facts.ends.get(rank) for rank in logs}
+    ends = facts.ends
     return {
-        rank: _speech(mine, end, waits)
+        rank: _speech(mine, ends.get(rank), waits)
         for rank, mine in logs.items()
-        if (end := ends[rank]) is None or _may_speak(end, mine, facts)
+        if rank not in ends or facts.state in _OF_THE_JOB or may_speak(ends[rank], mine, facts.signalled_s)
     }
 
 

@@ -148,6 +148,18 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     return place < last.begins or last.followed_by > AFTER_MOST
 
 
+def may_speak(end: RankEnd, logs: Sequence[Log], signalled_s: float | None) -> bool:
+    """Whether the logs of a rank of a job that was signalled may have the reason of its end.
+
+    This is an exception at the end of its logs from before the signal: the rank could not exit.
+    """
+    if end.status != EXIT_TERMINATED:
+        return True
+    if signalled_s is None or any(log.written_s >= signalled_s for log in logs):
+        return False
+    return (raised := uncaught(logs, end)) is not None and not raised.stated and raised.followed_by <= LAST_WORDS
+
+
 def is_beside(hit: Hit, log: Log) -> bool:
     """Whether a line is about something else than the exception that ended its program.
 

@@ -150,11 +150,11 @@ def forecast(
     Raises:
         UsageError: a batch does not divide, or a scaled one is larger than the data set.
     """
-    found = []
+    rows = []
     for case in cases:
         base = _baseline(work, case, sizes, steps)
-        found += [_forecast(work, case, size, _batch(work, case, size.gpus), steps, base) for size in sizes]
-    return tuple(found)
+        rows += [_forecast(work, case, size, _batch(work, case, size.gpus), steps, base) for size in sizes]
+    return tuple(rows)
 
 
 def remedy(work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], steps: StepModel) -> Forecast | None:

@@ -39,13 +39,13 @@ def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY)
     Args:
         speedups: GPUs and the speed-up over the smallest size, in ascending order.
     """
-    found: list[Step] = []
+    walk: list[Step] = []
     if speedups:
         base, speedup = speedups[0]
         last = base
         for gpus, value in speedups[1:]:
             added = (value - speedup) * base / (gpus - last)
-            found.append(Step(last, gpus, added, round(added, 2) >= target))
-            if found[-1].taken:
+            walk.append(Step(last, gpus, added, round(added, 2) >= target))
+            if walk[-1].taken:
                 last, speedup = gpus, value
-    return tuple(found)
+    return tuple(walk)

@@ -58,16 +58,16 @@ def _answer(result: ForecastResult, case: Case) -> str:
     if case == "scaled":
         batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
     if row is None:
-        said = (
+        answer = (
             f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else "measure more GPUs"
         )
-        return f"If {batch}: {said}. One measured size decides nothing."
-    said = f"ask for {count(row.size.gpus, 'GPU')}"
-    said += f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
-    said += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
+        return f"If {batch}: {answer}. One measured size decides nothing."
+    answer = f"ask for {count(row.size.gpus, 'GPU')}"
+    answer += f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
+    answer += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
     if case == "scaled" and row.growth >= LARGE_GROWTH:
-        said += f"; check the accuracy with global batch {row.batch_size}"
-    return f"If {batch}: {said}."
+        answer += f"; check the accuracy with global batch {row.batch_size}"
+    return f"If {batch}: {answer}."
 
 
 def _would_be(row: Forecast, after: Forecast, step: Step) -> str:
@@ -213,14 +213,14 @@ def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
 
 
 def _warnings(result: ForecastResult) -> list[str]:
-    found: dict[Concern, dict[tuple[int, int], Forecast]] = {}
+    by_concern: dict[Concern, dict[tuple[int, int], Forecast]] = {}
     for row in result.rows:
         for concern in row.concerns[:1]:
-            found.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), row)
+            by_concern.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), row)
     fills = f"{result.fills_gpu:.0f}" if result.fills_gpu >= 1 else "1"
     lost = [
         f"{_and(list(rows.values()))}: most of the lost time is {_WHY[concern].format(fills=fills)}"
-        for concern, rows in found.items()
+        for concern, rows in by_concern.items()
     ]
     return [*lost, *_rate_warnings(result)]
 

@@ -100,7 +100,7 @@ submitit.core.plugins.get_job_environments()
 print(at_once, [name for name in sys.modules if name.startswith(("hpcrun", "pydantic", "jinja2", "pandas"))])
 """
     said = person.run(f"{person.venv}/bin/python", "-c", program).stdout
-    assert said == "[] ['hpcrun', 'hpcrun.api', 'hpcrun.api.submitit_plugin']\n"
+    assert said == "[] ['hpcrun.version', 'hpcrun', 'hpcrun.api', 'hpcrun.api.submitit_plugin']\n"
 
 
 @pytest.mark.parametrize("folder", ["logs", "logs/%j", "a 0; echo 'b'\n$(id)/%A/%a"])
