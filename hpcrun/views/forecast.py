@@ -63,7 +63,9 @@ def _answer(result: ForecastResult, case: Case) -> str:
         )
         return f"If {batch}: {answer}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
-    answer += f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
+    answer += (
+        f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
+    )
     answer += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
     if case == "scaled" and row.growth >= LARGE_GROWTH:
         answer += f"; check the accuracy with global batch {row.batch_size}"

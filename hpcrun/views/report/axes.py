@@ -115,6 +115,8 @@ def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]]
     """
     if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
         entries = [*entries, ("no verdict", _doubtful_mark())]
+    if not entries:
+        return
     cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
     most = min(3, len(entries)) if figure.get_figwidth() > COLUMN else 1
     texts = [shortened(label, cells // most - 8) for label, _ in entries]
@@ -220,7 +222,11 @@ def _log_ticks(low: float, high: float) -> list[float]:
         ticks = [tick for tick in ticks if low <= tick <= high]
         if len(ticks) >= 3:
             break
-    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
+    if not ticks:  # one value alone: no round number is that near
+        from matplotlib.ticker import MaxNLocator
+
+        ticks = [float(tick) for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
+    return ticks[:: max(1, -(-len(ticks) // _MOST_TICKS))]
 
 
 def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> None:

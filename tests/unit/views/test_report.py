@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -35,6 +37,30 @@ def report(*points: Point, **options: Any) -> Report:
 def seed(name: str) -> Report:
     table = read_tables([SEEDS / name])
     return make_report(table.points, ReportOptions("study"), claims=table.claims)
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])  # to shrink a case takes minutes
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 3, 4, 8, 16, 64, 1000]),
+            st.floats(1e-3, 1e6),
+            st.none() | st.floats(0, 1),
+            st.none() | st.integers(1, 10**6),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+@example(rows=[(4, 2160.0, None, 1024), (4, 1020.0, None, 4096)])
+def test_any_table_is_drawn(rows: list[tuple[int, float, float | None, int | None]]) -> None:
+    points = [
+        Point(gpus, batch_size=batch, epochs=(Epoch(1, time_s=time_s, accuracy=accuracy),), source="csv")
+        for gpus, time_s, accuracy, batch in rows
+    ]
+    with paper_style():
+        figures, _ = settled_figures(report(*points))
+        assert all(figure.axes for figure in figures.values())
 
 
 def full(dataset: str = "", sizes: tuple[int, ...] = (1, 2, 4), repeats: int = 2) -> list[Point]:
