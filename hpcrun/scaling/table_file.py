@@ -1,10 +1,11 @@
-"""Reads runs from CSV: a row for each run or for each epoch, in columns whose names contain their units."""
+"""Reads runs from CSV or Markdown: a row for each run or epoch, in columns that say their units."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import UsageError, nearest
+from hpcrun.job.units import parse_duration
 from hpcrun.reading import read_named_text
 from hpcrun.scaling.points import Epoch, Point
 
@@ -20,6 +22,7 @@ _MAX_COUNT = 10**15
 _MOST_COLUMNS = 1000
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 1000
+_MOST_AS_SHARE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,20 @@ def _positive(text: str) -> float:
     return value
 
 
+def _percent(text: str) -> float:
+    """Read an efficiency: ``87.3``, or as a share, ``0.873``; nobody publishes one of 2 %."""
+    value = _positive(text)
+    return value if value > _MOST_AS_SHARE else 100 * value
+
+
+def _duration(text: str) -> float:
+    """Read ``1h 30m`` or ``1:30:00``, in seconds."""
+    try:
+        return parse_duration(text.replace(" ", ""))
+    except ValueError:
+        raise ValueError("is not a time with its unit; write 36m or 1h30m, or name the unit: time_min") from None
+
+
 def _wholes(text: str) -> tuple[int, ...]:
     return tuple(_whole(part.strip()) for part in text.split(";"))
 
@@ -111,6 +128,7 @@ COLUMNS: dict[str, _Column] = {
     "time_s": _Column("point", "total_s", _positive),
     "time_min": _Column("point", "total_s", _positive, 60),
     "time_h": _Column("point", "total_s", _positive, 3600),
+    "time": _Column("point", "total_s", _duration),
     "startup_s": _Column("point", "startup_s", _not_negative),
     "batch_size": _Column("point", "batch_size", _whole),
     "samples": _Column("point", "samples", _whole),
@@ -121,16 +139,30 @@ COLUMNS: dict[str, _Column] = {
     "epoch_time_s": _Column("epoch", "time_s", _positive),
     "epoch_time_min": _Column("epoch", "time_s", _positive, 60),
     "epoch_time_h": _Column("epoch", "time_s", _positive, 3600),
+    "epoch_time": _Column("epoch", "time_s", _duration),
     "samples_per_s": _Column("epoch", "samples_per_s", _positive),
     "accuracy": _Column("epoch", "accuracy", _number),
     "loss": _Column("epoch", "loss", _number),
     "data_s": _Column("epoch", "data_s", _not_negative),
     "sync_s": _Column("epoch", "sync_s", _not_negative),
-    "efficiency_percent": _Column("claim", "efficiency_percent", _positive),
+    "efficiency_percent": _Column("claim", "efficiency_percent", _percent),
     "gpu_hours": _Column("claim", "gpu_hours", _positive),
     "steps": _Column("claim", "steps", _whole),
 }
 """Every column that is read, the field for its value, and the factor to seconds."""
+_ALIASES = {
+    **dict.fromkeys(("gpu", "n_gpus", "num_gpus", "#gpus", "number_of_gpus", "gpu_count"), "gpus"),
+    **dict.fromkeys(("runtime", "run_time", "wall_time", "total_time", "training_time", "duration"), "time"),
+    **dict.fromkeys(("time_per_epoch", "time/epoch"), "epoch_time"),
+    **dict.fromkeys(("speed_up", "scaling"), "speedup"),
+    **dict.fromkeys(("efficiency", "scaling_efficiency", "parallel_efficiency", "eff"), "efficiency_percent"),
+    **dict.fromkeys(("throughput", "samples/s", "samples/sec", "images/s", "images/sec", "img/s"), "samples_per_s"),
+    **dict.fromkeys(("batch", "global_batch", "global_batch_size"), "batch_size"),
+    **dict.fromkeys(("node", "n_nodes", "num_nodes"), "nodes"),
+}
+"""What people call a column."""
+_MARKS = re.compile(r"[~≈]\s*(?=[\d.])|(?<=[\d.])\s*[x×%](?=$)")
+"""What stands around a number: ``~1.8x``, ``87.3%``."""
 CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
 """Columns that can contradict the others."""
 
@@ -168,6 +200,7 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
         raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}") from None
     columns, remarks = _columns(header, name)
     rows = [_row(columns, cells, f"{name}:{line}") for line, cells in lines]
+    _add_speedups(rows)
     if dataset:
         for row in rows:
             row.point.setdefault("dataset", dataset)
@@ -176,10 +209,21 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
     return Table(*(_by_epoch(rows) if "epoch" in columns else _by_run(rows, "repeat" in columns)), tuple(remarks))
 
 
+def _add_speedups(rows: Sequence[_Row]) -> None:
+    """Give rows that have nothing but an efficiency the speed-up that it means, over the smallest size."""
+    smallest = min((row.point["gpus"] for row in rows), default=1)
+    for row in rows:
+        known = {"total_s", "speedup"} & row.point.keys() or {"time_s", "samples_per_s"} & row.epoch.keys()
+        if not known and (percent := row.claims.get("efficiency_percent")):
+            row.point["speedup"] = float(percent) / 100 * row.point["gpus"] / smallest
+
+
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of a line and its cells, without comments and empty lines."""
+    """Yield the number of a line and its cells, without comments and empty lines; of Markdown's tables as well."""
+    if text.lstrip().startswith("|"):
+        text = "\n".join("" if not line.strip(" |:-") else line.strip().strip("|") for line in text.splitlines())
     header = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
-    delimiter = max(",;\t", key=header.count)
+    delimiter = max(",;\t|", key=header.count)
     # a comment may have quotes that csv would interpret
     uncommented = "\n".join("" if line.startswith("#") else line for line in text.splitlines())
     reader = csv.reader(io.StringIO(uncommented), delimiter=delimiter, strict=True)
@@ -195,7 +239,7 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     """Return the names of the columns, and notes on those that are not read."""
     if len(header) > _MOST_COLUMNS:
         raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
-    names = [cell.lower() for cell in header]
+    names = [_column_name(cell) for cell in header]
     if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
         raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
                          hint="is a quotation mark not closed?")  # fmt: skip
@@ -215,7 +259,15 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     for column in names:
         if column in COLUMNS and fields.count(COLUMNS[column].field) > 1:
             raise UsageError(f"{name}: column {column} repeats another column in another unit")
-    return names, [f"{name}: not read: {', '.join(unknown)}"] if unknown else []
+    renamed = [f"{cell} as {column}" for cell, column in zip(header, names, strict=True) if cell.lower() != column]
+    notes = {"not read": unknown, "read": renamed}
+    return names, [f"{name}: {what}: {', '.join(listed)}" for what, listed in notes.items() if listed]
+
+
+def _column_name(cell: str) -> str:
+    """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up`` speedup."""
+    plain = re.sub(r"[\s\-]+", "_", re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower()))
+    return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +287,14 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
         column = COLUMNS.get(name)
         if column is None or not cell:
             continue
+        cell = cell if column.read is _text else _MARKS.sub("", cell)
         try:
             value = column.read(cell)
         except ValueError as error:
             raise UsageError(f"{place}: column {name}: {cell[:40]!r} {error}") from None
         parts[column.part][column.field] = value if column.factor == 1 else value * column.factor
         if name in CLAIMS:
-            claims[name] = cell
+            claims[name] = f"{value:g}" if column.read is _percent else cell
     if "gpus" not in parts["point"]:
         raise UsageError(f"{place}: column gpus is empty")
     point, steps = parts["point"], parts["claim"].get("steps")

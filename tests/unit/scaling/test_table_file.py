@@ -58,6 +58,29 @@ def test_comments_empty_lines_and_foreign_columns_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "speedups"),
+    [
+        ("GPUs,Time\n1,1h 30m\n2,50m\n4,~26m\n", [1, 1.8, 3.46]),
+        ("gpu,Speed-up\n1,1.0x\n2,~1.8x\n4,3.49×\n", [1, 1.8, 3.49]),
+        ("GPUs;efficiency\n1;100%\n2;90 %\n4;87.3%\n", [1, 1.8, 3.49]),
+        ("num_gpus\tEfficiency\n1\t1.0\n2\t0.9\n4\t0.873\n", [1, 1.8, 3.49]),
+        ("| GPUs | Time (min) | Efficiency |\n|---:|:--|--|\n| 1 | 90 | 100% |\n| 2 | 50 | 90% |\n", [1, 1.8]),
+        ("n GPUs,images/sec\n1,100\n8,700\n", [1, 7]),
+        ("GPUs,Time per epoch,Batch size\n1,10:00,64\n2,5m30s,64\n", [1, 1.82]),
+    ],
+)
+def test_tables_as_people_write_them(text: str, speedups: list[float]) -> None:
+    found = table(text)
+    (series,) = build_series(found.points)
+    assert [row.speedup.mean for row in series.rows] == pytest.approx(speedups, abs=0.01)
+    assert len(found.remarks) <= 1  # which column was read as what
+
+
+def test_a_time_without_a_unit_asks_for_one() -> None:
+    assert "column time: '36' is not a time with its unit; write 36m" in refused("GPUs,Time\n1,36\n")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "runs.csv: it is empty"),
