@@ -15,7 +15,7 @@ from hpcrun.runs.studies import Study
 from hpcrun.scaling.causes import ScalingDiagnosis, diagnose_series
 from hpcrun.scaling.claims import Contradiction, contradictions
 from hpcrun.scaling.command import ANY, ScaleCommand
-from hpcrun.scaling.fit import Fit, best_fit, fit_series
+from hpcrun.scaling.outlook import Outlook, outlook
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.reliability import Doubt, doubts_of
 from hpcrun.scaling.series import BatchChange, Series, batch_changes, build_series
@@ -55,7 +55,7 @@ class Part:
     """One series and what follows from it.
 
     Attributes:
-        expected: the fit that says what the next sizes will bring; None where none does.
+        outlook: the serial fraction and the next sizes; None where no answer stands.
         advice: the answer; None where none stands.
         tentative: what the runs suggest, where no answer stands on them.
         doubts: why times are unreliable.
@@ -63,8 +63,7 @@ class Part:
     """
 
     series: Series
-    fits: tuple[Fit, ...]
-    expected: Fit | None
+    outlook: Outlook | None
     advice: Advice | None
     tentative: Advice | None
     diagnosis: ScalingDiagnosis | None
@@ -93,7 +92,7 @@ class Report:
 def make_report(
     points: Sequence[Point], options: ReportOptions, *, claims: Iterable[Claim] = (), remarks: Sequence[str] = ()
 ) -> Report:
-    """Compare the sizes of a study, fit the laws, and judge.
+    """Compare the sizes of a study, and judge.
 
     Args:
         claims: numbers of tables to check against the others.
@@ -134,13 +133,11 @@ def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
     doubts = doubts_of(series, options.warmup, one_by_one=options.command.one_by_one)
     doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
     advice = advise(series, options.min_efficiency, doubtful) if finished else None
-    # a law through unreliable sizes would predict from them
-    fitted = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful)) if advice else series
-    fits = fit_series(fitted) if series.compared else ()
+    # unreliable sizes forecast nothing
+    reliable = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful))
     return Part(
         series,
-        fits,
-        expected=best_fit([fit for fit in fits if fit.describes]) if advice else None,
+        outlook(reliable) if advice else None,
         advice=advice,
         tentative=None if advice else tentative,
         diagnosis=diagnose_series(series, advice, options.command) if advice else None,

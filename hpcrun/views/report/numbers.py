@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hpcrun.scaling.fit import Estimate
 from hpcrun.scaling.measure import Spread
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.sizes import Unit
@@ -72,14 +71,6 @@ def whole_percent(share: float) -> str:
     return f"{math.floor(share * 100 + 0.5)} %"
 
 
-def interval_text(estimate: Estimate, factor: float, unit: str) -> str:
-    """Return ``4.6 % (95 %: 2.6 to 6.7 %)``; without an interval, only the number."""
-    value = _two_digits(estimate.value * factor)
-    if estimate.low is None or estimate.high is None:
-        return f"{value}{unit}"
-    return f"{value}{unit} (95 %: {_two_digits(estimate.low * factor)} to {_two_digits(estimate.high * factor)}{unit})"
-
-
-def _two_digits(value: float) -> str:
+def two_digits(value: float) -> str:
     """Return at least two significant digits: 0.0062, 4.6, 13.0, 210."""
     return f"{value:.1f}" if 1 <= abs(value) < 100 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"

@@ -9,18 +9,18 @@ from itertools import groupby
 from hpcrun.actions.studies.report import Part, Report
 from hpcrun.scaling.causes import ScalingDiagnosis
 from hpcrun.scaling.claims import Contradiction
-from hpcrun.scaling.fit import FEWEST_SIZES, Fit, Prediction, scaled_speedup
+from hpcrun.scaling.outlook import Outlook
 from hpcrun.scaling.points import Point, Source
 from hpcrun.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.scaling.sizes import Unit
 from hpcrun.scaling.verdict import Advice, verdict
 from hpcrun.views.report.numbers import (
-    interval_text,
     number_text,
     percent_text,
     size_text,
     time_unit,
     times_text,
+    two_digits,
     units_text,
     whole_percent,
 )
@@ -32,7 +32,6 @@ SOURCES: dict[Source, str] = {
     "elapsed": "Slurm's elapsed time, start-up included",
     "csv": "a table",
 }
-LAWS = {"amdahl": "Amdahl", "gustafson": "Gustafson", "communication": "communication"}
 _NO_FASTER = 1.01
 """A speed-up that is larger by less than this is none."""
 _MOST = 20
@@ -131,7 +130,7 @@ def part_lines(part: Part) -> list[Line]:
     lines = [
         *_verdicts(part),
         *(_advice(part.advice, part.series) if part.advice else ()),
-        *(_fits(part) if part.advice else ()),
+        *(_outlook(part.outlook, part.series) if part.outlook else ()),
         *(_causes(part.diagnosis) if part.diagnosis else ()),
         *_left_out(part.series),
         *(Line("note", remark) for remark in part.series.remarks),
@@ -187,43 +186,23 @@ def _priced(row: Row, series: Series) -> str:
     return f"{size_text(row)}: {time}, {number_text(row.gpu_hours)} {hours_name(row.unit)}"
 
 
-def _fits(part: Part) -> Iterator[Line]:
-    sizes = max((fit.sizes for fit in part.fits), default=0)
-    if 1 < sizes < FEWEST_SIZES:
-        yield Line("laws", f"{sizes} sizes are too few for a confidence interval: measure a third")
-    for fit in part.fits:
-        yield Line(LAWS[fit.law], _fit(fit, part.series.unit.removesuffix("s")))
-        if fit.law == "amdahl" and fit.serial and fit.describes:
-            gpus = part.series.sizes[-1].gpus
-            speedup = interval_text(scaled_speedup(fit.serial, gpus), 1, "×")
-            size = units_text(gpus, part.series.unit)
-            yield Line(LAWS["gustafson"], f"{size} with proportionally more work would reach {speedup}")
-    if part.expected:
-        unit = part.series.unit
-        words = "; ".join(_prediction(each, unit) for each in part.expected.predictions)
-        peak = f", fastest at {units_text(part.expected.peak, unit)}" if part.expected.peak else ""
-        yield Line("next", f"{words}, by {LAWS[part.expected.law]}{peak}")
-    elif part.fits:
-        yield Line("next", "no prediction: no scaling law fits these sizes")
-
-
-def _fit(fit: Fit, one: str) -> str:
-    if not fit.describes:
-        return f"does not fit: error {whole_percent(fit.error)}"
-    words = []
-    if fit.serial:
-        words.append(f"serial fraction {interval_text(fit.serial, 100, ' %')} of the work on one {one}")
-    if fit.communication:
-        words.append(
-            f"communication adds {interval_text(fit.communication, 100, ' %')} of the one-{one} time per {one}"
+def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
+    low, high = (two_digits(100 * share) for share in outlook.serial_range)
+    over = f" ({low} to {high} % over the sizes)" if low != high else ""
+    grows = ": it grows with them, so it is the cost of more, not serial work" if outlook.grows else ""
+    one, largest = series.unit.removesuffix("s"), units_text(series.sizes[-1].gpus, series.unit)
+    if outlook.serial < 1:  # else nothing became faster, as the table says
+        yield Line(
+            "serial", f"{two_digits(100 * outlook.serial)} % of the work on one {one}, by {largest}{over}{grows}"
         )
-    off = f"; fit error {100 * fit.error:.1f} %" if fit.sizes >= FEWEST_SIZES else ""
-    return ", ".join(words) + off
-
-
-def _prediction(prediction: Prediction, unit: Unit) -> str:
-    speedup = interval_text(prediction.speedup, 1, "×")
-    return f"{units_text(prediction.gpus, unit)} {speedup} = {percent_text(prediction.efficiency.value)}"
+    if not (series.weak or outlook.grows or outlook.serial == 1):
+        yield Line("more work", f"{largest} with proportionally more work would reach {outlook.with_more_work:.3g}×")
+    words = [
+        f"{units_text(each.gpus, series.unit)} {two_digits(each.speedup)}× ({two_digits(each.low)} to "
+        f"{two_digits(each.high)}×) = {whole_percent(each.efficiency)}"
+        for each in outlook.predictions
+    ]
+    yield Line("next", f"{'; '.join(words)}: 8 of 10 published trainings lay in such a range")
 
 
 def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:

@@ -86,7 +86,8 @@ def test_a_size_in_doubt_does_not_take_the_verdict_from_the_others() -> None:
     found = part(*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(8, 9, 4, 4))
     assert found.advice
     assert (found.advice.value.gpus, set(found.advice.doubtful)) == (2, {8})
-    assert {fit.sizes for fit in found.fits} == {2}  # and no law goes through it
+    assert found.outlook
+    assert [each.gpus for each in found.outlook.predictions] == [4, 8]  # and no forecast begins at it
 
 
 def test_a_published_row_may_be_a_mean_of_several_runs_but_a_listed_run_is_one() -> None:
