@@ -1,9 +1,9 @@
 """What the sizes of a series say beyond themselves: the serial fraction, and the next two doublings.
 
 The serial fraction is what Karp and Flatt (1990) measure, for each size N by itself: Amdahl's law (1967) for a strong
-study, ``S(N) = 1/(s + (1−s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N − s(N−1)``, solved for ``s``. Where it
-grows from size to size it is no serial work but the cost of more GPUs. Neither law forecasts: extrapolated, Amdahl's errs
-twice as much on published tables as the one loss for each doubling that ``hpcrun plan`` uses, too.
+study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N - s(N-1)``, solved for ``s``. Where it
+grows from size to size it is no serial work but the cost of more GPUs. Neither law forecasts: extrapolated, Amdahl's
+errs twice as much on published tables as the one loss for each doubling that ``hpcrun plan`` uses, too.
 """
 
 from __future__ import annotations
