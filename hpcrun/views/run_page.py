@@ -188,7 +188,7 @@ def _folded(words: str, width: int) -> list[str]:
 
 def metric_lines(metrics: Metrics, chosen: int, width: int, height: int) -> list[Text]:
     """Return a curve of one metric over the steps, and below it all metrics with their last values."""
-    names = sorted(metrics.names, key=lambda name: name.lower() == "epoch")  # it says where, and not how well
+    names = metrics.names
     if not names:
         return []
     name = names[chosen % len(names)]

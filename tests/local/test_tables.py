@@ -37,8 +37,8 @@ def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
     assert (least, none) == ("2.0", "0")
 
 
-def test_a_sweep_has_its_parameters_in_front(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN)
+def test_a_sweep_has_its_parameters_in_front_and_is_ranked_by_a_metric(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text(TRAIN.replace("step=step,", "step=step, epoch=1,"))
     hpcrun("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=2,4", "--wait", "train.py", "{lr}", check=True)
     code = (
         "table = hpcrun.read_metrics('last'); print(*table.columns); print(*table.groupby('lr')['loss'].min())\n"
@@ -46,7 +46,8 @@ def test_a_sweep_has_its_parameters_in_front(hpcrun: Hpcrun) -> None:
         "print(hpcrun.read_status('last/0', 'last/1').to_json(orient='records'))"
     )
     columns, least, second, states = told(hpcrun, code).splitlines()
-    assert columns == "element lr rank attempt step time loss note"
+    assert columns == "element lr rank attempt step time loss note epoch"  # it tells where, and not how well
+    assert "by loss, smallest first" in hpcrun("sweep", check=True).stderr
     assert least == f"{2 / 3} {4 / 3}"
     assert second == f"4.0 2.0 {4 / 3}"
     assert [(row["state"], row["exit_status"]) for row in json.loads(states)] == [("COMPLETED", 0)] * 2

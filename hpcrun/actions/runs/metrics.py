@@ -18,7 +18,7 @@ class Metrics:
     """The numbers of a run.
 
     Attributes:
-        names: of the metrics, in the order in which they were first said.
+        names: of the metrics, in the order in which they were first said, ``epoch`` last.
         rows: ordered by rank and step.
         unreadable: how many lines of the ranks' notes are no metrics.
     """
@@ -80,7 +80,13 @@ def read_metrics(
         finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
         found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
         rows += join([*found, *notes])
-    return Metrics(tuple(dict.fromkeys(name for row in rows for name in row.values)), tuple(rows), bad.lines)
+    names = sorted(dict.fromkeys(name for row in rows for name in row.values), key=_is_place)
+    return Metrics(tuple(names), tuple(rows), bad.lines)
+
+
+def _is_place(name: str) -> bool:
+    """Whether a metric tells where the training is and not how well: the last to draw or rank by."""
+    return name.lower() in ("epoch", "iter", "iteration", "global_step")
 
 
 def read_elements(
