@@ -113,12 +113,15 @@ def spawned_process(log: Log) -> int | None:
 
 
 def missing_rank(logs: Iterable[Log]) -> int | None:
-    """Return the one rank that did not come to a collective in which all others timed out; None if it is unknown.
+    """Return the one rank that did not come where all others waited and timed out; None if it is unknown.
 
     That the highest rank is missing cannot be seen, since nothing tells how many there are.
     """
     waited: set[int] = set()
     for log in logs:
+        for hit in log.scan.hits:
+            if (named := hit.values.get("missing")) is not None and named.isdigit():
+                return int(named)
         if log.rank is not None and any(hit.rule.level == "wait" for hit in log.scan.hits):
             waited.add(log.rank)
         if log.rank is None:

@@ -207,7 +207,7 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: s
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("extends: local\ngpu:\n  typ: a100\n", "mine.yaml:3: unknown key 'gpu.typ'; did you mean 'type'?"),
+        ("extends: local\ngpu:\n  typ: a100\n", "mine.yaml:3: unknown key 'gpu.typ'; did you mean 'gpu.type'?"),
         ("gpu: {type: a100\n", "mine.yaml:2"),
         ("gpu:\n\ttype: a100\n", "mine.yaml:2"),
         ("partition: gpu\npartition: cpu\n", "mine.yaml:2"),

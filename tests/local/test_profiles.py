@@ -203,7 +203,7 @@ def test_the_text_of_a_value_is_what_was_typed(hpcrun: Hpcrun) -> None:
 @pytest.mark.parametrize(
     ("args", "status", "says"),
     [
-        (["set", "a100", "gpu.typ=x"], 3, "unknown key 'gpu.typ'; did you mean 'type'?"),
+        (["set", "a100", "gpu.typ=x"], 3, "unknown key 'gpu.typ'; did you mean 'gpu.type'?"),
         (["set", "a100", "gpu.per_node=many"], 3, "gpu.per_node: "),
         (["set", "a100", "gpu.directive=tres"], 3, "'gres', 'gpus-per-node' or 'gpus'"),
         (["set", "a100", "time.max=soon"], 3, "'soon' is not a time"),
@@ -486,7 +486,7 @@ def test_an_edit_that_changes_nothing_writes_nothing(hpcrun: Hpcrun) -> None:
         ('rm "$1"', 3, "the editor removed the file; {} is unchanged"),
         ('rm "$1"; mkdir "$1"', 3, "the editor removed the file; {} is unchanged"),
         ('kill -9 $$', 3, "the editor ended with exit status -9; {} is unchanged"),
-        ('echo "gpu: {{typ: x}}" >> "$1"', 3, "{}:2: unknown key 'gpu.typ'; did you mean 'type'?"),
+        ('echo "gpu: {{typ: x}}" >> "$1"', 3, "{}:2: unknown key 'gpu.typ'; did you mean 'gpu.type'?"),
         ('head -c 2000000 /dev/zero > "$1"', 3, "larger than 1000 kB"),
         (r'printf "\\377" > "$1"', 3, "not UTF-8 text"),
     ],
@@ -523,14 +523,14 @@ def test_a_mistake_is_shown_at_its_line_in_the_editor_and_can_be_put_right(hpcru
     once = 'if grep -q "hpcrun:" "$1"; then cp "$1" seen; sed -i "s/typ:/type:/" "$1"; else'
     editor = script(hpcrun, f'{once} printf "gpu:\\n  typ: mine\\n" >> "$1"; fi')
     terminal = terminal_of(hpcrun, "profile", "edit", "a100", EDITOR=editor)
-    terminal.expect("a100.yaml:4: unknown key 'gpu.typ'; did you mean 'type'")
+    terminal.expect("a100.yaml:4: unknown key 'gpu.typ'; did you mean 'gpu.type'")
     terminal.expect(r"\(e\)dit again or \(q\)uit")
     assert path.read_text() == "extends: a100\nqos: x\n"
     terminal.sendline("e")
     status, said = ended(terminal)
     assert status == 0, said
     assert (hpcrun.folder / "seen").read_text() == (
-        "extends: a100\nqos: x\ngpu:\n#!! hpcrun: unknown key 'gpu.typ'; did you mean 'type'?\n  typ: mine\n"
+        "extends: a100\nqos: x\ngpu:\n#!! hpcrun: unknown key 'gpu.typ'; did you mean 'gpu.type'?\n  typ: mine\n"
     )
     assert path.read_text() == "extends: a100\nqos: x\ngpu:\n  type: mine\n"
 

@@ -38,15 +38,15 @@ def submit(hpcrun: Hpcrun, script: str, *options: str) -> Path:
     return Path(json.loads(done.stdout)["folder"])
 
 
-def test_a_failure_after_a_restart_is_told_of_by_what_the_last_start_said(hpcrun: Hpcrun) -> None:
+def test_what_torchrun_started_again_is_explained_by_the_start_that_failed_first(hpcrun: Hpcrun) -> None:
     attempt = submit(hpcrun, FAILS_TWICE, "--wait") / "elements/0/attempts/0"
     statuses = [json.loads((attempt / name).read_text())["status"] for name in ("rank-1.exit.1", "rank-1.exit")]
     assert statuses == [1, 3]
     assert [path.name for path in (attempt / "flight").iterdir()] == ["rank_1.1"]
     assert (attempt / "rank-1.out").read_text() == "start\nhpcrun: torchrun restart 1\nstart\n"
     explained = hpcrun("explain", "last").stdout
-    assert "rank 1 on local-0 failed first with exit status 3" in explained
-    assert "of the first start" not in explained
+    assert "rank 1 on local-0 failed first: ValueError: of the first start at train.py:8" in explained
+    assert "the answer is of start 1 of 2: no later one came further" in explained
 
 
 def test_ranks_that_were_asked_to_stop_are_not_started_again_by_torchrun(hpcrun: Hpcrun) -> None:

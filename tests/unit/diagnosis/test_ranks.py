@@ -359,7 +359,7 @@ JOINING = (
     ("log", "rule", "rank"),
     [
         (of_rank(1, JOINING) + of_rank(0, "FileNotFoundError: no train.json"), None, 0),
-        (of_rank(1, JOINING), "nccl-id-missing", 1),
+        (of_rank(1, JOINING), "nccl-id-missing", 0),
         (timed_out(2) + of_rank(2, NCCL_ERROR.splitlines()[-1]) + of_rank(1, "ValueError: not a number"), None, 1),
         (
             f"{TRACE}RuntimeError: Rank 0 successfully reached monitoredBarrier, but received errors while waiting for "
