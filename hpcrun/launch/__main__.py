@@ -31,6 +31,7 @@ def main() -> int:
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
     _load("processes").write_for_oneself()
+    arguments = _load("processes").show_colons(arguments)
     if part == "job":
         _load("processes").hear()  # before anything slow: a signal that comes earlier ends the job without a record
     for needed in () if sys.dont_write_bytecode else ("node", "rank"):

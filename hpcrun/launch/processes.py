@@ -25,6 +25,8 @@ HEARD = frozenset(
     {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
 )
 """The signals that the parts receive, and forward if Slurm has not sent them to every process."""
+COLONS = "HPCRUN_COLONS"
+"""Set for a step whose arguments ``hide_colons`` has changed."""
 CANARY_S = 0.3
 """A signal to every process of a step is a loop of kill(2), which takes milliseconds."""
 LATE_S = 1.0
@@ -50,6 +52,22 @@ def start_with(umask: int) -> None:
 def launch_program() -> list[str]:
     """Return the words that start this program."""
     return [sys.executable, "-ISB", os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")]
+
+
+def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return a command of srun that starts this program, and what its environment needs.
+
+    srun takes an argument ``:`` for the end of the job's component, so such arguments get one colon more.
+    """
+    hidden = [f"{word}:" if word and not word.strip(":") else word for word in command]
+    started = any(word.endswith("/__main__.py") for word in command)
+    return (hidden, {COLONS: "1"}) if started and hidden != command else (command, {})
+
+
+def show_colons(arguments: list[str]) -> list[str]:
+    """Return the arguments of this program without what ``hide_colons`` added."""
+    hidden = os.environ.pop(COLONS, "")
+    return [word[:-1] if hidden and word and not word.strip(":") else word for word in arguments]
 
 
 def become(argv: list[str]) -> None:

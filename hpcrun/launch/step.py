@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import environment, records, slurm
-from .processes import reap, send, try_start, wait
+from .processes import hide_colons, reap, send, try_start, wait
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -94,6 +94,8 @@ class JobStep:
                 env.update({"CUDA_VISIBLE_DEVICES": self._gpus[number]} if self._gpus else {})
             else:
                 env.setdefault("SLURM_EXIT_ERROR", str(environment.SRUN_FAILED))
+                command, colons = hide_colons(command)
+                env.update(colons)
             pid, failed = try_start(command, env, out=log, err=log, streams=self.streams)
             self._children += [pid] if pid else []
             status = status or failed

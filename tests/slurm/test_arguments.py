@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.harness import Hpcrun
@@ -27,6 +27,7 @@ with open(sys.argv[1], "wb") as file:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(args=[b":", b"::", b"a", b":"])  # srun takes a colon for the next component of a job
 @given(args=st.lists(any_bytes | shell_words, min_size=1, max_size=12))
 def test_arguments_arrive_as_typed(as_researcher: Hpcrun, args: list[bytes]) -> None:
     person = as_researcher
