@@ -4,7 +4,9 @@
 
 SASRec (Kang and McAuley, 2018), trained against sampled negatives, which are the same for a batch on any number of
 ranks: without dropout, one rank and four have the same curve. With ``--time-aware``, how long ago a film was seen
-counts as well, as in TiSASRec (Li, Wang and McAuley, 2020). The data is MovieLens-100k; see movielens.py.
+counts as well, as in TiSASRec (Li, Wang and McAuley, 2020). With ``--mhc``, the residual stream is several, mixed by
+manifold-constrained hyper-connections (Xie et al., 2025, arXiv:2512.24880). The data is MovieLens-100k, or with
+``--data`` a file in SASRec's or TiSASRec's form, such as their ml-1m.txt; see movielens.py.
 """
 
 from __future__ import annotations
@@ -12,19 +14,21 @@ from __future__ import annotations
 import argparse
 import math
 import zlib
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from movielens import Rating, films_by_user, ratings
+from movielens import Rating, films_by_user, ratings, read_pairs
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 from training import Ranks, Training, add_arguments, join, make_loader, sum_over_ranks
 
-FILMS = 1682
 PADDING = 0  # films are counted from 1 here
 TOP = 10
+STREAMS, BALANCINGS = 4, 20
+"""Of --mhc: the parallel residual streams, and the rounds in which their mixing is made doubly stochastic."""
 INTERVALS = 32
 """Lengths of time that are told apart: each is twice the one before, from a second to years."""
 
@@ -39,6 +43,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--negatives", type=int, default=128, help="films drawn for each batch as wrong answers")
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--time-aware", action="store_true")
+    parser.add_argument("--mhc", action="store_true", help="manifold-constrained hyper-connections between the layers")
+    parser.add_argument("--data", type=Path, metavar="FILE", help="user and item in each line, instead of films")
+    parser.add_argument(
+        "--inference-only", type=Path, metavar="CHECKPOINT", help="test these weights, and do not train"
+    )
     args = parser.parse_args()
     if args.d_model % args.heads:
         parser.error(f"--d-model {args.d_model} cannot be divided by --heads {args.heads}")
@@ -104,24 +113,60 @@ class Attention(nn.Module):
         return out
 
 
+class HyperConnection(nn.Module):
+    """What stands for ``x + f(x)`` where x is several streams: f reads a mix of them, and is added to each in part.
+
+    The streams are mixed by a doubly stochastic matrix (Sinkhorn and Knopp), so that their sum neither grows nor
+    vanishes over many layers. All three mixes depend on the streams; at first they are those of one residual stream.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(STREAMS * width)
+        self.mixes = nn.Linear(STREAMS * width, STREAMS * (STREAMS + 2))
+        nn.init.zeros_(self.mixes.weight)
+        nn.init.zeros_(self.mixes.bias)
+        with torch.no_grad():
+            self.mixes.bias[: STREAMS**2] = 8 * torch.eye(STREAMS).flatten()
+
+    def forward(self, streams: torch.Tensor, layer: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        with torch.autocast(streams.device.type, enabled=False):  # the balancing needs the digits of float32
+            mixes = self.mixes(self.norm(streams.float().flatten(-2)))
+            between, read, write = mixes.split((STREAMS**2, STREAMS, STREAMS), dim=-1)
+            matrix = between.unflatten(-1, (STREAMS, STREAMS))
+            for _ in range(BALANCINGS):
+                matrix = matrix.log_softmax(-1).log_softmax(-2)  # the columns last: the streams keep their sum
+            kept = matrix.exp() @ streams.float()
+            seen = (read.sigmoid()[..., None] * streams.float()).sum(-2)
+        added: torch.Tensor = 2 * write.sigmoid()[..., None] * layer(seen)[..., None, :]
+        mixed: torch.Tensor = added + kept
+        return mixed
+
+
 class Block(nn.Module):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
         width = args.d_model
+        self.connections = nn.ModuleList(HyperConnection(width) for _ in range(2)) if args.mhc else None
         self.attention, self.dropout = Attention(args), nn.Dropout(args.dropout)
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
         self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, hidden: torch.Tensor, ago: torch.Tensor) -> torch.Tensor:
-        hidden = hidden + self.dropout(self.attention(self.before(hidden), ago))
-        wider: torch.Tensor = hidden + self.dropout(self.feed_forward(self.between(hidden)))
-        return wider
+        layers: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+            lambda x: self.dropout(self.attention(self.before(x), ago)),
+            lambda x: self.dropout(self.feed_forward(self.between(x))),
+        )
+        for number, layer in enumerate(layers):
+            hidden = self.connections[number](hidden, layer) if self.connections else hidden + layer(hidden)
+        return hidden
 
 
 class SASRec(nn.Module):
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, films: int) -> None:
         super().__init__()
-        self.films = nn.Embedding(FILMS + 1, args.d_model, padding_idx=PADDING)
+        self.streams = STREAMS if args.mhc else 0
+        self.films = nn.Embedding(films + 1, args.d_model, padding_idx=PADDING)
         self.places = nn.Parameter(torch.randn(args.seq_len, args.d_model) * 0.02)
         self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
         self.norm, self.dropout = nn.LayerNorm(args.d_model), nn.Dropout(args.dropout)
@@ -132,9 +177,11 @@ class SASRec(nn.Module):
         ago = (times[:, :, None] - times[:, None, :]).clamp(min=0)
         ago = torch.log2(ago + 1.0).long().clamp(max=INTERVALS - 1)
         hidden = self.dropout(self.films(films) + self.places)
+        if self.streams:
+            hidden = hidden[..., None, :].expand(-1, -1, self.streams, -1)
         for block in self.blocks:
             hidden = block(hidden, ago)
-        wishes: torch.Tensor = self.norm(hidden)
+        wishes: torch.Tensor = self.norm(hidden.mean(-2) if self.streams else hidden)
         return wishes
 
     def forward(
@@ -151,11 +198,11 @@ class SASRec(nn.Module):
         return functional.cross_entropy(scores, answers, reduction="sum")
 
 
-def draw_films(number: int, seed: int, epoch: int, step: int) -> torch.Tensor:
+def draw_films(films: int, number: int, seed: int, epoch: int, step: int) -> torch.Tensor:
     """Return the wrong answers for a batch: every rank draws the same, or more ranks would train another model."""
     # torch's generator on CPUs reads only 32 bits of a seed
     drawing = torch.Generator().manual_seed(zlib.crc32(f"{seed} {epoch} {step}".encode()))
-    return torch.randint(1, FILMS + 1, (number,), generator=drawing)
+    return torch.randint(1, films + 1, (number,), generator=drawing)
 
 
 @torch.no_grad()
@@ -189,42 +236,46 @@ def hits(training: Training, histories: list[list[Rating]], length: int) -> tupl
     return all_found / len(histories), all_gain / len(histories)
 
 
-def tensorboard(training: Training) -> Any:
-    """Return a writer on the first rank, where tensorboard is installed; else None."""
-    if training.ranks.rank:
-        return None
+def read_histories(args: argparse.Namespace) -> tuple[list[list[Rating]], int]:
+    """Return what each person saw, the oldest first, and the number of films.
+
+    Raises:
+        SystemExit: the file cannot be read, is too short, or has no times for --time-aware.
+    """
     try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(training.folder / "tensorboard")
+        seen = read_pairs(args.data) if args.data else ratings()
+    except OSError as error:
+        raise SystemExit(f"--data {args.data}: {error.strerror}") from None
+    if args.time_aware and not any(rating.time_s for rating in seen):
+        raise SystemExit(f"--time-aware needs the times of the choices: {args.data} has none")
+    histories = [history for history in films_by_user(seen) if len(history) > 3]  # two to find, and a step to learn
+    if not histories:
+        raise SystemExit(f"--data {args.data}: nobody has four items or more")
+    return histories, max(rating.film for rating in seen) + 1
 
 
 def train(args: argparse.Namespace, ranks: Ranks) -> None:
-    histories = films_by_user(ratings())
+    histories, films = read_histories(args)
     loader = make_loader(Histories(training_pieces(histories, args.seq_len), args.seq_len), args, ranks.device)
-    training = Training(SASRec(args), args, ranks)
+    training = Training(SASRec(args, films), args, ranks)
 
-    def loss_of(films: torch.Tensor, times: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+    def loss_of(films_seen: torch.Tensor, times: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """Return the mean over all ranks' films: DDP takes the mean over ranks, whose pieces are not equally long."""
         counted = (following != PADDING).sum()
         dist.all_reduce(counted)
-        drawn = draw_films(args.negatives, args.seed, training.epoch, training.steps_done).to(films.device)
-        loss: torch.Tensor = training.model(films, times, following, drawn) * ranks.size / counted
+        drawn = draw_films(films, args.negatives, args.seed, training.epoch, training.steps_done).to(films_seen.device)
+        loss: torch.Tensor = training.model(films_seen, times, following, drawn) * ranks.size / counted
         return loss
 
-    board = tensorboard(training)
-
     training.say(f"{ranks.size} ranks, {ranks.device.type}, {training.parameters:,} parameters, {training.dtype}")
-    training.resume()
-    while training.goes_on():
+    if args.inference_only:
+        training.load_weights(args.inference_only)
+    else:
+        training.resume()
+    while not args.inference_only and training.goes_on():
         epoch = training.train_epoch(loader, loss_of)
         if epoch:
             hit_rate, gain = hits(training, [history[:-1] for history in histories], args.seq_len)
-            if board:
-                board.add_scalar("loss", epoch.loss, training.epoch)
-                board.add_scalar("HR@10", hit_rate, training.epoch)
-                board.flush()
             training.end_epoch(epoch, hit_rate, "HR@10", ndcg=gain)
     if not training.stopping:
         hit_rate, gain = hits(training, histories, args.seq_len)

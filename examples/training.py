@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import pickle
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float
     parser.add_argument("--backend", choices=("nccl", "gloo"), help="default: nccl where each rank has a GPU")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
     parser.add_argument("--static-graph", action="store_true", help="DDP plans once: every step is alike")
+    parser.add_argument("--tensorboard", action="store_true", help="write event files beside the checkpoints")
     parser.add_argument("--compile", action="store_true", help="torch.compile: minutes at first, then faster steps")
 
 
@@ -169,6 +171,17 @@ class Epoch:
             asked = time.perf_counter()
 
 
+def event_writer(args: argparse.Namespace, ranks: Ranks) -> Any:
+    """Return TensorBoard's writer on the first rank, None on the others and without --tensorboard."""
+    if not args.tensorboard or ranks.rank:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise SystemExit("--tensorboard needs the package: python -m pip install tensorboard") from None
+    return SummaryWriter(checkpoint_dir() / "tensorboard")
+
+
 class Training:
     """Everything that changes from step to step.
 
@@ -179,6 +192,7 @@ class Training:
     def __init__(self, model: nn.Module, args: argparse.Namespace, ranks: Ranks, *, find_unused: bool = False) -> None:
         self.args, self.ranks, self.device = args, ranks, ranks.device
         self.folder = checkpoint_dir()
+        self.board = event_writer(args, ranks)
         self.dtype = precision(args.precision, self.device)
         self.model = DistributedDataParallel(
             model.to(self.device),
@@ -297,6 +311,9 @@ class Training:
             **({"skipped_steps": float(self.skipped)} if self.scaler.is_enabled() else {}),
             **more,
         )
+        for tag, value in {"loss": epoch.loss, name: score, "samples/s": speed}.items() if self.board else ():
+            self.board.add_scalar(tag, value, self.epoch)
+            self.board.flush()
         if self.skipped and self.skipped >= epoch.steps:
             raise SystemExit("every step of an epoch overflowed in float16: use --precision bf16 or fp32")
         self.skipped = 0
@@ -343,6 +360,18 @@ class Training:
         if batch_size != self.args.batch_size:
             self.steps_done = 0  # steps of another length: the epoch begins anew
         self.say(f"goes on in epoch {self.epoch}, after step {self.steps_done} of it")
+
+    def load_weights(self, path: Path) -> None:
+        """Take the weights of a checkpoint, and nothing else of it.
+
+        Raises:
+            SystemExit: it is no checkpoint, or of another model.
+        """
+        try:
+            self.model.module.load_state_dict(torch.load(path, map_location=self.device, weights_only=True)["model"])
+        except (OSError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
+            first = str(error).partition("\n")[0]
+            raise SystemExit(f"{path} is no checkpoint of this model with these options: {first}") from None
 
     def leave(self) -> None:
         """End the backend's threads while Python still runs: the model holds the process group, and gloo's threads

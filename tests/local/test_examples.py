@@ -89,7 +89,19 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     told = tmp_path / "node/stop-told"
     told.parent.mkdir()
     told.touch()
-    args = ("--epochs", "1", "--seq-len", "20", "--d-model", "16", "--layers", "1", "--time-aware")
+    args = (
+        "--epochs",
+        "1",
+        "--seq-len",
+        "20",
+        "--d-model",
+        "16",
+        "--layers",
+        "1",
+        "--time-aware",
+        "--mhc",
+        "--tensorboard",
+    )
     env = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -111,6 +123,28 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     steps = {int(state["step"]) for state in saved["optimizer"]["state"].values()}
     assert steps == {20 + epoch["samples"] // 64}
     assert list((tmp_path / "checkpoints/tensorboard").iterdir())
+
+
+@pytest.mark.parametrize("options", [(), ("--mhc",)])
+def test_sasrec_reads_the_pairs_of_a_file_and_tests_a_checkpoint(hpcrun: Hpcrun, options: tuple[str, ...]) -> None:
+    data = hpcrun.folder / "ml-1m.txt"
+    data.write_text("".join(f"{user} {1 + (user + step) % 20}\n" for user in range(1, 65) for step in range(12)))
+    size = ("--data", str(data), "--seq-len", "10", "--d-model", "16", "--layers", "1", "--batch-size", "16", *options)
+    submit = ("submit", "-P", "local", "--gpus", "2", "--wait", "--json", str(EXAMPLES / "sasrec.py"), *size)
+    folder = Path(json.loads(hpcrun(*submit, "--epochs", "8", "--lr", "1e-2", check=True).stdout)["folder"])
+    said = (folder / "elements/0/attempts/0/rank-0.out").read_text()
+    assert (found := re.search(r"everybody's last film: HR@10 (.+)", said)), said
+    assert float(found[1].partition("%")[0]) > 80  # the next item is always the same; by chance 10 of 20
+    best = folder / "elements/0/checkpoints/final.pt"
+    again = Path(json.loads(hpcrun(*submit, "--inference-only", str(best), check=True).stdout)["folder"])
+    tested = (again / "elements/0/attempts/0/rank-0.out").read_text()
+    assert found[0] in tested
+    assert "epoch" not in tested
+    other = hpcrun(*submit, "--inference-only", str(data))
+    assert other.returncode != 0
+    log = next(other_run for other_run in (hpcrun.folder / "runs").glob("*/elements/0/attempts/0/rank-0.err")
+               if "is no checkpoint of this model" in other_run.read_text())  # fmt: skip
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.fixture
