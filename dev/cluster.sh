@@ -211,9 +211,9 @@ database() { mariadb --no-defaults --socket="$ROOT/db/socket" --user=root --exec
 start_mariadb() {
   # Not /tmp: as it starts, a MariaDB removes the temporary tables that it finds, those of another cluster's too.
   local both=(--no-defaults --user=mysql --datadir="$ROOT/db" --tmpdir="$ROOT/db-tmp")
-  # The last two quiet slurmdbd, which finds the defaults too small and says so.
+  # slurmdbd complains of smaller values, and newer MariaDBs isolate snapshots, with which a conflict ends it.
   local options=("${both[@]}" --socket="$ROOT/db/socket" --bind-address=127.0.0.1
-    --port="$DB_PORT" --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900)
+    --port="$DB_PORT" --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --loose-innodb-snapshot-isolation=OFF)
   chown mysql "$ROOT/db" "$ROOT/db-tmp"
   mariadb-install-db "${both[@]}" --auth-root-authentication-method=normal --skip-test-db >"$ROOT/log/mariadb.log" 2>&1
   setsid mariadbd "${options[@]}" </dev/null >>"$ROOT/log/mariadb.log" 2>&1 &
@@ -456,7 +456,7 @@ add_accounts() {
   account add account lab
   # Slurm refuses a limit on gres/gpu until slurmctld has registered that resource.
   wait_for "slurmctld to register gres/gpu" 20 gres_registered
-  account add qos short set MaxWall=00:10:00 MaxTRESPerUser=gres/gpu=4
+  account modify qos short set MaxWall=00:10:00 MaxTRESPerUser=gres/gpu=4
   for user in root "$RESEARCHER"; do account add user "$user" account=lab qos=normal,short; done
   [[ $KIND == limited ]] || return 0
   for name in thesis owners; do account add account "$name"; done
@@ -548,6 +548,7 @@ up() { # up yes|no (accounting) KIND
     start_mariadb
     start_dbd
     account add cluster dev
+    account add qos short # slurmctld 26.05 does not start with a partition for a QOS that it does not know
   fi
   start_ctld
   if [[ $1 == yes ]]; then add_accounts; fi

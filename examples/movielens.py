@@ -51,15 +51,15 @@ def read_pairs(path: Path) -> list[Rating]:
     Raises:
         SystemExit: a line is neither.
     """
-    found = []
+    choices = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             words = line.split()
             if len(words) not in (2, 4) or not all(word.isdecimal() for word in words):
                 raise SystemExit(f"{path}, line {number}: expected user and item, or user, item, stars and seconds")
             user, item, *rest = map(int, words)
-            found.append(Rating(user - 1, item - 1, *(rest or (0, 0))))
-    return sorted(found, key=lambda rating: (rating.user, rating.time_s))  # stable: pairs keep their order
+            choices.append(Rating(user - 1, item - 1, *(rest or (0, 0))))
+    return sorted(choices, key=lambda rating: (rating.user, rating.time_s))  # stable: pairs keep their order
 
 
 def films_by_user(seen: Iterable[Rating]) -> list[list[Rating]]:

@@ -78,8 +78,9 @@ srun torchrun --nnodes "$SLURM_NNODES" --nproc_per_node=2 --rdzv_backend c10d \\
 }
 ADDED = ("HPCRUN_", "TORCH_", "WANDB_TAGS", "MLFLOW_RUN_CONTEXT", "PYTHONPATH", "REPORT")
 """What hpcrun gives the ranks besides, and what the test does."""
-OF_THE_JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_START", "SLURM_JOB_END", "SLURM_JOB_NAME",
-              "SLURM_LAUNCH_NODE", "SLURM_SRUN_COMM", "SLURM_STEP_LAUNCHER", "SLURM_TOPOLOGY", "SLURM_SCRIPT_CONTEXT",
+OF_THE_JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_TASK_PID", "SLURM_JOB_START",
+              "SLURM_JOB_END", "SLURM_JOB_NAME", "SLURM_LAUNCH_NODE", "SLURM_SRUN_COMM", "SLURM_STEP_LAUNCHER",
+              "SLURM_TOPOLOGY", "SLURM_SCRIPT_CONTEXT",
               "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_STEP_NODELIST", "MASTER_ADDR",
               "MASTER_PORT", "SLURM_PRIO_PROCESS", "TORCHELASTIC_", "HOSTNAME", "SHLVL", "_", "OLDPWD")  # fmt: skip
 """What differs between two jobs, and what each shell between sets."""
