@@ -27,7 +27,8 @@ _LEADS = re.compile(
     r"\[(?:[\w.-]{1,60}@)?(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"
     r"|\((?P<actor>(?:\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\])? )?(?:pid|rank)=\d+[^)]{0,80})\) "  # ray
     r"|(?: {0,5}|[A-Za-z][\w-]*\d[\w-]*\.[\w.-]{3,60} )(?P<task>\d{1,6}): "  # srun --label; PALS adds the host
-    r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"  # pdsh, as deepspeed calls it
+    # pdsh, as deepspeed calls it
+    r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|(?!\S*(?:Error|Exception): )[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"
 )
 _NAMED_BY_MOST = ("task", "host")
 """Prefixes that may be words of the program: they count only if most lines have one, and there are several."""

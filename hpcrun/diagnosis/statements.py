@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hpcrun.diagnosis.traceback import Frame, Traceback
+from hpcrun.diagnosis.traceback import Frame, Traceback, is_exception_line
 
 _LOOKED_AT = 60
 """Lines at the end of a log of which one may say why the program ended."""
@@ -54,7 +54,7 @@ _COMPLAINT = re.compile(
     r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
     r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
     r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
-    r"|\bFATAL\b|\bCRITICAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
+    r"|failed \(exitcode: |\bFATAL\b|\bCRITICAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
 )
 """Words of error messages of all kinds of programs."""
 _NO_COMPLAINT = re.compile(
@@ -64,7 +64,10 @@ _NO_COMPLAINT = re.compile(
     r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
 )
 """Lines that are no error messages in spite of such words: notices, keys of a config, launchers' reports on others."""
-_OF_OTHERS = re.compile(r"(?:srun|slurmstepd|sbatch): |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@|bash: warning: ")
+_OF_OTHERS = re.compile(
+    r"(?:srun|slurmstepd|sbatch): |.*failed \(exitcode: |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@"
+    r"|bash: warning: "
+)
 """Prefixes of launchers and of tools beside the program: the program's own messages have priority."""
 _STACK_LINE = re.compile(r"^ ?\w+\(\d+\)\.*: +(?P<said>.+)")
 _MOST_STACK = 40
@@ -115,8 +118,14 @@ def first_complaint(lines: Sequence[str]) -> int | None:
     A launcher or a tool beside the program counts only where the program does not complain.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    found = [place for place in places if complains(lines[place])]
+    found = [place for place in places if complains(lines[place]) or _is_lone_exception(lines, place)]
     return next((place for place in found if not _OF_OTHERS.match(lines[place])), found[0] if found else None)
+
+
+def _is_lone_exception(lines: Sequence[str], place: int) -> bool:
+    """Whether a line is an exception with a message, but without the frames of a traceback."""
+    alone = place == 0 or not lines[place - 1][:1].isspace()
+    return alone and is_exception_line(lines[place]) and not lines[place].rstrip().endswith(":")
 
 
 def complains(line: str) -> bool:
