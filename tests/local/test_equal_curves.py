@@ -14,7 +14,7 @@ import pytest
 
 from tests.harness import REPO
 
-ARGS = argparse.Namespace(seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True)
+ARGS = argparse.Namespace(seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True, mhc=True)
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def sasrec(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_every_rank_draws_the_same_wrong_answers_and_every_batch_others(sasrec: ModuleType) -> None:
-    draws = [sasrec.draw_films(50, 0, epoch, step).tolist() for epoch in (1, 2) for step in (0, 1)]
-    assert draws[0] == sasrec.draw_films(50, 0, 1, 0).tolist()
+    draws = [sasrec.draw_films(50, 1682, 0, epoch, step).tolist() for epoch in (1, 2) for step in (0, 1)]
+    assert draws[0] == sasrec.draw_films(50, 1682, 0, 1, 0).tolist()
     assert len({tuple(drawn) for drawn in draws}) == 4
-    assert all(1 <= film <= sasrec.FILMS for drawn in draws for film in drawn)
-    assert len(sasrec.draw_films(50, 2**40, 10**6, 3)) == 50
+    assert all(1 <= film <= 1682 for drawn in draws for film in drawn)
+    assert len(sasrec.draw_films(50, 1682, 2**40, 10**6, 3)) == 50
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -37,12 +37,12 @@ def test_the_gradients_of_ranks_together_are_those_of_one_rank(sasrec: ModuleTyp
     import torch
 
     torch.manual_seed(0)
-    model = sasrec.SASRec(ARGS)
-    films = torch.randint(1, sasrec.FILMS + 1, (8, 7))
+    model = sasrec.SASRec(ARGS, 1682)
+    films = torch.randint(1, 1682 + 1, (8, 7))
     for row in range(8):
         films[row, 7 - row % 4 :] = sasrec.PADDING  # pieces are not equally long
     times = torch.arange(7).repeat(8, 1) * 3600
-    drawn = sasrec.draw_films(16, 0, 1, 0)
+    drawn = sasrec.draw_films(16, 1682, 0, 1, 0)
     counted = int((films[:, 1:] != sasrec.PADDING).sum())
 
     def gradients(ranks: int) -> list[torch.Tensor]:

@@ -34,6 +34,13 @@ def load(checkpoint: Path) -> dict[str, Any]:
     return dict(torch.load(checkpoint, weights_only=True))
 
 
+def tensorboard_names(checkpoints: Path) -> set[str]:
+    """Return the names of what was written for TensorBoard."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return set(EventAccumulator(str(checkpoints / "tensorboard")).Reload().Tags()["scalars"])
+
+
 def test_text_classification_learns(hpcrun: Hpcrun) -> None:
     size = ("--samples", "1024", "--seq-len", "32", "--d-model", "32", "--layers", "1", "--batch-size", "32")
     example = str(EXAMPLES / "text_classification.py")
@@ -89,7 +96,19 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     told = tmp_path / "node/stop-told"
     told.parent.mkdir()
     told.touch()
-    args = ("--epochs", "1", "--seq-len", "20", "--d-model", "16", "--layers", "1", "--time-aware")
+    args = (
+        "--epochs",
+        "1",
+        "--seq-len",
+        "20",
+        "--d-model",
+        "16",
+        "--layers",
+        "1",
+        "--time-aware",
+        "--mhc",
+        "--tensorboard",
+    )
     env = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -110,7 +129,7 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
     saved = load(tmp_path / "checkpoints/final.pt")
     steps = {int(state["step"]) for state in saved["optimizer"]["state"].values()}
     assert steps == {20 + epoch["samples"] // 64}
-    assert list((tmp_path / "checkpoints/tensorboard").iterdir())
+    assert tensorboard_names(tmp_path / "checkpoints") == {"loss", "accuracy", "ndcg", "epoch_time", "samples_per_s"}
 
 
 @pytest.fixture
@@ -174,6 +193,27 @@ def test_without_recbole_one_sentence_says_how_to_get_the_data() -> None:
     done = subprocess.run(bare, cwd=EXAMPLES, capture_output=True, text=True)
     assert done.stderr == "MovieLens-100k comes with recbole: python -m pip install --no-deps recbole==1.2.1\n"
     assert done.returncode == 1
+
+
+SCRIPTS = ("digits_ddp", "digits_resume", "text_classification", "sasrec", "kgat", "tree_models")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_example_can_write_for_tensorboard(
+    name: str, training: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [name, "--tensorboard"])
+    assert importlib.import_module(name).parse_args().tensorboard is True
+
+
+def test_without_tensorboard_only_its_option_needs_it_and_one_sentence_says_so() -> None:
+    program = (
+        "import board, sys; board.open_board(False)(1, loss=2.0); print({*sys.modules} & {'torch', 'tensorboard'})"
+    )
+    bare = [sys.executable, "-S", "-c", f"{program}; board.open_board(True, 1)"]
+    done = subprocess.run(bare, cwd=EXAMPLES, env={"PYTHONPATH": f"{REPO}/hpcrun"}, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("set()\n", 1)
+    assert done.stderr == "--tensorboard needs tensorboard: python -m pip install tensorboard torch\n"
 
 
 def submit_lines() -> list[str]:
