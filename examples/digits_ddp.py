@@ -30,6 +30,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=128, help="of all ranks together")
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tensorboard", action="store_true", help="write the numbers of each epoch for TensorBoard")
     return parser.parse_args()
 
 
@@ -104,6 +105,11 @@ def main() -> None:
     network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).to(device)
     model = DistributedDataParallel(network, device_ids=[device.index] if device.type == "cuda" else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    write = None
+    if args.tensorboard:
+        from board import open_board  # alone, this file needs no other
+
+        write = open_board(True, rank)
 
     for epoch in range(1, args.epochs + 1):
         started = time.perf_counter()
@@ -114,6 +120,8 @@ def main() -> None:
         if rank == 0:
             speed = len(train) / seconds
             print(f"epoch {epoch}: loss {loss:.4f}, test accuracy {test_accuracy:.1%}, {speed:.0f} samples/s")
+        if write:
+            write(epoch, loss=loss, accuracy=test_accuracy)
 
     # Ends the backend's threads while Python still runs: the model holds the process group, and gloo's threads that
     # are left at the end of Python abort it (pytorch/pytorch#179291).

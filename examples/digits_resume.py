@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from board import add_argument, open_board
 from hpcrun_runtime import attempt, checkpoint_dir, log_metrics, should_stop
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -36,6 +37,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to wait after each step, to have it last")
+    add_argument(parser)
     return parser.parse_args()
 
 
@@ -119,6 +121,7 @@ class Training:
     def __init__(self, args: argparse.Namespace, device: torch.device) -> None:
         self.args, self.device = args, device
         self.rank, world_size = dist.get_rank(), dist.get_world_size()
+        self.board = open_board(args.tensorboard, self.rank)
         for seed in (random.seed, np.random.seed, torch.manual_seed):
             seed(args.seed + self.rank)  # each rank disturbs its digits in its own way
         self.batch_size = max(1, args.batch_size // world_size)
@@ -215,6 +218,7 @@ class Training:
             is_best = accuracy > self.best
             self.best = max(self.best, accuracy)
             self.say(f"epoch {self.epoch}: test accuracy {accuracy:.1%}, best {self.best:.1%}")
+            self.board(self.epoch, accuracy=accuracy)
             self.epoch, self.steps_done = self.epoch + 1, 0
             self.checkpoint("last", *(["best"] if is_best else []))
         self.checkpoint("final")

@@ -44,24 +44,6 @@ def ratings() -> list[Rating]:
     return sorted(found, key=lambda rating: (rating.time_s, rating.user, rating.film))
 
 
-def read_pairs(path: Path) -> list[Rating]:
-    """Return what users chose, from a file in SASRec's form, such as its ml-1m.txt: a user and an item in each line,
-    the user's oldest first, or in TiSASRec's, with stars and seconds behind them. Items are counted from 1 there.
-
-    Raises:
-        SystemExit: a line is neither.
-    """
-    choices = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            words = line.split()
-            if len(words) not in (2, 4) or not all(word.isdecimal() for word in words):
-                raise SystemExit(f"{path}, line {number}: expected user and item, or user, item, stars and seconds")
-            user, item, *rest = map(int, words)
-            choices.append(Rating(user - 1, item - 1, *(rest or (0, 0))))
-    return sorted(choices, key=lambda rating: (rating.user, rating.time_s))  # stable: pairs keep their order
-
-
 def films_by_user(seen: Iterable[Rating]) -> list[list[Rating]]:
     """Return each user's ratings, in the order in which they are given."""
     found: dict[int, list[Rating]] = {}

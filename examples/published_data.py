@@ -1,4 +1,4 @@
-"""Published data sets in the files in which their authors give them away: texts with classes, and KGAT's three graphs.
+"""Published data sets in the files in which their authors give them away: texts, KGAT's graphs, and MovieLens-1M.
 
 Nothing is downloaded. Each reader says in one line what is missing in its folder, and which page has it.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from movielens import Rating, films_by_user
 
 IMDB_PAGE = "https://ai.stanford.edu/~amaas/data/sentiment/ (aclImdb_v1.tar.gz)"
 AG_NEWS_PAGE = "http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html (Xiang Zhang's ag_news_csv.tar.gz)"
@@ -163,3 +164,42 @@ def read_graph(folder: Path) -> Graph:
     entities = max(int(facts[:, [0, 2]].max()) + 1, items)
     held_out = [test.get(user, []) for user in range(users)]
     return Graph(users, items, entities, int(facts[:, 1].max()) + 1, facts, torch.tensor(seen), held_out)
+
+
+# --- histories: ml-1m ---------------------------------------------------------------------------------------------
+
+FEWEST_ITEMS = 3
+"""Of a history: the last two are for the test and the validation, and one has to come before them."""
+
+
+def read_histories(path: Path, *, timed: bool) -> list[list[Rating]]:
+    """Return the items of each user, the oldest first: lines of user and item in this order, or with rating and time.
+
+    SASRec's ml-1m.txt has two columns, TiSASRec's has four; so has GroupLens' ratings.dat, with ``::`` between them.
+    Items are numbered anew, from 0. Users with fewer than three items are left out.
+
+    Args:
+        timed: whether the times are needed.
+    """
+    if not path.is_file():
+        raise SystemExit(f"--data {path}: there is no such file")
+    expected = "user, item, rating and time" if timed else "user and item, or user, item, rating and time"
+    lines: list[tuple[int, int, int]] = []
+    columns = 4 if timed else None  # else as in the first line
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not (words := line.replace("::", " ").split()):
+                continue
+            columns, place = columns or len(words), f"{path}, line {number}"
+            if len(words) != columns or columns not in (2, 4):
+                raise SystemExit(f"{place}: expected {expected}{' (--time-aware needs the time)' * timed}")
+            time = words[3] if columns == 4 else str(number)  # the lines are in order
+            user, item, time_s = numbers(f"{words[0]} {words[1]} {time}", place, f"whole numbers: {expected}")
+            lines.append((user, item, time_s))
+    lines.sort(key=lambda line: line[2])  # a stable sort: equal times keep their order
+    index = {item: place for place, item in enumerate(sorted({item for _, item, _ in lines}))}
+    histories = films_by_user(Rating(user, index[item], 0.0, time_s) for user, item, time_s in lines)
+    long_enough = [history for history in histories if len(history) >= FEWEST_ITEMS]
+    if not long_enough:
+        raise SystemExit(f"{path}: no user has {FEWEST_ITEMS} items or more")
+    return long_enough

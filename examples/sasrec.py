@@ -4,9 +4,9 @@
 
 SASRec (Kang and McAuley, 2018), trained against sampled negatives, which are the same for a batch on any number of
 ranks: without dropout, one rank and four have the same curve. With ``--time-aware``, how long ago a film was seen
-counts as well, as in TiSASRec (Li, Wang and McAuley, 2020). With ``--mhc``, the residual stream is several, mixed by
-manifold-constrained hyper-connections (Xie et al., 2025, arXiv:2512.24880). The data is MovieLens-100k, or with
-``--data`` a file in SASRec's or TiSASRec's form, such as their ml-1m.txt; see movielens.py.
+counts as well, as in TiSASRec (Li, Wang and McAuley, 2020). With ``--mhc``, each layer reads and writes four streams
+instead of one, as in mHC (Xie et al., 2025). The data is MovieLens-100k (movielens.py), or with ``--data`` a file in
+the format of ml-1m (published_data.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from movielens import Rating, films_by_user, ratings, read_pairs
+from movielens import Rating, films_by_user, ratings
+from published_data import read_histories
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
@@ -27,10 +28,11 @@ from training import Ranks, Training, add_arguments, join, make_loader, sum_over
 
 PADDING = 0  # films are counted from 1 here
 TOP = 10
-STREAMS, BALANCINGS = 4, 20
-"""Of --mhc: the parallel residual streams, and the rounds in which their mixing is made doubly stochastic."""
 INTERVALS = 32
 """Lengths of time that are told apart: each is twice the one before, from a second to years."""
+STREAMS = 4
+"""Of --mhc, as in its paper."""
+SINKHORN_ROUNDS = 20
 
 
 def parse_args() -> argparse.Namespace:
@@ -42,12 +44,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--negatives", type=int, default=128, help="films drawn for each batch as wrong answers")
     parser.add_argument("--dropout", type=float, default=0.2)
-    parser.add_argument("--time-aware", action="store_true")
+    parser.add_argument("--time-aware", action="store_true", help="TiSASRec: how long ago a film was seen counts")
     parser.add_argument("--mhc", action="store_true", help="manifold-constrained hyper-connections between the layers")
-    parser.add_argument("--data", type=Path, metavar="FILE", help="user and item in each line, instead of films")
-    parser.add_argument(
-        "--inference-only", type=Path, metavar="CHECKPOINT", help="test these weights, and do not train"
-    )
+    parser.add_argument("--data", type=Path, metavar="FILE", help="lines of user and item, in order, as ml-1m.txt")
+    parser.add_argument("--inference-only", type=Path, metavar="CHECKPOINT", help="do not train: score a checkpoint")
     args = parser.parse_args()
     if args.d_model % args.heads:
         parser.error(f"--d-model {args.d_model} cannot be divided by --heads {args.heads}")
@@ -87,6 +87,45 @@ def training_pieces(histories: list[list[Rating]], length: int) -> list[list[Rat
 # --- the model ----------------------------------------------------------------------------------------------------
 
 
+class Residual(nn.Module):
+    """What a layer returns is added to what it was given."""
+
+    def forward(self, hidden: torch.Tensor, layer: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        return hidden + layer(hidden)
+
+
+class Streams(nn.Module):
+    """mHC, arXiv:2512.24880: a layer reads a mixture of the streams and writes to all; they are mixed with each other.
+
+    The matrix of that mixture is doubly stochastic, so that no number of layers makes the signal grow or vanish. At the
+    start, all streams are alike and a layer does what Residual does.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dynamic = nn.Linear(STREAMS * width, STREAMS * (STREAMS + 2), bias=False)
+        self.weight_of_dynamic = nn.Parameter(torch.full((3,), 0.01))
+        self.read = nn.Parameter(torch.full((STREAMS,), -math.log(STREAMS - 1)))  # sigmoid: 1 / STREAMS
+        self.write = nn.Parameter(torch.zeros(STREAMS))
+        self.mix = nn.Parameter(4.0 * torch.eye(STREAMS))
+
+    def maps(self, streams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return for each place how the streams are read, written and mixed."""
+        flat = streams.flatten(2)
+        parts = self.dynamic(functional.rms_norm(flat, flat.shape[-1:])).split([STREAMS, STREAMS, STREAMS**2], -1)
+        read, write, mix = (part * weight for part, weight in zip(parts, self.weight_of_dynamic, strict=True))
+        logits = mix.unflatten(-1, (STREAMS, STREAMS)) + self.mix
+        for _ in range(SINKHORN_ROUNDS):
+            logits = logits.log_softmax(-1).log_softmax(-2)
+        return torch.sigmoid(read + self.read), 2 * torch.sigmoid(write + self.write), logits.exp()
+
+    def forward(self, streams: torch.Tensor, layer: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        with torch.autocast(streams.device.type, enabled=False):  # else the matrix would not be doubly stochastic
+            read, write, mix = self.maps(streams)
+            mixed = mix @ streams
+        return mixed + write[..., None] * layer((read[..., None] * streams).sum(2))[:, :, None]
+
+
 class Attention(nn.Module):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
@@ -113,59 +152,27 @@ class Attention(nn.Module):
         return out
 
 
-class HyperConnection(nn.Module):
-    """What stands for ``x + f(x)`` where x is several streams: f reads a mix of them, and is added to each in part.
-
-    The streams are mixed by a doubly stochastic matrix (Sinkhorn and Knopp), so that their sum neither grows nor
-    vanishes over many layers. All three mixes depend on the streams; at first they are those of one residual stream.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = nn.RMSNorm(STREAMS * width)
-        self.mixes = nn.Linear(STREAMS * width, STREAMS * (STREAMS + 2))
-        nn.init.zeros_(self.mixes.weight)
-        nn.init.zeros_(self.mixes.bias)
-        with torch.no_grad():
-            self.mixes.bias[: STREAMS**2] = 8 * torch.eye(STREAMS).flatten()
-
-    def forward(self, streams: torch.Tensor, layer: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        with torch.autocast(streams.device.type, enabled=False):  # the balancing needs the digits of float32
-            mixes = self.mixes(self.norm(streams.float().flatten(-2)))
-            between, read, write = mixes.split((STREAMS**2, STREAMS, STREAMS), dim=-1)
-            matrix = between.unflatten(-1, (STREAMS, STREAMS))
-            for _ in range(BALANCINGS):
-                matrix = matrix.log_softmax(-1).log_softmax(-2)  # the columns last: the streams keep their sum
-            kept = matrix.exp() @ streams.float()
-            seen = (read.sigmoid()[..., None] * streams.float()).sum(-2)
-        added: torch.Tensor = 2 * write.sigmoid()[..., None] * layer(seen)[..., None, :]
-        mixed: torch.Tensor = added + kept
-        return mixed
-
-
 class Block(nn.Module):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
         width = args.d_model
-        self.connections = nn.ModuleList(HyperConnection(width) for _ in range(2)) if args.mhc else None
         self.attention, self.dropout = Attention(args), nn.Dropout(args.dropout)
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
         self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.paths = nn.ModuleList(Streams(width) if args.mhc else Residual() for _ in range(2))
 
     def forward(self, hidden: torch.Tensor, ago: torch.Tensor) -> torch.Tensor:
-        layers: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
-            lambda x: self.dropout(self.attention(self.before(x), ago)),
-            lambda x: self.dropout(self.feed_forward(self.between(x))),
+        attended = self.paths[0](hidden, lambda given: self.dropout(self.attention(self.before(given), ago)))
+        wider: torch.Tensor = self.paths[1](
+            attended, lambda given: self.dropout(self.feed_forward(self.between(given)))
         )
-        for number, layer in enumerate(layers):
-            hidden = self.connections[number](hidden, layer) if self.connections else hidden + layer(hidden)
-        return hidden
+        return wider
 
 
 class SASRec(nn.Module):
     def __init__(self, args: argparse.Namespace, films: int) -> None:
         super().__init__()
-        self.streams = STREAMS if args.mhc else 0
+        self.mhc = args.mhc
         self.films = nn.Embedding(films + 1, args.d_model, padding_idx=PADDING)
         self.places = nn.Parameter(torch.randn(args.seq_len, args.d_model) * 0.02)
         self.blocks = nn.ModuleList(Block(args) for _ in range(args.layers))
@@ -177,11 +184,11 @@ class SASRec(nn.Module):
         ago = (times[:, :, None] - times[:, None, :]).clamp(min=0)
         ago = torch.log2(ago + 1.0).long().clamp(max=INTERVALS - 1)
         hidden = self.dropout(self.films(films) + self.places)
-        if self.streams:
-            hidden = hidden[..., None, :].expand(-1, -1, self.streams, -1)
+        if self.mhc:
+            hidden = hidden[:, :, None].expand(-1, -1, STREAMS, -1)
         for block in self.blocks:
             hidden = block(hidden, ago)
-        wishes: torch.Tensor = self.norm(hidden.mean(-2) if self.streams else hidden)
+        wishes: torch.Tensor = self.norm(hidden.mean(2) if self.mhc else hidden)
         return wishes
 
     def forward(
@@ -198,7 +205,7 @@ class SASRec(nn.Module):
         return functional.cross_entropy(scores, answers, reduction="sum")
 
 
-def draw_films(films: int, number: int, seed: int, epoch: int, step: int) -> torch.Tensor:
+def draw_films(number: int, films: int, seed: int, epoch: int, step: int) -> torch.Tensor:
     """Return the wrong answers for a batch: every rank draws the same, or more ranks would train another model."""
     # torch's generator on CPUs reads only 32 bits of a seed
     drawing = torch.Generator().manual_seed(zlib.crc32(f"{seed} {epoch} {step}".encode()))
@@ -226,53 +233,38 @@ def hits(training: Training, histories: list[list[Rating]], length: int) -> tupl
         with training.autocast():
             wishes = model.wishes(films[:, :-1], times[:, :-1])[rows, last - 1]
             scores = (wishes @ model.films.weight.T.to(wishes.dtype)).float()
+        answer_scores = scores[rows, answers, None]  # in some data, a person sees a film twice
         scores[:, PADDING] = float("-inf")
         for row, history in enumerate(some):
             scores[row, [rating.film + 1 for rating in history[:-1]]] = float("-inf")
-        place = (scores > scores[rows, answers, None]).sum(1)
+        place = (scores > answer_scores).sum(1)
         found += float((place < TOP).sum())
         gain += float((1 / torch.log2(place + 2.0))[place < TOP].sum())
     all_found, all_gain = sum_over_ranks(ranks.device, found, gain)
     return all_found / len(histories), all_gain / len(histories)
 
 
-def read_histories(args: argparse.Namespace) -> tuple[list[list[Rating]], int]:
-    """Return what each person saw, the oldest first, and the number of films.
-
-    Raises:
-        SystemExit: the file cannot be read, is too short, or has no times for --time-aware.
-    """
-    try:
-        seen = read_pairs(args.data) if args.data else ratings()
-    except OSError as error:
-        raise SystemExit(f"--data {args.data}: {error.strerror}") from None
-    if args.time_aware and not any(rating.time_s for rating in seen):
-        raise SystemExit(f"--time-aware needs the times of the choices: {args.data} has none")
-    histories = [history for history in films_by_user(seen) if len(history) > 3]  # two to find, and a step to learn
-    if not histories:
-        raise SystemExit(f"--data {args.data}: nobody has four items or more")
-    return histories, max(rating.film for rating in seen) + 1
-
-
 def train(args: argparse.Namespace, ranks: Ranks) -> None:
-    histories, films = read_histories(args)
+    histories = read_histories(args.data, timed=args.time_aware) if args.data else films_by_user(ratings())
+    vocabulary = 1 + max(rating.film for history in histories for rating in history)
     loader = make_loader(Histories(training_pieces(histories, args.seq_len), args.seq_len), args, ranks.device)
-    training = Training(SASRec(args, films), args, ranks)
+    training = Training(SASRec(args, vocabulary), args, ranks)
 
-    def loss_of(films_seen: torch.Tensor, times: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+    def loss_of(films: torch.Tensor, times: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """Return the mean over all ranks' films: DDP takes the mean over ranks, whose pieces are not equally long."""
         counted = (following != PADDING).sum()
         dist.all_reduce(counted)
-        drawn = draw_films(films, args.negatives, args.seed, training.epoch, training.steps_done).to(films_seen.device)
-        loss: torch.Tensor = training.model(films_seen, times, following, drawn) * ranks.size / counted
+        drawn = draw_films(args.negatives, vocabulary, args.seed, training.epoch, training.steps_done).to(films.device)
+        loss: torch.Tensor = training.model(films, times, following, drawn) * ranks.size / counted
         return loss
 
     training.say(f"{ranks.size} ranks, {ranks.device.type}, {training.parameters:,} parameters, {training.dtype}")
+    training.say(f"{len(histories):,} users, {vocabulary:,} films")
     if args.inference_only:
         training.load_weights(args.inference_only)
     else:
         training.resume()
-    while not args.inference_only and training.goes_on():
+    while training.goes_on() and not args.inference_only:
         epoch = training.train_epoch(loader, loss_of)
         if epoch:
             hit_rate, gain = hits(training, [history[:-1] for history in histories], args.seq_len)

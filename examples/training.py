@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from board import add_argument, open_board
 from hpcrun_runtime import checkpoint_dir, log_metrics, should_stop  # every job of hpcrun finds it
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -54,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, lr: float
     parser.add_argument("--backend", choices=("nccl", "gloo"), help="default: nccl where each rank has a GPU")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
     parser.add_argument("--static-graph", action="store_true", help="DDP plans once: every step is alike")
-    parser.add_argument("--tensorboard", action="store_true", help="write event files beside the checkpoints")
     parser.add_argument("--compile", action="store_true", help="torch.compile: minutes at first, then faster steps")
+    add_argument(parser)
 
 
 # --- the ranks ----------------------------------------------------------------------------------------------------
@@ -171,17 +172,6 @@ class Epoch:
             asked = time.perf_counter()
 
 
-def event_writer(args: argparse.Namespace, ranks: Ranks) -> Any:
-    """Return TensorBoard's writer on the first rank, None on the others and without --tensorboard."""
-    if not args.tensorboard or ranks.rank:
-        return None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise SystemExit("--tensorboard needs the package: python -m pip install tensorboard") from None
-    return SummaryWriter(checkpoint_dir() / "tensorboard")
-
-
 class Training:
     """Everything that changes from step to step.
 
@@ -192,7 +182,7 @@ class Training:
     def __init__(self, model: nn.Module, args: argparse.Namespace, ranks: Ranks, *, find_unused: bool = False) -> None:
         self.args, self.ranks, self.device = args, ranks, ranks.device
         self.folder = checkpoint_dir()
-        self.board = event_writer(args, ranks)
+        self.board = open_board(getattr(args, "tensorboard", False), ranks.rank)
         self.dtype = precision(args.precision, self.device)
         self.model = DistributedDataParallel(
             model.to(self.device),
@@ -297,23 +287,18 @@ class Training:
             f"epoch {self.epoch}: loss {epoch.loss:.4f}, {name} {score:.1%}, {speed:.0f} samples/s; "
             f"{epoch.time_s:.2f} s, of which {epoch.data_s:.2f} s for data and {sync_s:.2f} s for synchronisation"
         )
+        results = {"epoch_time": epoch.time_s, "samples_per_s": speed, "loss": epoch.loss, "accuracy": score, **more}
         log_metrics(
             step=self.epoch,
-            epoch_time=epoch.time_s,
-            samples_per_s=speed,
-            loss=epoch.loss,
-            accuracy=score,
             data_time=epoch.data_s,
             sync_time=sync_s,
             batch_size=self.args.batch_size,
             samples=epoch.steps * rank_batch,
             parameters=self.parameters,
             **({"skipped_steps": float(self.skipped)} if self.scaler.is_enabled() else {}),
-            **more,
+            **results,
         )
-        for tag, value in {"loss": epoch.loss, name: score, "samples/s": speed}.items() if self.board else ():
-            self.board.add_scalar(tag, value, self.epoch)
-            self.board.flush()
+        self.board(self.epoch, **results)
         if self.skipped and self.skipped >= epoch.steps:
             raise SystemExit("every step of an epoch overflowed in float16: use --precision bf16 or fp32")
         self.skipped = 0
@@ -362,16 +347,18 @@ class Training:
         self.say(f"goes on in epoch {self.epoch}, after step {self.steps_done} of it")
 
     def load_weights(self, path: Path) -> None:
-        """Take the weights of a checkpoint, and nothing else of it.
+        """Load the model of a checkpoint, and nothing else: every rank reads it.
 
         Raises:
-            SystemExit: it is no checkpoint, or of another model.
+            SystemExit: it cannot be read, or it is of another model.
         """
         try:
             self.model.module.load_state_dict(torch.load(path, map_location=self.device, weights_only=True)["model"])
-        except (OSError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
-            first = str(error).partition("\n")[0]
-            raise SystemExit(f"{path} is no checkpoint of this model with these options: {first}") from None
+        except OSError as error:
+            raise SystemExit(f"{path}: {error.strerror}") from None
+        except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+            reason = str(error).strip().splitlines()[0][:200]
+            raise SystemExit(f"{path} is no checkpoint of this model; same options, same data? {reason}") from None
 
     def leave(self) -> None:
         """End the backend's threads while Python still runs: the model holds the process group, and gloo's threads

@@ -19,6 +19,7 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import xgboost
+from board import add_argument, open_board
 from hpcrun_runtime import checkpoint_dir, log_metrics  # every job of hpcrun finds it
 from movielens import ratings, rows
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--leaves", type=int, default=63, help="of each tree")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
+    add_argument(parser)
     return parser.parse_args()
 
 
@@ -114,6 +116,7 @@ MODELS = {"xgboost": train_xgboost, "lightgbm": train_lightgbm}
 
 def main() -> None:
     args = parse_args()
+    write = open_board(args.tensorboard)
     features, stars = load_data()
     cut = round(len(stars) * (1 - HELD_OUT))
     answers = stars[cut:]
@@ -130,9 +133,9 @@ def main() -> None:
         off, right = error(guesses), float(np.mean(np.round(guesses) == answers))
         samples = cut * args.trees  # every tree goes through all of them
         print(f"{name}: off by {off:.4f} stars, {right:.1%} exactly right, in {seconds:.2f} s")
-        log_metrics(
-            step=step, epoch_time=seconds, samples_per_s=samples / seconds, samples=samples, loss=off, accuracy=right
-        )
+        results = {"epoch_time": seconds, "samples_per_s": samples / seconds, "loss": off, "accuracy": right}
+        log_metrics(step=step, samples=samples, **results)
+        write(args.trees, **{f"{name}/{result}": number for result, number in results.items()})
 
 
 if __name__ == "__main__":

@@ -6,11 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-WAYS = {
-    "plain": (),
-    "requeue": ("--requeue", "1"),
-    "sweep": ("--sweep", "n=1", "--requeue", "1"),
-}
+WAYS = {"plain": (), "requeue": ("--requeue", "1"), "sweep": ("--sweep", "n=1", "--requeue", "1")}
 """How each of them is submitted."""
 
 SCRIPTS = {

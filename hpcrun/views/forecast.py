@@ -33,10 +33,7 @@ _TITLE: dict[Case, str] = {
     "fixed": "fixed: global batch {fixed}, split across GPUs",
     "scaled": "scaled: per-GPU batch {scaled}, global batch grows with the GPUs",
 }
-_LOST_TO: dict[Concern, str] = {
-    "little work": "overhead",
-    "communication": "communication",
-}
+_LOST_TO: dict[Concern, str] = {"little work": "overhead", "communication": "communication"}
 _WHY: dict[Concern, str] = {
     "little work": "the fixed overhead of a step, which does not shrink with the batch: below {fills} samples on a GPU "
     "it is more than half of computing",
@@ -303,11 +300,7 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
 
 def _answer_json(result: ForecastResult, case: Case) -> dict[str, Any]:
     row = result.advice[case].row
-    return {
-        "case": case,
-        "gpus": None if row is None else row.size.gpus,
-        "text": _answer(result, case),
-    }
+    return {"case": case, "gpus": None if row is None else row.size.gpus, "text": _answer(result, case)}
 
 
 def _row(row: Forecast, price: float | None) -> dict[str, Any]:

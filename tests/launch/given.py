@@ -92,11 +92,7 @@ def job(
     """
     attempt = folder / "run/elements/0/attempts/0"
     attempt.mkdir(parents=True)
-    env = {
-        **os.environ,
-        "HPCRUN_RUN_DIR": str(folder / "run"),
-        "HPCRUN_ATTEMPT_DIR": str(attempt),
-    }
+    env = {**os.environ, "HPCRUN_RUN_DIR": str(folder / "run"), "HPCRUN_ATTEMPT_DIR": str(attempt)}
     env |= {"HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0", **more.get("env", {})}
     argv = [*LAUNCH, "job", "--nodes", str(nodes), *more.get("options", ()), "--", *chain, *program]
     process = subprocess.Popen(argv, env=env, cwd=folder, text=True, start_new_session=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.job.batch.convert import read_batch_script
 from tests.batch_harness import differences, run_both
 from tests.harness import REPO
 
@@ -53,6 +54,24 @@ def test_the_harness_notices_what_is_lost(name: str, fault: str, tmp_path: Path)
     both = run_both(path, ["7"], tmp_path, status=STATUS.get(path.name, 0), change=_without(fault))
     if not fault.startswith("^#SBATCH"):  # Slurm reads it, not bash
         assert differences(both)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "launch", "is_remarked"),
+    [
+        ("--ntasks=4", "srun torchrun --nnodes=1 --nproc_per_node=4", True),
+        ("-N 2 --ntasks-per-node=4", "srun torchrun --nnodes=2 --nproc_per_node=4", True),
+        ("-N 2 --ntasks-per-node=4", "srun --ntasks-per-node=1 torchrun --nnodes=2 --nproc_per_node=4", False),
+        ("-N 2 --ntasks-per-node=4", "srun --ntasks=$SLURM_NNODES torchrun --nnodes=2 --nproc_per_node=4", False),
+        ("-N 2 --ntasks-per-node=4", "srun torchrun --nnodes=8 --nproc_per_node=1", False),
+        ("-N 2 --ntasks-per-node=4", "srun torchrun --nnodes=$SLURM_NTASKS --nproc_per_node=1", False),
+        ("--ntasks=4", "torchrun --nproc_per_node=4", False),
+        ("--ntasks=4", "srun python", False),
+    ],
+)
+def test_srun_that_starts_too_many_torchruns_is_remarked(tasks: str, launch: str, is_remarked: bool) -> None:
+    script = read_batch_script("x", f"#!/bin/bash\n#SBATCH --gpus-per-node=4 {tasks}\n{launch} train.py\n", ())
+    assert any("starts torchrun 4 times on a node" in remark for remark in script.remarks) == is_remarked
 
 
 def test_a_lost_set_e_is_noticed(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from tests.harness import REPO
 
-ARGS = argparse.Namespace(seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True, mhc=False)
-FILMS = 1682
+ARGS = argparse.Namespace(seq_len=6, d_model=8, layers=1, heads=2, dropout=0.0, time_aware=True, mhc=True)
 
 
 @pytest.fixture
@@ -26,24 +25,24 @@ def sasrec(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_every_rank_draws_the_same_wrong_answers_and_every_batch_others(sasrec: ModuleType) -> None:
-    draws = [sasrec.draw_films(FILMS, 50, 0, epoch, step).tolist() for epoch in (1, 2) for step in (0, 1)]
-    assert draws[0] == sasrec.draw_films(FILMS, 50, 0, 1, 0).tolist()
+    draws = [sasrec.draw_films(50, 1682, 0, epoch, step).tolist() for epoch in (1, 2) for step in (0, 1)]
+    assert draws[0] == sasrec.draw_films(50, 1682, 0, 1, 0).tolist()
     assert len({tuple(drawn) for drawn in draws}) == 4
-    assert all(1 <= film <= FILMS for drawn in draws for film in drawn)
-    assert len(sasrec.draw_films(FILMS, 50, 2**40, 10**6, 3)) == 50
+    assert all(1 <= film <= 1682 for drawn in draws for film in drawn)
+    assert len(sasrec.draw_films(50, 1682, 2**40, 10**6, 3)) == 50
 
 
-@pytest.mark.parametrize(("size", "mhc"), [(2, False), (4, False), (4, True)])
-def test_the_gradients_of_ranks_together_are_those_of_one_rank(sasrec: ModuleType, size: int, mhc: bool) -> None:
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_gradients_of_ranks_together_are_those_of_one_rank(sasrec: ModuleType, size: int) -> None:
     import torch
 
     torch.manual_seed(0)
-    model = sasrec.SASRec(argparse.Namespace(**{**vars(ARGS), "mhc": mhc}), FILMS)
-    films = torch.randint(1, FILMS + 1, (8, 7))
+    model = sasrec.SASRec(ARGS, 1682)
+    films = torch.randint(1, 1682 + 1, (8, 7))
     for row in range(8):
         films[row, 7 - row % 4 :] = sasrec.PADDING  # pieces are not equally long
     times = torch.arange(7).repeat(8, 1) * 3600
-    drawn = sasrec.draw_films(FILMS, 16, 0, 1, 0)
+    drawn = sasrec.draw_films(16, 1682, 0, 1, 0)
     counted = int((films[:, 1:] != sasrec.PADDING).sum())
 
     def gradients(ranks: int) -> list[torch.Tensor]:
@@ -57,21 +56,6 @@ def test_the_gradients_of_ranks_together_are_those_of_one_rank(sasrec: ModuleTyp
 
     for together, alone in zip(gradients(size), gradients(1), strict=True):
         assert torch.allclose(together, alone, atol=1e-6)
-
-
-def test_hyper_connections_begin_as_one_residual_stream_and_keep_the_sum_of_theirs(sasrec: ModuleType) -> None:
-    import torch
-
-    torch.manual_seed(0)
-    connection, layer, norm = sasrec.HyperConnection(8), torch.nn.Linear(8, 8), torch.nn.LayerNorm(8, eps=1e-12)
-    hidden = torch.randn(2, 3, 8)
-    streams = hidden[..., None, :].expand(-1, -1, sasrec.STREAMS, -1)
-    after = connection(streams, lambda x: layer(norm(x)))
-    assert torch.allclose(after.mean(-2), hidden + layer(norm(hidden)), atol=1e-5)
-    torch.nn.init.normal_(connection.mixes.weight)  # whatever was learnt: the mixing is doubly stochastic
-    several = torch.randn(2, 3, sasrec.STREAMS, 8)
-    mixed = connection(several, torch.zeros_like)
-    assert torch.allclose(mixed.sum(-2), several.sum(-2), atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -109,7 +93,7 @@ def trained(training: ModuleType, **more: Any) -> Any:
 
     torch.manual_seed(0)
     values = {"batch_size": 8, "lr": 0.1, "epochs": 9, "precision": "fp32", "warmup_steps": 0, "keep": 0, **more}
-    args = argparse.Namespace(static_graph=False, compile=False, tensorboard=False, **values)
+    args = argparse.Namespace(static_graph=False, compile=False, **values)
     return training.Training(torch.nn.Linear(1, 1), args, training.Ranks(0, 1, torch.device("cpu")))
 
 

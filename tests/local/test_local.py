@@ -43,11 +43,12 @@ def processes_with(word: str) -> list[str]:
 def test_the_demo(hpcrun: Hpcrun) -> None:
     """As `make demo`, but for one rank on each node: the guides train with two."""
     example = str(REPO / "examples/digits_ddp.py")
-    args = ("--gpus", "2", "--nodes", "2", "--profile", "local", "--follow", example, "--epochs", "1")
+    args = ("--gpus", "2", "--nodes", "2", "--profile", "local", "--follow", example, "--epochs", "1", "--tensorboard")
     done = hpcrun("submit", *args, check=True, env={"CUDA_VISIBLE_DEVICES": ""})
     assert "no GPU here for 2 ranks: the ranks run on CPUs" in done.stdout
     assert "2 ranks, backend gloo" in done.stdout
     assert "epoch 1: loss" in done.stdout
+    assert len(list(hpcrun.folder.rglob("checkpoints/tensorboard/events.*"))) == 1
     assert "COMPLETED" in hpcrun("status", check=True).stdout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +14,8 @@ import pytest
 from tests.harness import REPO
 
 FACTS = "0 0 3\n1 0 3\n2 1 4\n0 0 3\n"  # one is there twice, as in the published files
+SEEN = {"train.txt": "0 1\n", "test.txt": "0 2\n"}
+PAIRS, TIMED = (f"read_histories(DIR / 'x.txt', timed={timed})" for timed in (False, True))
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +72,18 @@ def graph(tmp_path: Path) -> Path:
     return write(tmp_path / "last-fm", files)
 
 
+@pytest.fixture
+def ml_1m(tmp_path: Path) -> Path:
+    """40 people, of whom everyone sees each fourth film of 50, in TiSASRec's, SASRec's and GroupLens' formats."""
+    rows = [(user + 1, (user + 4 * place) % 50 + 1, 60 * place) for user in range(40) for place in range(10)]
+    files = {
+        "ml-1m.txt": "".join(f"{user}\t{film}\t5\t{time}\n" for user, film, time in rows),
+        "pairs.txt": "".join(f"{user} {film}\n" for user, film, _ in rows),
+        "ratings.dat": "".join(f"{user}::{film}::5::{time}\n" for user, film, time in reversed(rows)),
+    }
+    return write(tmp_path, files) / "ml-1m.txt"
+
+
 def test_imdb_has_a_file_for_each_review(read: ModuleType, imdb: Path) -> None:
     texts = read.read_imdb(imdb, "train")
     assert [label for _, label in texts] == [0, 0, 1, 1]
@@ -99,57 +113,54 @@ def test_a_graph_has_its_users_items_and_facts(read: ModuleType, graph: Path, pa
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("call", "files", "message"),
     [
-        ({}, "DIR has no train.txt: get it from https://github.com/xiangwang1223/"),
-        ({"train.txt": "0 1\n", "test.txt": "0 2\n"}, "DIR has no kg_final.txt: get it from https://github.com/"),
-        ({"train.txt": "0 1\n1 x\n"}, "DIR/train.txt, line 2: expected the numbers of a user and of items"),
-        (
-            {"train.txt": "0 1\n", "test.txt": "0 2\n", "kg_final.txt": "0 1\n"},
-            "DIR/kg_final.txt, line 1: expected the numbers of head, relation and tail",
-        ),
-        ({"train.txt": "0 1\n", "test.txt": "0\n", "kg_final.txt": FACTS}, "DIR/test.txt has no items: get it from"),
-        ({"train.txt": "0 1\n", "test.txt": "0 2\n", "kg_final.txt": ""}, "DIR/kg_final.txt is empty: get it from"),
+        ("read_graph(DIR)", {}, "DIR has no train.txt: get it from https://github.com/xiangwang1223/"),
+        ("read_graph(DIR)", {"train.txt": "0 1\n", "test.txt": "0 2\n"}, "DIR has no kg_final.txt: get it from https://"),
+        ("read_graph(DIR)", {"train.txt": "0 1\n1 x\n"}, "DIR/train.txt, line 2: expected the numbers of a user and"),
+        ("read_graph(DIR)", {**SEEN, "kg_final.txt": "0 1\n"}, "DIR/kg_final.txt, line 1: expected the numbers of"),
+        ("read_graph(DIR)", {**SEEN, "test.txt": "0\n", "kg_final.txt": FACTS}, "DIR/test.txt has no items: get it"),
+        ("read_graph(DIR)", {**SEEN, "kg_final.txt": ""}, "DIR/kg_final.txt is empty: get it from"),
+        ("text_set(DIR, None)", {}, "DIR has neither train/pos and train/neg (IMDB) nor train.csv (AG News)"),
+        ("read_imdb(DIR, 'train')", {}, "DIR has no train/neg: get it from https://ai.stanford.edu/~amaas/data/"),
+        ("read_imdb(DIR, 'train')", {"train/neg/README": ""}, "DIR/train/neg has no reviews (*.txt): get them from"),
+        ("read_ag_news(DIR, 'train')", {}, "DIR has no train.csv: get it from http://groups.di.unipi.it/~gulli/"),
+        ("read_ag_news(DIR, 'train')", {"train.csv": "Class,Title\n"}, "DIR/train.csv, line 1: expected class (1 to"),
+        (PAIRS, {}, "--data DIR/x.txt: there is no such file"),
+        (PAIRS, {"x.txt": "1 7\n1 nine\n"}, "DIR/x.txt, line 2: expected whole numbers: user and item, or user, item,"),
+        (PAIRS, {"x.txt": "1 7\n1 9 5 3\n"}, "DIR/x.txt, line 2: expected user and item, or user, item, rating and"),
+        (PAIRS, {"x.txt": "1 7\n1 9\n2 9\n"}, "DIR/x.txt: no user has 3 items or more"),
+        (TIMED, {"x.txt": "1 7\n"}, "DIR/x.txt, line 1: expected user, item, rating and time (--time-aware needs the"),
     ],
-)
-def test_what_is_wrong_with_a_graph_is_one_line(
-    read: ModuleType, tmp_path: Path, files: dict[str, str], said: str
+)  # fmt: skip
+def test_what_is_wrong_with_a_data_set_is_one_line(
+    read: ModuleType, tmp_path: Path, call: str, files: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(SystemExit, match="^" + re.escape(said.replace("DIR", str(tmp_path)))) as ended:
-        read.read_graph(write(tmp_path, files))
+    write(tmp_path, files)
+    with pytest.raises(SystemExit, match="^" + re.escape(message.replace("DIR", str(tmp_path)))) as ended:
+        eval(call, {**vars(read), "DIR": tmp_path})
     assert "\n" not in str(ended.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "files", "said"),
-    [
-        (None, {}, "DIR has neither train/pos and train/neg (IMDB) nor train.csv (AG News)"),
-        ("imdb", {}, "DIR has no train/neg: get it from https://ai.stanford.edu/~amaas/data/sentiment/"),
-        ("imdb", {"train/neg/README": ""}, "DIR/train/neg has no reviews (*.txt): get them from https://ai.stanford"),
-        ("ag_news", {}, "DIR has no train.csv: get it from http://groups.di.unipi.it/~gulli/"),
-        (
-            "ag_news",
-            {"train.csv": "Class Index,Title,Description\n"},
-            "DIR/train.csv, line 1: expected class (1 to 4), title and description",
-        ),
-    ],
-)
-def test_what_is_wrong_with_texts_is_one_line(
-    read: ModuleType, tmp_path: Path, name: str | None, files: dict[str, str], said: str
-) -> None:
-    write(tmp_path, files)
-    with pytest.raises(SystemExit, match="^" + re.escape(said.replace("DIR", str(tmp_path)))):
-        read.text_set(tmp_path, name).read(tmp_path, "train")
-
-
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
+def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str, str], str]:
+    """Run an example as a training of one rank; return what it prints."""
+    import torch
     import torch.distributed as dist
 
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    def run(example: str, words: str) -> str:
+        monkeypatch.setattr("sys.argv", [example, *words.split()])
+        dist.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        try:
+            script = importlib.import_module(example)
+            torch.manual_seed(0)
+            script.train(script.parse_args(), script.Ranks(0, 1, torch.device("cpu")))
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -161,23 +172,59 @@ def group(tmp_path: Path) -> Iterator[None]:
     ],
 )
 def test_an_example_trains_on_it(
-    example: str,
-    data: str,
-    args: str,
-    group: None,
-    request: pytest.FixtureRequest,
+    example: str, data: str, args: str, train: Callable[[str, str], str], request: pytest.FixtureRequest
+) -> None:
+    output = train(example, f"--epochs 1 --batch-size 2 --data {request.getfixturevalue(data)} {args}")
+    assert re.search(r"epoch +1.*loss \d+\.\d+", output), output
+
+
+SMALL = "--batch-size 4 --seq-len 10 --d-model 16 --layers 1"
+
+
+@pytest.mark.parametrize("variant", ["", "--mhc", "--time-aware", "--time-aware --mhc"])
+def test_each_recommender_learns_from_ml_1m_and_its_checkpoint_is_scored_as_it_was(
+    variant: str, train: Callable[[str, str], str], ml_1m: Path, tmp_path: Path
+) -> None:
+    args = f"{SMALL} --data {ml_1m} {variant}"
+    output = train("sasrec", f"{args} --epochs 4 --lr 2e-2")
+    assert "40 users, 50 films" in output
+    score = output.splitlines()[-1]
+    assert float(re.findall(r"everybody's last film: HR@10 ([\d.]+)%", score)[0]) > 60  # chance: 10 of 40
+    scored = train("sasrec", f"{args} --inference-only {tmp_path / 'kept/final.pt'}")
+    assert scored.splitlines()[-1] == score
+    assert "epoch 1" not in scored
+    for wrong in (ml_1m, tmp_path):
+        with pytest.raises(SystemExit, match=rf"^{wrong}(: Is a directory| is no checkpoint of this model; .*)$"):
+            train("sasrec", f"{args} --inference-only {wrong}")
+
+
+def test_pairs_in_order_are_the_same_histories_as_rows_with_times(read: ModuleType, ml_1m: Path) -> None:
+    films = [
+        [[rating.film for rating in history] for history in read.read_histories(path, timed=False)]
+        for path in (ml_1m, ml_1m.with_name("pairs.txt"), ml_1m.with_name("ratings.dat"))
+    ]
+    assert films[0][:2] == [list(range(0, 40, 4)), list(range(1, 41, 4))]
+    assert films[0] == films[1] == films[2]
+
+
+def test_layers_with_streams_begin_as_plain_ones_and_their_mixture_is_doubly_stochastic(
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import torch
 
-    folder = request.getfixturevalue(data)
-    words = [example, "--epochs", "1", "--batch-size", "2", "--data", str(folder), *args.split()]
-    monkeypatch.setattr("sys.argv", words)
-    script = importlib.import_module(example)
-    script.train(script.parse_args(), script.Ranks(0, 1, torch.device("cpu")))
-    said = capsys.readouterr().out
-    assert re.search(r"epoch +1.*loss \d+\.\d+", said), said
+    script = importlib.import_module("sasrec")
+    monkeypatch.setattr("sys.argv", ["x", *SMALL.split(), "--dropout", "0"])
+    plain = script.SASRec(args := script.parse_args(), 50)
+    args.mhc = True
+    streams = script.SASRec(args, 50)
+    streams.load_state_dict(plain.state_dict(), strict=False)
+    for path in (path for block in streams.blocks for path in block.paths):
+        _, _, mixture = path.maps(torch.randn(2, 3, 4, args.d_model))
+        assert torch.allclose(mixture.sum(-1), torch.ones(2, 3, 4), atol=1e-4)
+        assert torch.allclose(mixture.sum(-2), torch.ones(2, 3, 4), atol=1e-4)
+        torch.nn.init.zeros_(path.weight_of_dynamic)
+    films, times = torch.randint(1, 51, (4, 10)), torch.zeros(4, 10, dtype=torch.long)
+    assert torch.allclose(streams.wishes(films, times), plain.wishes(films, times), atol=1e-5)
 
 
 def test_padding_does_not_change_what_a_text_is_taken_for(imdb: Path, monkeypatch: pytest.MonkeyPatch) -> None:

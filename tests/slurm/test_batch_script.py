@@ -10,12 +10,26 @@ from typing import Any
 
 import pytest
 
-from tests.harness import Cluster, wait_for
+from tests.harness import REPO, Cluster, wait_for
 from tests.slurm.lab import Ended, Lab, Scenarios, attempt, begun, run_all
 
 pytestmark = [pytest.mark.slurm, pytest.mark.versions]
 
 HEAD = "#!/bin/bash\n#SBATCH -p cpu --mem=1G -t 10 -c 1\n#SBATCH --output=%x-%j.out\n"
+TORCHRUN = """
+export REPORTS=$PWD/reports PATH=$PWD/bin:$PATH; mkdir -p reports bin
+# pip's own torchrun names the Python where it was installed, which this user may not reach
+printf '#!%s\\nfrom torch.distributed.run import main\\nmain()\\n' "$(command -v python3)" >bin/torchrun
+chmod +x bin/torchrun
+"""
+
+
+def agnews_script(gpus: int) -> str:
+    """Return a guide's script without pmix, which not every Slurm has, and with what import says of its tasks."""
+    text = (REPO / f"tests/data/batch/agnews-{gpus}gpu.sbatch").read_text().replace(" --mpi=pmix", "")
+    return text.replace("--ntasks=4", "--ntasks=1").replace("--gpus-per-task=1", "--gpus-per-task=4")
+
+
 SCRIPTS = {
     # writes down what a rank is given
     "report.py": """
@@ -27,6 +41,7 @@ fields = {"argv": sys.argv, "env": env, "cwd": os.getcwd(), "in": sys.stdin.read
 Path(env["REPORTS"], name).write_text(json.dumps(fields))
 print("rank", env.get("SLURM_PROCID"), flush=True)
 """,
+    **{f"agnews-{gpus}gpu.sbatch": agnews_script(gpus) for gpus in (1, 4)},
     "tasks.sbatch": HEAD
     + """#SBATCH -p gpu -N 2 --ntasks-per-node=2 --gres=gpu:2 --job-name=tasks
 set -euo pipefail
@@ -66,12 +81,9 @@ srun --ntasks=1 python3 waits.py "$@"
 echo "end $?" >>"$1.lines"
 """,
     "torchrun.sbatch": HEAD
-    + """#SBATCH -p gpu --nodes=2 --ntasks-per-node=1 --gpus-per-node=2
-export REPORTS=$PWD/reports PATH=$PWD/bin:$PATH; mkdir -p reports bin
-# pip's own torchrun names the Python where it was installed, which this user may not reach
-printf '#!%s\nfrom torch.distributed.run import main\nmain()\n' "$(command -v python3)" >bin/torchrun
-chmod +x bin/torchrun
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    + """#SBATCH -p gpu --nodes=2 --ntasks-per-node=1 --gpus-per-node=2"""
+    + TORCHRUN
+    + """head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes "$SLURM_NNODES" --nproc_per_node=2 --rdzv_backend c10d \\
     --rdzv_endpoint "$head:29511" --rdzv_id $SLURM_JOB_ID report.py --lr 1
 """,
@@ -113,6 +125,16 @@ def both(name: str, ranks: int, lab: Lab) -> tuple[Ended, dict[str, dict[str, An
         assert len(paths) == ranks, (way, paths, ended.account)
         found.append({path.stem.removeprefix(f"{name}-{way}"): json.loads(path.read_text()) for path in paths})
     return ended, found[0], found[1]
+
+
+def agnews(lab: Lab) -> list[Any]:
+    """Run the two scripts of a guide in a project with what they name."""
+    project = lab.person.folder
+    (project / "src").mkdir()
+    (project / "src/train.py").write_text(SCRIPTS["report.py"])
+    (project / ".venv/bin").mkdir(parents=True)
+    (project / ".venv/bin/activate").write_text(TORCHRUN)
+    return [both(f"agnews-{gpus}gpu", gpus, lab) for gpus in (1, 4)]
 
 
 def waits(lab: Lab, name: str, *options: str, args: tuple[str, ...] = (), then: Callable[[Path], None]) -> Ended:
@@ -161,6 +183,7 @@ def scenarios(
         "tasks": partial(both, "tasks", 4),
         "once": partial(both, "once", 1),
         "torchrun": partial(both, "torchrun", 4),
+        "agnews": agnews,
         "setup": partial(plain, "setup"),
         "status": partial(plain, "status"),
         "cancelled": cancelled,
@@ -186,6 +209,12 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         for key in {*flat[0], *flat[1]}
         if flat[0].get(key) != flat[1].get(key)
     }
+
+
+def test_the_scripts_of_a_guide_run_in_a_project(scenarios: Scenarios) -> None:
+    for ended, by_slurm, by_hpcrun in scenarios["agnews"].result():
+        assert ended.state == "COMPLETED", ended.account
+        assert not any(difference(seen(by_slurm[rank]), seen(report)) for rank, report in by_hpcrun.items())
 
 
 @pytest.mark.parametrize("name", ["tasks", "once", "torchrun"])

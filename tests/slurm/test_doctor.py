@@ -87,12 +87,7 @@ def test_a_card_that_torch_is_not_built_for(as_researcher: Hpcrun, cuda_env: dic
     ],
 )
 def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
-    as_researcher: Hpcrun,
-    cuda_env: dict[str, str | None],
-    text: str,
-    name: str,
-    seen: str,
-    advice: str,
+    as_researcher: Hpcrun, cuda_env: dict[str, str | None], text: str, name: str, seen: str, advice: str
 ) -> None:
     path = profile(as_researcher, f"extends: a100\n{text}\n")
     found = red(checks_of(as_researcher, "-P", str(path), env=cuda_env))

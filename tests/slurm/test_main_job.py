@@ -166,10 +166,7 @@ def test_python_starts_one_process_per_node_and_sets_no_rank(as_researcher: Hpcr
     )
     as_researcher(*FOUR_ON_TWO, "--launcher", "python", "--wait", "-m", "spawner", "--lr", "1e-3", check=True)
     lines = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
-    assert lines == [
-        "[rank 0] a100-1 0 2 False ['--lr', '1e-3']",
-        "[rank 1] a100-2 1 2 False ['--lr', '1e-3']",
-    ]
+    assert lines == ["[rank 0] a100-1 0 2 False ['--lr', '1e-3']", "[rank 1] a100-2 1 2 False ['--lr', '1e-3']"]
 
 
 def test_a_cpu_job_gets_its_cpus(as_researcher: Hpcrun) -> None:

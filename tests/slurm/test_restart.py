@@ -102,11 +102,7 @@ def fails_once(lab: Lab) -> Ended:
     return lab.ended(folder)
 
 
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {
-    "trains": trains,
-    "head": head,
-    "fails once": fails_once,
-}
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {"trains": trains, "head": head, "fails once": fails_once}
 
 
 @pytest.fixture(scope="module")

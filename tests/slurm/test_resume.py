@@ -26,9 +26,8 @@ def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -
     torch once more on each node.
     """
     example = str(lab.person.checkout / "examples/digits_resume.py")
-    return lab.submit(
-        name, *where, *SHAPE, "--launcher", launcher, example, "--epochs", str(EPOCHS), "--pause", str(pause)
-    )
+    args = ("--epochs", str(EPOCHS), "--pause", str(pause), "--tensorboard")
+    return lab.submit(name, *where, *SHAPE, "--launcher", launcher, example, *args)
 
 
 def after_an_epoch(folder: Path) -> Path:
@@ -128,4 +127,4 @@ def test_one_that_loses_a_node_goes_on_from_its_last_epoch(scenarios: Scenarios)
 @pytest.mark.parametrize("how", ["whole", *INTERRUPTED])
 def test_its_checkpoints_are_whole_and_three(scenarios: Scenarios, how: str) -> None:
     folder = scenarios[how].result().folder / "elements/0/checkpoints"
-    assert {path.name for path in folder.iterdir()} == {"last.pt", "best.pt", "final.pt"}
+    assert {path.name for path in folder.iterdir()} == {"last.pt", "best.pt", "final.pt", "tensorboard"}

@@ -200,10 +200,7 @@ def test_outside_of_a_job_sigterm_ends_a_program_that_asks(own: ModuleType, outs
 @pytest.mark.parametrize("how", ["fork", "exec"])
 def test_what_a_program_starts_still_ends_by_sigterm(node_dir: Path, how: str) -> None:
     """A pool's workers, a sidecar: their parent ends them with terminate(), and waits for that."""
-    start = {
-        "fork": "pid = os.fork() or time.sleep(60)",
-        "exec": "pid = subprocess.Popen(['sleep', '60']).pid",
-    }[how]
+    start = {"fork": "pid = os.fork() or time.sleep(60)", "exec": "pid = subprocess.Popen(['sleep', '60']).pid"}[how]
     program = f"""
 import os, signal, subprocess, time, hpcrun_runtime
 assert not hpcrun_runtime.should_stop()

@@ -127,12 +127,7 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
 
 
 def get_history(
-    ports: Ports,
-    *,
-    by: str,
-    since_s: float,
-    rules: Rules,
-    accounted: Sequence[AccountedJob] = (),
+    ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[AccountedJob] = ()
 ) -> History:
     """Return the numbers of all runs that were active since a time.
 

@@ -12,13 +12,7 @@ from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.batch_job import find_batch_script, python_of_job, request_of_script
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.program import (
-    check_program,
-    find_python,
-    missing_torch_note,
-    with_container,
-    with_launcher,
-)
+from hpcrun.actions.jobs.program import check_program, find_python, missing_torch_note, with_container, with_launcher
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError

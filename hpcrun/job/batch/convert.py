@@ -74,8 +74,7 @@ class BatchScript:
             value = line.torchrun.get("nproc-per-node", "1")
             return "torchrun", (None if value in ("gpu", "auto") else _count(value)) or max(1, sizes.gpus)
         if line.starter == "srun":
-            total, each = _count(line.srun.get("ntasks")), _count(line.srun.get("ntasks-per-node"))
-            return "srun", each or (max(1, total // sizes.nodes) if total else sizes.tasks)
+            return "srun", _tasks(line, sizes)
         return ("python" if line.starter == "python" else "command"), 1
 
     @property
@@ -137,6 +136,9 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
         new = ERROR_TRAP + new[new.index("\n") if "\n" in new else len(new) :]
     lines = [launch.line for launch in launches if launch.line]
     remarks = [*options.remarks, *(remark for line in lines for remark in line.remarks)]
+    remarks += [f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and all but one fail: "
+                "request one task for each node, with its GPUs and CPUs"
+                for line in lines if _has_idle_agents(line, sizes)]  # fmt: skip
     remarks += [f"line {node.start_point[0] + 1}: the secret goes through the environment, not into the run's folder"
                 for node, *_ in secrets]  # fmt: skip
     if re.search(r"\$0\b|\$\{0\}|BASH_SOURCE", text):
@@ -146,6 +148,18 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     return BatchScript(name, interpreter, new, options, sizes, () if missing else tuple(lines), tuple(changed),
                        tuple((name, value) for _, name, value in secrets),
                        tuple(dict.fromkeys(remarks)), tuple(dict.fromkeys(missing)))  # fmt: skip
+
+
+def _tasks(line: LaunchLine, sizes: Sizes) -> int:
+    total, each = _count(line.srun.get("ntasks")), _count(line.srun.get("ntasks-per-node"))
+    return each or (max(1, total // sizes.nodes) if total else sizes.tasks)
+
+
+def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
+    """Return whether srun surely starts more torchruns than --nnodes names."""
+    nnodes, *tasks = line.torchrun.get("nnodes"), line.srun.get("ntasks"), line.srun.get("ntasks-per-node")
+    known = line.starter == "torchrun" and line.by_srun and all(_count(text) for text in (nnodes, *tasks) if text)
+    return known and sizes.nodes * _tasks(line, sizes) > (_count(nnodes) or sizes.nodes)
 
 
 def _launches(source: Source) -> list[_Launch]:

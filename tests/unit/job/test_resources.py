@@ -72,10 +72,7 @@ def test_a_profile_without_cpus_gives_each_rank_one() -> None:
             {"gpus": "4", "launcher": "srun", "cpus": 8, "cpus_per_task": 4},
             "--cpus 8 = 8, but --cpus-per-task 4 × 4 tasks = 16",
         ),
-        (
-            {"gpus": "4", "launcher": "srun", "cpus": 10},
-            "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50",
-        ),
+        ({"gpus": "4", "launcher": "srun", "cpus": 10}, "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50"),
         ({"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs"),
     ],
 )

@@ -396,10 +396,7 @@ def test_hpcrun_s_own_words_about_secrets_stay(text: str) -> None:
         ("it was correcthorse9battery", "it was ***"),
         ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
         ("b c\n+MIIEowIBAAKCAQEA12345\n+Mw==\n+-----END RSA PRIVATE KEY-----\nb", "b c\n***\nb"),
-        (
-            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEowIBAAKCAQEA12345\nb c d",
-            "***\nb c d",
-        ),
+        ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEowIBAAKCAQEA12345\nb c d", "***\nb c d"),
     ],
 )
 def test_a_secret_in_a_text_for_others_is_hidden_and_counted(text: str, shown: str) -> None:

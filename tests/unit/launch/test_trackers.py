@@ -34,11 +34,7 @@ def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
 def test_an_element_of_a_sweep_has_tags_and_the_sweeps_group(env: dict[str, str]) -> None:
     trackers.label()
     assert (env["WANDB_TAGS"], env["WANDB_RUN_GROUP"]) == (f"{RUN},job-4711_3", RUN)
-    assert json.loads(env["MLFLOW_RUN_CONTEXT"]) == {
-        "hpcrun.run": RUN,
-        "hpcrun.job": "4711_3",
-        "hpcrun.element": "3",
-    }
+    assert json.loads(env["MLFLOW_RUN_CONTEXT"]) == {"hpcrun.run": RUN, "hpcrun.job": "4711_3", "hpcrun.element": "3"}
     assert not {"WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME"} & env.keys()
 
 

@@ -53,12 +53,7 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
         ("gpu.type", "h100", ["  type: a100    # the type"], ["  type: h100    # the type"]),
         ("gpu.directive", "gpus", [], ["  directive: gpus"]),
         ("time.default", "1:00:00", [], ["    default: 1:00:00"]),
-        (
-            "cpu.per_gpu",
-            "8",
-            ["cpu: {per_node: 64, per_gpu: 16}  # flow"],
-            ["cpu: {per_node: 64, per_gpu: 8}  # flow"],
-        ),
+        ("cpu.per_gpu", "8", ["cpu: {per_node: 64, per_gpu: 16}  # flow"], ["cpu: {per_node: 64, per_gpu: 8}  # flow"]),
         ("modules", ["c"], ["modules:   # mine", "- a", "- b"], ["modules: [c]   # mine"]),
         ("setup", ["a: b"], ["setup:"], ['setup: ["a: b"]']),
         ("env.B", "x # y", ["  B: |", "    one", "    two"], ['  B: "x # y"']),

@@ -108,12 +108,7 @@ def test_a_project_s_a100_extends_the_user_s_which_extends_the_shipped_one(tmp_p
 
 
 @pytest.mark.parametrize(
-    "files",
-    [
-        {"a": "b", "b": "a"},
-        {"a": "b", "b": "c", "c": "a"},
-        {"a": "b", "b": "c", "c": "b"},
-    ],
+    "files", [{"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "a"}, {"a": "b", "b": "c", "c": "b"}]
 )
 def test_profiles_that_extend_in_a_circle_are_refused_with_the_circle(files: dict[str, str], tmp_path: Path) -> None:
     for name, base in files.items():

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from hpcrun.job.layout import AttemptFolder, RunFolder
-from hpcrun.runs.attempt import (
-    ExitRecord,
-    attempts,
-    first_failure,
-    hosts,
-    last_attempt,
-    node_ranks,
-    ranks,
-)
+from hpcrun.runs.attempt import ExitRecord, attempts, first_failure, hosts, last_attempt, node_ranks, ranks
 from tests.unit.given import write
 
 

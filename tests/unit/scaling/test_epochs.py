@@ -14,10 +14,7 @@ def test_what_was_said_of_an_epoch() -> None:
         (2, {"epoch_time": 3, "accuracy": 0.5, "val_accuracy": 0.75, "loss": 1.5, "data_time": 0.25, "sync_time": 0.5}),
         (1, {"epoch_time": 4.5, "samples_per_s": 200, "accuracy": 0.5}),
     ]
-    assert epochs_of(rows) == (
-        Epoch(1, 4.5, 200, 0.5),
-        Epoch(2, 3, accuracy=0.75, loss=1.5, data_s=0.25, sync_s=0.5),
-    )
+    assert epochs_of(rows) == (Epoch(1, 4.5, 200, 0.5), Epoch(2, 3, accuracy=0.75, loss=1.5, data_s=0.25, sync_s=0.5))
 
 
 def test_steps_between_epochs_are_no_epochs() -> None:

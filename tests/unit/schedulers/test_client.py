@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.client import (
-    Server,
-    major_release,
-    missing_commands,
-    parse_ping,
-    parse_version,
-    refusal_words,
-)
+from hpcrun.schedulers.client import Server, major_release, missing_commands, parse_ping, parse_version, refusal_words
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"
 

@@ -425,10 +425,7 @@ def test_csv_and_json_have_the_same_numbers() -> None:
     assert series["advice"]["best_value"] == {"gpus": 4, "nodes": 2}
     assert [
         (each["written"], each["follows"]) for each in document["contradictions"] if each["what"] == "gpu_hours"
-    ] == [
-        ("14", 13),
-        ("16", 14),
-    ]
+    ] == [("14", 13), ("16", 14)]
 
 
 def test_the_use_of_the_hardware_is_shown_where_runs_recorded_it() -> None:

@@ -35,12 +35,7 @@ def test_commands(missing: tuple[str, ...], level: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("client", "controller", "mismatch"),
-    [
-        ("22.05.8", "22.05.2", False),
-        ("23.02.6", "22.05.8", True),
-        (None, "22.05.8", False),
-        ("22.05.8", None, False),
-    ],
+    [("22.05.8", "22.05.2", False), ("23.02.6", "22.05.8", True), (None, "22.05.8", False), ("22.05.8", None, False)],
 )
 def test_another_major_release_is_said(client: str | None, controller: str | None, mismatch: bool) -> None:
     check = judge_versions(client, controller)

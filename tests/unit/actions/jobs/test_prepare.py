@@ -57,8 +57,7 @@ def test_a_flag_comes_before_sbatch_s_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "env",
-    [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"}],
+    "env", [{"SBATCH_PARTITION": ""}, {"SBATCH_PARTITION": "env", "SBATCH_EXPORT": "NONE", "SLURM_JOB_ID": "1"}]
 )
 def test_empty_ones_and_those_of_an_enclosing_job_are_passed_over(env: dict[str, str], tmp_path: Path) -> None:
     plan = prepared(tmp_path, env=env).plan
@@ -176,12 +175,7 @@ def test_the_same_request_makes_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "noted"),
-    [
-        ({"gpus": "0"}, True),
-        ({"gpus": "0", "partition": "cpu"}, False),
-        ({"gpus": "1"}, False),
-    ],
+    ("asked", "noted"), [({"gpus": "0"}, True), ({"gpus": "0", "partition": "cpu"}, False), ({"gpus": "1"}, False)]
 )
 def test_a_job_without_gpus_on_the_partition_of_the_gpus_is_noted(
     asked: dict[str, Any], noted: bool, tmp_path: Path

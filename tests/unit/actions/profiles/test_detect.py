@@ -170,11 +170,7 @@ def test_several_accounts_are_for_the_person_to_choose_from() -> None:
     ("qos", "default", "line"),
     [
         (("gpu",), None, "qos: gpu # sacctmgr show assoc: your only one, and not the one"),
-        (
-            ("gpu",),
-            "gpu",
-            "# qos: # sacctmgr show assoc: gpu; Slurm takes the default one",
-        ),
+        (("gpu",), "gpu", "# qos: # sacctmgr show assoc: gpu; Slurm takes the default one"),
         (("normal",), None, "# qos:"),
         (("gpu", "long"), None, "# qos:"),
         ((), None, "# qos:"),

@@ -108,11 +108,7 @@ def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | No
 
 @pytest.mark.parametrize(
     ("planned_for", "now"),
-    [
-        ("description: old\n", "description: edited\n"),
-        ("description: old\n", None),
-        (None, "description: edited\n"),
-    ],
+    [("description: old\n", "description: edited\n"), ("description: old\n", None), (None, "description: edited\n")],
     ids=["edited", "deleted", "made"],
 )
 @pytest.mark.parametrize("anew", [False, True])

@@ -112,12 +112,7 @@ def test_what_an_answer_leaves_out_is_as_last_known(site: Site, indices: str | N
     site.status()
     site.says({})
     item = site.status(NOW + 5)
-    assert (item.status.state, item.status.asked_s, item.status.missed_s, item.stale) == (
-        "RUNNING",
-        NOW,
-        NOW + 5,
-        True,
-    )
+    assert (item.status.state, item.status.asked_s, item.status.missed_s, item.stale) == ("RUNNING", NOW, NOW + 5, True)
 
 
 def test_an_element_that_an_answer_leaves_out_is_stale_and_the_others_are_not(site: Site) -> None:
