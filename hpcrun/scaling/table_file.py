@@ -154,7 +154,7 @@ _ALIASES = {
     **dict.fromkeys(("gpu", "n_gpus", "num_gpus", "#gpus", "number_of_gpus", "gpu_count"), "gpus"),
     **dict.fromkeys(("runtime", "run_time", "wall_time", "total_time", "training_time", "duration"), "time"),
     **dict.fromkeys(("time_per_epoch", "time/epoch"), "epoch_time"),
-    **dict.fromkeys(("speed_up", "scaling"), "speedup"),
+    **dict.fromkeys(("speed_up", "scaling", "relative_speedup"), "speedup"),
     **dict.fromkeys(("efficiency", "scaling_efficiency", "parallel_efficiency", "eff"), "efficiency_percent"),
     **dict.fromkeys(("throughput", "samples/s", "samples/sec", "images/s", "images/sec", "img/s"), "samples_per_s"),
     **dict.fromkeys(("batch", "global_batch", "global_batch_size"), "batch_size"),
@@ -163,6 +163,8 @@ _ALIASES = {
 """What people call a column."""
 _MARKS = re.compile(r"[~≈]\s*(?=[\d.])|(?<=[\d.])\s*[x×%](?=$)")
 """What stands around a number: ``~1.8x``, ``87.3%``."""
+_CARDS = re.compile(r"(\d+)\s*[x×]\s*([^\W\d].*)")
+"""GPUs of a type, as people name a configuration: ``4x V100``."""
 CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
 """Columns that can contradict the others."""
 
@@ -194,12 +196,14 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
         UsageError: a line cannot be read.
     """
     lines = _lines(text, name)
-    try:
-        _, header = next(lines)
-    except StopIteration:
-        raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}") from None
+    if not (header := next(lines, (0, []))[1]):
+        raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}")
     columns, remarks = _columns(header, name)
-    rows = [_row(columns, cells, f"{name}:{line}") for line, cells in lines]
+    listed = list(lines)
+    rows = [_row(columns, cells, f"{name}:{line}") for line, cells in listed]
+    cards = sorted({match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match})
+    if len(cards) > 1:
+        remarks.append(f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards")
     _add_speedups(rows)
     if dataset:
         for row in rows:
@@ -240,6 +244,7 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     if len(header) > _MOST_COLUMNS:
         raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
     names = [_column_name(cell) for cell in header]
+    names = [*map(({} if "gpus" in names else {"configuration": "gpus"}).get, names, names)]
     if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
         raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
                          hint="is a quotation mark not closed?")  # fmt: skip
@@ -247,7 +252,7 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
         if names.count(column) > 1:
             raise UsageError(f"{name}: column {column!r} appears twice in the header")
     unknown = [column for column in names if column not in COLUMNS]
-    for column in unknown:
+    for column in {*unknown} - {"notes"}:
         if close := nearest(column, list(COLUMNS)):
             raise UsageError(
                 f"{name}: column {column!r} is not known",
@@ -287,7 +292,7 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
         column = COLUMNS.get(name)
         if column is None or not cell:
             continue
-        cell = cell if column.read is _text else _MARKS.sub("", cell)
+        cell = cell if column.read is _text else _MARKS.sub("", _CARDS.sub(r"\1", cell))
         try:
             value = column.read(cell)
         except ValueError as error:

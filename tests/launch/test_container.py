@@ -100,8 +100,7 @@ def test_torchruns_agent_is_deaf_although_the_runtime_empties_its_mask(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "message"),
-    [("runtime", "has no apptainer on its PATH; load its module"), ("image", "has no image ")],
+    ("lacks", "message"), [("runtime", "has no apptainer on its PATH; load its module"), ("image", "has no image ")]
 )
 def test_a_node_that_lacks_something_says_so(tmp_path: Path, image: Path, lacks: str, message: str) -> None:
     env: dict[str, Any] = {**os.environ, **environ(image, "python"), "HPCRUN_NODE": "gpu-7"}

@@ -103,7 +103,7 @@ def report_files(report: Report) -> ReportFiles:
 WIDTH = 80
 _LABEL = 21
 # If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
-_DROPPED = ("CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
+_DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
 def _notes(report: Report, missing: Sequence[str]) -> list[Line]:

@@ -161,6 +161,7 @@ def table(part: Part) -> tuple[Column, ...]:
         _column("Nodes", "NODES", (str(row.nodes) for row in rows), plain="1"),
         _column("Runs", "N", (str(row.speedup.n) for row in rows), plain="1"),
         _column("Batch", "BATCH", (str(row.batch_size or "") for row in rows)),
+        _column("Batch per GPU", "BATCH/GPU", (_share(row.batch_size, row.gpus) for row in rows)),
         _column("Steps", "STEPS", (str(row.steps or "") for row in rows)),
         _column(f"Time ({unit.name})", f"TIME {unit.name}", (_time(row, unit) for row in rows)),
         _column("Range", "RANGE", (numbers.range_text(row.time_s, 1 / unit.seconds) for row in rows)),
@@ -187,6 +188,10 @@ def _column(heading: str, short: str, texts: Iterable[str], plain: str = "") -> 
 def _hours(series: Series) -> str:
     name = hours_name(series.unit)
     return name[0].upper() + name[1:]
+
+
+def _share(batch: int | None, gpus: int) -> str:
+    return f"{batch / gpus:g}" if batch else ""
 
 
 def _busy(share: float | None) -> str:

@@ -57,8 +57,7 @@ def test_a_log_names_the_trackers_runs(text: str, runs: list[tuple[str, str, str
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["https://wandb.ai/me/p", "http://127.0.0.1:5000/#/experiments/0", "http://[::1]:8080/x"],
+    "text", ["https://wandb.ai/me/p", "http://127.0.0.1:5000/#/experiments/0", "http://[::1]:8080/x"]
 )
 def test_a_page_is_opened(text: str) -> None:
     assert page_url(text) == text

@@ -184,3 +184,9 @@ def test_each_number_that_follows_from_others_is_checked(row: str, what: str | N
 def test_repeats_need_not_say_what_their_mean_says() -> None:
     found = table("gpus,time_s,samples_per_s\n1,100,100\n1,100,80\n2,50,160\n2,50,240\n")
     assert contradictions(found.claims, build_series(found.points)) == ()
+
+
+def test_a_column_of_cards_is_read_as_gpus_and_two_types_are_remarked() -> None:
+    table = load_table(SEEDS / "001.md")
+    assert [(point.gpus, point.speedup) for point in table.points] == [(1, 1.0), (2, 1.8), (4, 3.5), (8, 7.0)]
+    assert table.remarks[-1] == "001.md: A100 and V100: a speed-up from one to another also compares the cards"

@@ -21,8 +21,7 @@ def begin(run: Path, number: int, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("0", (0,)), ("0-3,7", (0, 1, 2, 3, 7)), ("7, 1-2,2", (1, 2, 7)), ("7-7", (7,))],
+    ("text", "expected"), [("0", (0,)), ("0-3,7", (0, 1, 2, 3, 7)), ("7, 1-2,2", (1, 2, 7)), ("7-7", (7,))]
 )
 def test_lists_of_ranks(text: str, expected: tuple[int, ...]) -> None:
     assert parse_ranks(text, 8) == expected
