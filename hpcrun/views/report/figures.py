@@ -15,6 +15,7 @@ from hpcrun.scaling.measure import Spread, spread
 from hpcrun.scaling.points import Epoch
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto
+from hpcrun.scaling.worth import steps
 from hpcrun.views.figure import DARK, GREY, PAGE, new_figure, ordered_styles, paper_style
 from hpcrun.views.report.axes import (
     MOST_NOTES,
@@ -154,7 +155,7 @@ def _throughput(shown: Shown) -> Figure:
 
 
 def _speedup_efficiency(shown: Shown) -> Figure:
-    """Draw speed-up beside the ideal, and efficiency beside the target."""
+    """Draw speed-up beside the ideal, and efficiency with that of the added GPUs, which the target is for."""
     gpus, several = shown.gpus, len(shown.panels) > 1
     noted = not several and len(gpus) <= MOST_NOTES
     logarithmic = spans(gpus)
@@ -175,6 +176,9 @@ def _speedup_efficiency(shown: Shown) -> Figure:
         speeds += [end for _, ratio in ratios for end in (ratio.low, ratio.high)]
         entries.append((panel.title if several else "measured", draw_curve(speed, panel, ratios)))
         draw_curve(efficiency, panel, shares)
+        walk = steps([(row.gpus, row.speedup.mean) for row in rows])
+        (added,) = efficiency.plot([each.gpus for each in walk], [100 * each.added for each in walk], zorder=4,
+                                   **{**panel.style, "linestyle": "", "marker": "_", "markersize": 9})  # fmt: skip
         for (row, ratio), (_, share) in zip(ratios if noted else [], shares, strict=False):
             note(speed, row.gpus, ratio.mean, f"{ratio.mean:.2f}×")
             note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
@@ -186,9 +190,11 @@ def _speedup_efficiency(shown: Shown) -> Figure:
         size_axis(axes, gpus, shown.unit, logarithmic=logarithmic)
         axes.set_ylabel(words)
     value_axis(speed, speeds, logarithmic=logarithmic)
-    efficiency.set_ylim(0, 1.12 * max(100, highest))
+    efficiency.set_ylim(0, 1.12 * max(100, highest))  # GPUs that slow the rest down are below it
     names = ["ideal"] if len(ideals) == 1 else [f"ideal from {units_text(each, shown.unit)}" for each, _ in ideals]
     entries += [*zip(names, (line for _, line in ideals), strict=True), (f"target {100 * shown.target:g} %", target)]
+    if len(gpus) > 1:
+        entries.insert(-1, (f"efficiency of the added {shown.unit}", added))
     if requested:
         entries.append(("request this size", requested[0]))
     draw_legend(figure, shown, entries)
