@@ -1,7 +1,7 @@
-"""Finds ranks or nodes whose steps take longer than those of the others, from what their programs print. Pure.
+"""Finds ranks or nodes whose steps take longer than those of the others, by the metrics that they note. Pure.
 
 Where the ranks wait for each other in every step, a step takes the same time on all: then nothing is found, unless the
-program measures the time before the ranks wait.
+program measures the time before the ranks wait. That is why what programs print of their steps is not read.
 """
 
 from __future__ import annotations
@@ -29,25 +29,9 @@ _LEAST, _LAST = 5, 50
 """A rank with fewer values is left out; of more values, the last ones count."""
 _NAMED = 3
 
-_N = r"\d[\d,]{0,15}(?:\.\d{0,15})?(?:e[-+]?\d{1,3})?"
 _STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
 _UNIT = r"(?:m(?:illi)?)?s(?:ec(?:ond)?s?)?"
-_OF_TIME = re.compile(
-    rf"(?:(?P<a>{_N}) ?(?P<a_unit>{_UNIT}) ?(?:/|per) ?{_STEP}\b"  # tqdm's 1.10s/it, 123ms/step
-    rf"|\b{_STEP}[ _-]?(?:time|avg|duration)[\"']?(?:[ _]\(?(?P<b_unit>{_UNIT})\)?)?[\"']?\s?[:=]?\s{{0,4}}"
-    rf"(?P<b>{_N}) ?(?P<b_after>{_UNIT}\b)?"  # step_time=1.2, iter time: 123.45 ms, "step_time_s": 1.2
-    rf"|\btime per {_STEP} ?(?:\((?P<c_unit>{_UNIT})\))?:?\s{{0,4}}(?P<c>{_N})"  # Megatron-LM
-    rf"|\btime:?\s{{1,4}}(?P<d>{_N})(?:,?\s{{1,4}}(?:last_time|data_time|data):"  # mmengine, detectron2, torchvision
-    rf"|s, {{1,3}}[\d.]{{1,9}}/s|\s{{1,3}}\()"  # timm; PyTorch's imagenet example
-    rf"|(?P<e>{_N}) ?{_STEP} ?/ ?s(?:ec(?:ond)?)?\b)",  # tqdm's 3.42it/s
-    re.IGNORECASE | re.ASCII,
-)
 _COUNTED = r"(samples|examples|sequences|images|imgs|tokens)"
-_OF_RATE = re.compile(
-    rf"({_N}) ?{_COUNTED} ?(?:/|per) ?s(?:ec(?:ond)?)?\b"  # 340.1 samples/s
-    rf"|{_COUNTED}[_ ]?(?:/|per)[_ ]?s(?:ec(?:ond)?s?)?[\"']?\s?[:=]\s{{0,4}}({_N})",  # DeepSpeed's SamplesPerSec=9.4
-    re.IGNORECASE | re.ASCII,
-)
 _TIME_NAME = re.compile(
     rf"(?:.*[_/])?(?:{_STEP}_?time|(?:time|{_UNIT})_per_{_STEP})(?:_(?P<unit>{_UNIT}))?", re.IGNORECASE | re.ASCII
 )
@@ -71,17 +55,6 @@ class Stragglers:
     kind: str
     theirs: float
     others: float
-
-
-def read_paces(lines: Iterable[str]) -> Paces:
-    """Return what the lines of a rank's log say of its pace, at most one value of a kind for each line."""
-    found: Paces = {}
-    for line in lines:
-        if (time := _OF_TIME.search(line)) is not None and (seconds := _seconds(time.groupdict())):
-            found.setdefault(STEP_TIME, []).append(seconds)
-        if (rate := _OF_RATE.search(line)) is not None and (value := _number(rate[1] or rate[4])):
-            found.setdefault(f"{(rate[2] or rate[3]).lower()}/s", []).append(value)
-    return found
 
 
 def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, object]]]) -> Paces:
@@ -190,23 +163,6 @@ def _kind_of(name: str, value: float) -> tuple[str, float]:
     if (rate := _RATE_NAME.fullmatch(name)) is not None:
         return (STEP_TIME, 1 / value) if rate[2] else (f"{rate[1].lower()}/s", value)
     return "", value
-
-
-def _seconds(groups: Mapping[str, str | None]) -> float:
-    """Return the time of a step in the match of a line, in seconds; 0 if there is none."""
-    if (rate := _number(groups["e"])) > 0:
-        return 1 / rate
-    number = next((value for name in "abcd" if (value := _number(groups[name])) > 0), 0.0)
-    unit = groups["a_unit"] or groups["b_unit"] or groups["b_after"] or groups["c_unit"] or ""
-    return number / 1000 if unit.lower().startswith("m") else number
-
-
-def _number(text: str | None) -> float:
-    try:
-        number = float((text or "0").replace(",", ""))
-    except ValueError:
-        return 0.0
-    return number if math.isfinite(number) else 0.0
 
 
 def _span(seconds: float) -> str:

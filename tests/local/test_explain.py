@@ -222,12 +222,13 @@ def test_a_log_of_one_crash_line_does_not_hang(hpcrun: Hpcrun) -> None:
 
 
 STEPS = """
-import os, time
+import itertools, os, time
+from hpcrun_runtime import log_metrics
 rank = int(os.environ["HPCRUN_RANK"])
-while True:
+for step in itertools.count():
     begun = time.perf_counter()
     time.sleep(0.2 if rank == 1 else 0.05)
-    print(f"loss 0.5, step_time {time.perf_counter() - begun:.4f} s", flush=True)
+    log_metrics(step=step, loss=0.5, step_time=time.perf_counter() - begun)
 """
 
 
