@@ -6,7 +6,6 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.report import Part
@@ -17,14 +16,11 @@ from hpcrun.views.figure import COLUMN, DARK, GREY, PAGE, new_figure, style_of
 from hpcrun.views.report.numbers import number_text
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.path import Path
     from matplotlib.text import Text
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 Box = tuple[float, float, float, float]
 """The left, lower, right and upper end of something drawn, in pixels."""
@@ -38,9 +34,8 @@ _CLEAR = 4.0
 """Pixels between a label and the axes: its paper would cover them."""
 MOST_NOTES = 8
 """The numbers of more points do not fit beside them."""
-# places of a label around its point, in points: above first, for the whiskers go up and down and the curves aside
-_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12),
-           (10, 10), (-10, 10), (10, -10), (-10, -10), (0, 18), (0, -18))  # fmt: skip
+_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12), (0, 18), (0, -18))
+"""Places of a label around its point, in points: above first, for the whiskers go up and down and the curves aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,52 +301,36 @@ def _marks(axes: Axes) -> list[Box]:
     """Return the boxes of the markers."""
     boxes: list[Box] = []
     for line in axes.lines:
-        if line.get_marker() not in (None, "None", "", " ", "_", "|"):
+        if line.get_marker() not in (None, "None", "", " ", "|"):
             half = line.get_markersize() * axes.figure.dpi / 72 / 2
             for x, y in axes.transData.transform(line.get_xydata()):
                 boxes.append((x - half, y - half, x + half, y + half))
     return boxes
 
 
-def _curves(axes: Axes) -> Array:
-    """Return points along all lines, whiskers and the whiskers' caps, a few pixels apart."""
-    import numpy as np
+def _curves(axes: Axes) -> list[Path]:
+    """Return all lines and whiskers, in pixels."""
     from matplotlib.collections import LineCollection
 
-    found = [np.empty((0, 2))]
     drawn = [line for line in axes.lines if line.get_linestyle() not in ("None", "", " ")]
-    paths = [line.get_transform().transform(line.get_xydata()) for line in drawn]
-    whiskered = [each for each in axes.collections if isinstance(each, LineCollection)]
-    paths += [axes.transData.transform(segment) for each in whiskered for segment in each.get_segments()]
-    for cap in (line for line in axes.lines if line.get_marker() == "_"):
-        half = cap.get_markersize() * axes.figure.dpi / 72 / 2
-        for x, y in axes.transData.transform(cap.get_xydata()):
-            paths.append(np.array([(x - half, y), (x + half, y)]))
-    for corners in paths:
-        for start, end in pairwise(corners):
-            steps = int(np.clip(np.hypot(*(end - start)) / 4, 1, 500))
-            found.append(start + (end - start) * np.linspace(0, 1, steps + 1)[:, None])
-    return np.concatenate(found)
+    whiskers = [each for each in axes.collections if isinstance(each, LineCollection)]
+    paths = [line.get_transform().transform_path(line.get_path()) for line in drawn]
+    return paths + [axes.transData.transform_path(path) for each in whiskers for path in each.get_paths()]
 
 
-def _placed(text: Text, taken: Sequence[Box], curves: Array, within: Box, renderer: Any) -> bool:
-    """Move a label to the free place around its point that hides the least of the curves; False if none is free."""
-    import numpy as np
+def _placed(text: Text, taken: Sequence[Box], curves: Sequence[Path], within: Box, renderer: Any) -> bool:
+    """Move a label to the free place around its point that fewest curves cross; False if none is free."""
+    from matplotlib.transforms import Bbox
 
     free = []
+    left, low, right, high = within
     for number, (x, y) in enumerate(_AROUND):
         _move(text, x, y)
         box = _box(text, renderer)
-        inside = (
-            within[0] + _CLEAR <= box[0]
-            and box[2] <= within[2]
-            and within[1] + _CLEAR <= box[1]
-            and box[3] <= within[3]
-        )
+        inside = left + _CLEAR <= box[0] and box[2] <= right and low + _CLEAR <= box[1] and box[3] <= high
         if inside and not any(_touch(box, other, 0) for other in taken):
-            low, high = np.subtract(box[:2], _PAPER), np.add(box[2:], _PAPER)
-            hidden = np.all((curves > low) & (curves < high), axis=1).sum()
-            free.append((int(hidden), number))
+            paper = Bbox.from_extents(*box).padded(_PAPER)
+            free.append((sum(path.intersects_bbox(paper, filled=False) for path in curves), number))
     if free:
         _move(text, *_AROUND[min(free)[1]])
     return bool(free)
