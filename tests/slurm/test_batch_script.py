@@ -36,7 +36,7 @@ SCRIPTS = {
 import json, os, sys
 from pathlib import Path
 env = dict(os.environ)
-name = f"{env['REPORT']}-{env.get('SLURM_NODEID')}-{env.get('SLURM_PROCID')}-{env.get('RANK')}.json"
+name = f"{env['REPORT']}-{env.get('SLURM_NODEID')}-{env.get('SLURM_PROCID')}-{env.get('LOCAL_RANK')}.json"
 fields = {"argv": sys.argv, "env": env, "cwd": os.getcwd(), "in": sys.stdin.read()}
 Path(env["REPORTS"], name).write_text(json.dumps(fields))
 print("rank", env.get("SLURM_PROCID"), flush=True)
@@ -197,6 +197,8 @@ def scenarios(
 def seen(report: dict[str, Any]) -> dict[str, Any]:
     left_out = (*ADDED, *(name for name in OF_THE_JOB if name != "_"))
     env = {name: value for name, value in report["env"].items() if name != "_" and not name.startswith(left_out)}
+    if "TORCHELASTIC_RUN_ID" in report["env"]:  # its rendezvous numbers the nodes as they come
+        env = {name: value for name, value in env.items() if name not in ("RANK", "GROUP_RANK", "ROLE_RANK")}
     for name in GPUS:
         env[name] = len(env.get(name, "").split(","))
     return {**report, "env": env}
@@ -223,6 +225,8 @@ def test_the_ranks_get_what_sbatch_gives_them(scenarios: Scenarios, name: str) -
     assert ended.state == "COMPLETED", ended.account
     differences = {rank: difference(seen(by_slurm[rank]), seen(report)) for rank, report in by_hpcrun.items()}
     assert not any(differences.values()), differences
+    numbers = [sorted(str(one["env"].get("RANK")) for one in each.values()) for each in (by_slurm, by_hpcrun)]
+    assert numbers[0] == numbers[1]
     ranks = len(list(attempt(ended.folder, 0).glob("rank-*.exit")))
     assert ranks == len(by_hpcrun)
     if name != "torchrun":

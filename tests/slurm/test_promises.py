@@ -206,7 +206,7 @@ def storm(lab: Lab, launcher: str) -> Ended:
             with suppress(ProcessLookupError):
                 os.kill(random.choice(found), random.choice((signal.SIGUSR1, signal.SIGTERM)))
                 sent += 1
-    assert sent > 10
+    assert sent > 5  # on a busy machine each takes longer, and the ranks end after some seconds
     return gone(lab, folder)
 
 
