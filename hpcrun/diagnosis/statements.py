@@ -42,6 +42,7 @@ _STATEMENTS = tuple(
         r"^\s*(?P<message>FATAL: +.+)",  # apptainer
         # MPICH's, Cray's and Intel's: the last line of its stack says why
         r"^(?:MPICH ERROR .* - |.*\b)?(?P<message>Abort\(\d+\) .*\(rank \d+ in comm .*[Ff]atal error in .+)",
+        r"^(?P<message>(?:nvcc|ptxas) fatal +: .+)",
         r"^(?P<message>make(?:\[\d+\])?: \*\*\* .+)",
     )
 )

@@ -61,6 +61,14 @@ def test_the_scores_of_the_cases_that_nobody_read() -> None:
     assert (right >= 146, rank >= 23, wrong <= 5, claimed == 0) == (True,) * 4
 
 
+def test_the_scores_of_the_cases_that_came_last() -> None:
+    found = judge_set(PUBLIC / "later")
+    ranks = [one.rank for one in found if one.rank is not None]
+    assert len(found) == 101
+    right, wrong = sum(one.right for one in found), sum(one.wrong for one in found)
+    assert (right >= 92, wrong <= 4, sum(ranks) >= 21) == (True, True, True)
+
+
 @pytest.mark.parametrize("name", ["build", "test"])
 def test_every_case_is_in_the_set_of_its_thread(name: str) -> None:
     cases = load_public(PUBLIC / name)

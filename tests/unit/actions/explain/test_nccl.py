@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,9 @@ def test_of_a_job_that_makes_progress_the_slow_rank_is_named(tmp_path: Path) -> 
     folder = attempt(tmp_path)
     node(folder, "n0", 0, 4)
     for rank in range(4):
-        wrote(folder, rank, f"step_time={1.5 if rank == 2 else 1.0}\n" * 9, 2)
+        wrote(folder, rank, "loss 0.5\n", 2)
+        row = {"time": 1.0, "step": 1, "step_time": 1.5 if rank == 2 else 1.0}
+        (folder.path / f"rank-{rank}.metrics").write_text(f"{json.dumps(row)}\n" * 9)
     found = explain_running(running(tmp_path))
     assert found.summary.startswith(
         "all 4 ranks wrote in the last 20 s: nothing looks stuck; rank 2 on n0 takes 1.5 s a step"
