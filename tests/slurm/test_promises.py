@@ -313,7 +313,7 @@ def test_a_rank_that_leaves_early_and_well_does_not_make_the_job_fine(scenarios:
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios, launcher: str) -> None:
     run: Ended = scenarios[f"storm {launcher}"].result()
-    assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0)
+    assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0), run.account
     assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
     heard = [run.log(0, rank).split() for rank in range(4)]
     assert all(said[0] == "ready" and 1 <= int(said[1]) <= 41 for said in heard), heard
