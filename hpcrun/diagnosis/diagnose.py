@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from hpcrun.diagnosis.culprit import Culprit, RankEnd, Speech, before_signal, failure_order, find_culprit, first_leaver
-from hpcrun.diagnosis.flight.meetings import Flight
+from hpcrun.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.order import (
@@ -19,7 +18,8 @@ from hpcrun.diagnosis.order import (
     was_cleared_away,
 )
 from hpcrun.diagnosis.ranks import missing_rank, named_rank
-from hpcrun.diagnosis.rules import Rule, fill
+from hpcrun.diagnosis.root_exception import without_values
+from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.speech import (
     failed_in,
@@ -44,80 +44,6 @@ _WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})
 _CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TERMINATED = range(6)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The facts about a run that has ended.
-
-    Attributes:
-        ends: rank → how it ended, of the ranks that left a record.
-        signalled_s: when the script or a rank first received a signal to end, in seconds since the epoch; None if
-            there was no signal, or if it was not recorded.
-        shared: the name of the log that all ranks share.
-        flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
-        start: which start of the ranks it is about, where torchrun started them again later; else empty.
-    """
-
-    state: str
-    ends: Mapping[int, RankEnd] = field(default_factory=dict)
-    logs: Sequence[Log] = ()
-    signalled_s: float | None = None
-    shared: str = "batch script"
-    flight: Flight | None = None
-    start: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A rule that explains a run, and the line that matches.
-
-    Attributes:
-        log, hit: None if the job's state or a rank's exit status decided.
-        rank: the rank that failed; None for the whole job.
-    """
-
-    rule: Rule
-    rank: int | None = None
-    log: Log | None = None
-    hit: Hit | None = None
-
-    @property
-    def text(self) -> str:
-        """What happened."""
-        return fill(self.rule.cause, self.hit.values if self.hit else {})
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The result of a diagnosis.
-
-    Attributes:
-        cause: None if no rule matches.
-        first: the rank that ended the run, without consequences; None if there is none or it is unknown.
-        consequences: messages of other ranks and the launchers that follow from it.
-        left: ``first`` ended with exit status 0 while others continued.
-        missing: the others waited for ``first`` until their timeout.
-        caught: ``first`` caught the failure and continued, and others then waited for it.
-        of_record: the records of the ranks show that ``first`` ended the run.
-        by_places: where the ranks waited decided (torch's flight recorder, or their tracebacks), and no rule.
-        leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
-    """
-
-    cause: Cause | None
-    first: int | None
-    consequences: tuple[Cause, ...] = ()
-    left: bool = False
-    missing: bool = False
-    caught: bool = False
-    leaver: int | None = None
-    of_record: bool = False
-    by_places: bool = False
-
-    def failed_first(self, end: RankEnd | None) -> bool:
-        """Whether a rank's own failure was the first, and it was not only terminated."""
-        unlike = self.left or self.missing or self.caught
-        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not unlike
-
-
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     """Find the rank that ended the run, and the cause of its end.
 
@@ -138,7 +64,8 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     cause = _behind([item for _, item in ranked])
     caught = _caught(facts, culprit, speech, cause)
     cause = caught or cause
-    first, missing = _first(facts, speech, order, culprit, cause, caught is not None)
+    alike = _alike(cause, speech, order, facts) if culprit is None else ()
+    first, missing = _first(facts, speech, order, culprit, cause, caught is not None, alike)
     evidence = [item for item, late in found if not late and _is_evidence(item, culprit, speech)]
     if caught is not None:
         evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
@@ -154,6 +81,7 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         caught=caught is not None,
         leaver=first if left else leaver.rank if leaver else None,
         of_record=culprit is not None,
+        alike=alike if first is None else (),
     )
 
 
@@ -190,6 +118,7 @@ def _first(
     culprit: Culprit | None,
     cause: Cause | None,
     caught: bool,
+    alike: Sequence[int],
 ) -> tuple[int | None, bool]:
     """Return the rank that ended the run, and whether the others waited for it in vain."""
     if culprit is not None:
@@ -197,6 +126,8 @@ def _first(
         return (cause.rank if cause and cause.rank is not None and own else culprit.rank), culprit.missing
     if not facts.ends and cause and cause.rule.level == "wait" and (absent := missing_rank(facts.logs)) is not None:
         return absent, True
+    if alike:
+        return None, False
     if cause and cause.rank is not None:
         return cause.rank, False
     own_failures = [rank for rank in order if not speech.get(rank, Speech.NOTHING).of_others]
@@ -211,6 +142,25 @@ def _first(
     if cause is not None and cause.rule.states:  # of the job or a node, and not of the rank that speaks of it
         after = (launchers, None)
     return next((rank for rank in (named, *after) if rank is not None), None), False
+
+
+def _alike(
+    cause: Cause | None, speech: Mapping[int, Speech], order: Mapping[int, int], facts: Facts
+) -> tuple[int, ...]:
+    """Return the ranks that fail in the same way, the first in the log first, where nothing tells which began."""
+    if facts.ends or _launchers_rank(facts) is not None:
+        return ()
+    if cause is not None:
+        same = {log.rank for log in facts.logs if any(hit.rule is cause.rule for hit in log.scan.hits)}
+    else:
+        texts = {
+            log.rank: without_values(log.traceback.exception)
+            for log in facts.logs
+            if log.traceback is not None and log.rank is not None and speech[log.rank] is Speech.OWN
+        }
+        same = set(texts) if len(set(texts.values())) == 1 else set()
+    ranks = tuple(rank for rank in order if rank in same)
+    return ranks if len(ranks) > 1 else ()
 
 
 def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech], cause: Cause | None) -> Cause | None:
@@ -356,16 +306,17 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
 def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
     """Return rank → its place among the failed ranks; ranks whose logs are about the failures of others come last.
 
-    If no rank has a record, the rank whose log stopped growing first comes first.
+    If no rank has a record, the rank whose log stopped growing first comes first; in a log that ranks share, the one
+    whose exception stands first.
     """
     if facts.ends:
         return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
     silent = sorted(
-        (speech[log.rank].of_others, log.written_s, log.rank)
+        (speech[log.rank].of_others, log.written_s, log.traceback.ends if log.part and log.traceback else 0, log.rank)
         for log in facts.logs
         if log.rank is not None and not (log.part and speech[log.rank] is Speech.NOTHING)
     )
-    return {rank: place for place, rank in enumerate(dict.fromkeys(rank for _, _, rank in silent))}
+    return {rank: place for place, rank in enumerate(dict.fromkeys(rank for *_, rank in silent))}
 
 
 def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:

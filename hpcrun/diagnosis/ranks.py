@@ -22,6 +22,7 @@ _OF_ITSELF = re.compile(
     r"|\bstore on Rank (?P<seed>\d{1,7})\b"  # torch's DataLoader, of the seed that rank 0 shares
     r"|RuntimeError: \[(?P<sizes>\d{1,7})\]: params\[\d+\] in this process"  # DistributedDataParallel
     r"|\bacross all ranks, but Rank (?P<params>\d{1,7}) has \d+ params"
+    r"|\bdid not receive grad for rank (?P<grads>\d{1,7})\b"
 )
 _OF_A_SUBGROUP = re.compile(r"\[PG (?:ID )?(?!0\b)\d+ |PG GUID \d+\((?!default_pg\b)\w+\) Rank ")
 """Torch's prefix of a group of some ranks: in it and behind it a rank is a number in that group."""
@@ -87,7 +88,10 @@ def rank_of_hit(log: Log, hit: Hit) -> int | None:
 def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     """Return the rank that raised an exception, where its message or the lines around it tell; else None."""
     tail = log.scan.tail
-    if (rank := raised.rank if raised.rank is not None else _of_itself(raised.exception)) is not None:
+    if raised.rank is not None:
+        return raised.rank
+    message = "\n".join((raised.exception, *tail[raised.ends + 1 : raised.ends + 2]))
+    if (rank := _of_itself(message)) is not None:
         return rank
     for line in reversed(tail[raised.begins : raised.ends]):
         if match := _SPAWNED.match(line):

@@ -92,10 +92,15 @@ def _first_of_its_kind(found: Sequence[Traceback]) -> Traceback:
     chosen = found[-1]
     for earlier in reversed(found[:-1]):
         near = chosen.begins - earlier.last <= AFTER_MOST and _program(earlier) != _program(chosen)
-        if not near or _VALUES.sub("", earlier.exception) != _VALUES.sub("", chosen.exception):
+        if not near or without_values(earlier.exception) != without_values(chosen.exception):
             break
         chosen = replace(earlier, followed_by=chosen.followed_by)
     return replace(chosen, followed_by=found[-1].followed_by)
+
+
+def without_values(exception: str) -> str:
+    """Return an exception without its numbers and quoted texts, which differ between processes that fail alike."""
+    return _VALUES.sub("", exception)
 
 
 def _program(found: Traceback) -> str:
@@ -134,6 +139,8 @@ def _joined(before: Traceback, found: Traceback, between: Sequence[str]) -> Trac
     """Return two tracebacks as one where the second belongs to the first, else None."""
     if len(between) > 8:
         return None
+    if found.begins <= before.last:  # its message is the traceback of another process
+        return replace(found, begins=before.begins)
     words = [line.strip() for line in between]
     if any(_FURTHER.match(line) for line in between):
         return replace(before, last=found.last)

@@ -189,7 +189,7 @@ def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
         (b"NVRM: Xid",),
         compile_pattern(_XID_LINE.replace("{code}", str(code))),
         marked=True,
-        before=frozenset({"illegal-access", "device-assert"} if kind == RESET else ()),
+        before=frozenset({"illegal-access", "device-assert", "device-assert-raised"} if kind == RESET else ()),
         level=level,
         cause=cause.format(code=code, meaning=meaning),
         fix=fix,

@@ -36,7 +36,7 @@ _MESSAGE_LINES = 8
 _KILLED = re.compile(r"Killed$|\[rank: \d+\] Child process with PID ")
 """Lines after an exception which are no part of its message: what was left of the job is killed."""
 _OF_MACHINES = re.compile(
-    r"CUDA|cuda|cuDNN|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
+    r"CUDA|cuda|(?i:dnn)|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
 )
 """Exceptions that pass on a failure of a GPU, of the network or of another process."""
 _OF_OTHERS = re.compile(r"DEADLINE_EXCEEDED|distributed service detected fatal errors")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from hpcrun.diagnosis.diagnose import Facts, fails_by_itself
+from hpcrun.diagnosis.diagnose import fails_by_itself
+from hpcrun.diagnosis.facts import Facts
 from hpcrun.diagnosis.progress import went_beyond
 
 

@@ -67,7 +67,7 @@ _NO_COMPLAINT = re.compile(
 """Lines that are no error messages in spite of such words: notices, keys of a config, launchers' reports on others."""
 _OF_OTHERS = re.compile(
     r"(?:srun|slurmstepd|sbatch): |.*failed \(exitcode: |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@"
-    r"|bash: warning: "
+    r"|bash: warning: |\S+: line \d+: +\d+ [A-Z]"
 )
 """Prefixes of launchers and of tools beside the program: the program's own messages have priority."""
 _STACK_LINE = re.compile(r"^ ?\w+\(\d+\)\.*: +(?P<said>.+)")

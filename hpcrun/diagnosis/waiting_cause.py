@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpcrun.diagnosis.culprit import Speech
-from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts
+from hpcrun.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.diagnosis.flight.meetings import Trouble
 from hpcrun.diagnosis.flight.sentences import FIX_OF_CIRCLE, FIXES, flight_sentence
 from hpcrun.diagnosis.rank_positions import Group, RankStack, grouped

@@ -199,12 +199,13 @@ def test_a_log_that_cannot_be_read_is_one_message(hpcrun: Hpcrun) -> None:
     assert (two.returncode, "explain takes one run; unexpected: 'two'" in two.stderr) == (2, True)
 
 
-def test_of_many_ranks_in_one_log_the_first_that_failed_is_found(hpcrun: Hpcrun) -> None:
+def test_of_many_ranks_in_one_log_those_that_failed_alike_are_named_and_the_first_is_shown(hpcrun: Hpcrun) -> None:
     lines = [f"{rank}: step {step}" for step in range(3) for rank in range(1500)]
     lines += [f"{rank}: {line}" for rank in (700, 300) for line in LOG.splitlines()[1:]]
     (hpcrun.folder / "job.out").write_text("\n".join([*lines, ""]))
     shown = hpcrun("explain", "--log", "job.out", check=True, timeout=20).stdout
-    assert shown.splitlines()[0] == "rank 700: KeyError: 'valid' at train.py:9"
+    assert shown.splitlines()[0] == "ranks 300, 700: KeyError: 'valid' at train.py:9"
+    assert shown.index("rank 700") < shown.index("train.py:9 in ")
 
 
 def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: Hpcrun) -> None:

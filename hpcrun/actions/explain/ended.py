@@ -18,7 +18,8 @@ from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.status import RunStatus, element_row
 from hpcrun.actions.status.waits import NEVER
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
-from hpcrun.diagnosis.diagnose import Facts, diagnose
+from hpcrun.diagnosis.diagnose import diagnose
+from hpcrun.diagnosis.facts import Facts
 from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.diagnosis.rules import Rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcrun.diagnosis.diagnose import Facts
+from hpcrun.diagnosis.facts import Facts
 from hpcrun.diagnosis.scan import last_lines
 from hpcrun.diagnosis.statements import complains
 from hpcrun.job.phrases import rank_text, ranks_text

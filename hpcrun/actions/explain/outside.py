@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 
 from hpcrun.actions.explain.ended import Explanation, examine_noting, explained, nothing_failed
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Facts
+from hpcrun.diagnosis.facts import Facts
 from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Scanner

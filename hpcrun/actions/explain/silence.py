@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpcrun.diagnosis.diagnose import Diagnosis, Facts
+from hpcrun.diagnosis.facts import Diagnosis, Facts
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.job.units import format_span
 from hpcrun.runs.attempt import Attempt, ranks

@@ -9,7 +9,8 @@ from itertools import islice
 
 from hpcrun.actions.explain.last_words import last_complaint, without_timeout
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Cause, Diagnosis, Facts, root_of
+from hpcrun.diagnosis.diagnose import root_of
+from hpcrun.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.diagnosis.flight.meetings import Flight
 from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
 from hpcrun.diagnosis.launcher import agents_exitcode, first_task
@@ -25,11 +26,16 @@ from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
-_MOST_MESSAGE_LINES = 5
+_MOST_MESSAGE_LINES = 6
 _MOST_CONSEQUENCES = 3
 _MOST_STANDS = 6
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
 _REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
+_NEXT_RECORD = re.compile(
+    r"Traceback|\[(?:\d|rank|[A-Z]\d{3})|\d+[-/:.]\d|[A-Z]\d{4} |\S+:(?:\d+:)? "
+    r"|\W*(?:INFO|WARN|ERROR|DEBUG|Killing|Killed)|[-=*#+]{4}|.*%\|| *\d+%"
+)
+"""Lines that begin something else than more of an exception's message: a time, a name with a colon, a rule, a bar."""
 _SOURCE_PLACE = re.compile(r"^\[[^\]]*:\d+\] ")
 """The place in gloo's own source that its messages begin with."""
 
@@ -64,8 +70,12 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
     if cause is not None and ((cause.rule.states and not facts.ends) or found.by_places):  # the end of no one rank
         return cause.text
     if found.first is not None:
-        text = _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found, facts)}"
+        text = (
+            _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found.first, found, facts)}"
+        )
         return text if not found.left or found.cause is None else f"{text}; {found.cause.text}"
+    if found.alike:
+        return f"{ranks_text(found.alike)}{_how(found.alike[0], found, facts)}"
     if found.cause is not None:
         return found.cause.text
     if message:
@@ -90,10 +100,9 @@ def _lost(consequence: Cause) -> str:
     return f"{consequence.text}: {_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
 
 
-def _how(found: Diagnosis, facts: Facts) -> str:
+def _how(rank: int, found: Diagnosis, facts: Facts) -> str:
     """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
-    assert found.first is not None
-    cause, raised = found.cause, _raised(found.first, facts)
+    cause, raised = found.cause, _raised(rank, facts)
     if cause is not None and found.caught:
         survived = "" if cause.rule.level == "caught" else ", which the program caught"
         return f": {cause.text}{survived}; other ranks then waited for it until their timeout"
@@ -106,9 +115,9 @@ def _how(found: Diagnosis, facts: Facts) -> str:
         return f"{text}; {silent} reported no timeout" if silent else text
     if raised is not None:
         return f": {_exception_at(raised, whole=True)}"
-    end, root = facts.ends.get(found.first), root_of(facts)
+    end, root = facts.ends.get(rank), root_of(facts)
     if end is not None:
-        said = cut_at_word(last_complaint(found.first, facts), _LONGEST_MESSAGE)
+        said = cut_at_word(last_complaint(rank, facts), _LONGEST_MESSAGE)
         return f" with exit status {end.status}" + (f": {said}" if said else "") if end.by_itself else ""
     if root is not None:
         return f" with exit status {root.exitcode}"
@@ -313,7 +322,8 @@ def _own_log(found: Diagnosis, facts: Facts) -> Log | None:
 
     Else the first part of a shared log with a complaint, and else a log that says nothing, if no other line does.
     """
-    if found.first is not None and (mine := _log_of(found.first, facts)) is not None:
+    first = found.first if found.first is not None or not found.alike else found.alike[0]
+    if first is not None and (mine := _log_of(first, facts)) is not None:
         return mine
     shared = [log for log in facts.logs if log.rank is None]
     said = next((log for log in shared if log.traceback is not None or log.complaint is not None), None)
@@ -332,7 +342,8 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     if raised is None:
         return ()
     if raised.stated:
-        return (_short(log.scan.tail[raised.ends].strip()), *(_frame_lines(log) if raised.frames[1:] else ()))
+        line = _short(log.scan.tail[raised.ends].strip())
+        return (line, *_message_lines(log), *(_frame_lines(log) if raised.frames[1:] else ()))
     others = [other for other in (raised.origin, raised.aftermath) if other is not None]
     said = (_short(raised.exception), *_message_lines(log), *(_short(other.exception) for other in others))
     return (*_herald_lines(log), *_frame_lines(log), *said)
@@ -343,19 +354,15 @@ def _herald_lines(log: Log) -> tuple[str, ...]:
 
 
 def _message_lines(log: Log) -> tuple[str, ...]:
-    """Return further lines of an exception's message: those after one that ends with a colon, and NCCL's last error."""
+    """Return the further lines of an exception's message: those up to the next record of a log."""
     assert log.traceback is not None
-    raised, tail = log.traceback, log.scan.tail
-    following = tail[raised.ends + 1 : raised.ends + 1 + _MOST_MESSAGE_LINES]
-    last_error = next((place for place, line in enumerate(following) if line.strip() == "Last error:"), -1)
     lines: list[str] = []
-    before = tail[raised.ends] if raised.ends < len(tail) else ""
-    for place, line in enumerate(following):
-        if not line.strip() or not (before.rstrip().endswith(":") or place <= last_error):
+    for line in log.scan.tail[log.traceback.ends + 1 :]:
+        if len(lines) == _MOST_MESSAGE_LINES or _NEXT_RECORD.match(line):
             break
-        before = line
-        lines.append(_short(line.strip()))
-    return tuple(line for line in lines if line not in raised.exception)
+        if line.strip() and (log.traceback.stated or line.strip() not in log.traceback.exception):
+            lines.append(_short(line.strip()))
+    return tuple(lines)
 
 
 def _frame_lines(log: Log) -> tuple[str, ...]:

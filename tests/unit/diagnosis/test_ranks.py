@@ -309,7 +309,7 @@ def test_what_the_program_says_above_its_exception_is_shown_and_the_rest_of_the_
     )
     lines = said.evidence[0].lines
     assert lines[0] == "ERROR:root:more shards were requested than there are"
-    assert lines[-1] == "Error in thread 3: CUDA allocation failed"
+    assert lines[-2:] == ("Error in thread 3: CUDA allocation failed", "Current pipeline object is no longer valid.")
 
 
 def test_a_traceback_that_is_a_text_in_one_line_is_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.explain.wording import advice
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.diagnosis.diagnose import Cause, Diagnosis
+from hpcrun.diagnosis.facts import Cause, Diagnosis
 from hpcrun.profiles.mistakes import MistakesError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write
