@@ -17,7 +17,7 @@ from hpcrun.diagnosis.order import (
     line_of,
     was_cleared_away,
 )
-from hpcrun.diagnosis.ranks import missing_rank, named_rank
+from hpcrun.diagnosis.ranks import missing_rank, named_rank, rank_of_hit
 from hpcrun.diagnosis.root_exception import without_values
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.scan import Hit
@@ -151,7 +151,9 @@ def _alike(
     if facts.ends or _launchers_rank(facts) is not None:
         return ()
     if cause is not None:
-        same = {log.rank for log in facts.logs if any(hit.rule is cause.rule for hit in log.scan.hits)}
+        alike = [(log, hit) for log in facts.logs for hit in log.scan.hits if hit.rule is cause.rule]
+        named = (rank_of_hit(log, hit) if log.rank is None else log.rank for log, hit in alike)
+        same = {rank for rank in named if rank is not None}
     else:
         texts = {
             log.rank: without_values(log.traceback.exception)
@@ -159,8 +161,8 @@ def _alike(
             if log.traceback is not None and log.rank is not None and speech[log.rank] is Speech.OWN
         }
         same = set(texts) if len(set(texts.values())) == 1 else set()
-    ranks = tuple(rank for rank in order if rank in same)
-    return ranks if len(ranks) > 1 else ()
+    ranks = sorted(same, key=lambda rank: (order.get(rank, len(order)), rank))
+    return tuple(ranks) if len(ranks) > 1 else ()
 
 
 def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech], cause: Cause | None) -> Cause | None:

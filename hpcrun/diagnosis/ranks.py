@@ -22,7 +22,6 @@ _OF_ITSELF = re.compile(
     r"|\bstore on Rank (?P<seed>\d{1,7})\b"  # torch's DataLoader, of the seed that rank 0 shares
     r"|RuntimeError: \[(?P<sizes>\d{1,7})\]: params\[\d+\] in this process"  # DistributedDataParallel
     r"|\bacross all ranks, but Rank (?P<params>\d{1,7}) has \d+ params"
-    r"|\bdid not receive grad for rank (?P<grads>\d{1,7})\b"
 )
 _OF_A_SUBGROUP = re.compile(r"\[PG (?:ID )?(?!0\b)\d+ |PG GUID \d+\((?!default_pg\b)\w+\) Rank ")
 """Torch's prefix of a group of some ranks: in it and behind it a rank is a number in that group."""
@@ -47,6 +46,8 @@ _HERALD = re.compile(
     rf"{_RANK}(?P<before>\d{{1,7}})\b.{{0,60}}{_FAILED}|{_FAILED}.{{0,60}}{_RANK}(?P<after>\d{{1,7}})\b"
 )
 """What a program may say directly above an exception: ``Rank 3 failed with an exception:``."""
+_WITHOUT_GRADIENT = re.compile(r"Parameter indices which did not receive grad for rank (\d{1,7})\b")
+"""What DistributedDataParallel says directly below an exception of unused parameters."""
 _HERALD_LINES = 2
 _TIMED_OUT = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:\S+ )?Watchdog caught collective operation timeout")
 
@@ -90,17 +91,17 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     tail = log.scan.tail
     if raised.rank is not None:
         return raised.rank
-    message = "\n".join((raised.exception, *tail[raised.ends + 1 : raised.ends + 2]))
-    if (rank := _of_itself(message)) is not None:
+    if (rank := _of_itself(raised.exception)) is not None:
         return rank
     for line in reversed(tail[raised.begins : raised.ends]):
         if match := _SPAWNED.match(line):
             return None if log.several_nodes else int(match["rank"])
     if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):
         return 0  # of a process group only rank 0 listens
-    for line in tail[max(0, raised.begins - _HERALD_LINES) : raised.begins]:
-        if match := _HERALD.search(line[:_LONGEST]):
-            return int(match["before"] or match["after"])
+    above, below = tail[max(0, raised.begins - _HERALD_LINES) : raised.begins], tail[raised.ends + 1 : raised.ends + 2]
+    beside = [*(_HERALD.search(line[:_LONGEST]) for line in above), *map(_WITHOUT_GRADIENT.match, below)]
+    if (match := next(filter(None, beside), None)) is not None:
+        return int(next(filter(None, match.groups())))
     message = raised.exception.partition(": ")[2][:_LONGEST]
     for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
         if message and message in line and (rank := _of_itself(line)) is not None:

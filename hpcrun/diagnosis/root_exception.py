@@ -32,7 +32,7 @@ _SAYS_NOTHING = re.compile(r"ChildFailedError:?(?: [=-]*)?$|SignalException")
 """Exceptions whose line says nothing of the failure: the launcher reports it in other lines."""
 _TEARDOWN = re.compile(
     r"Exception ignored (?:in|on|while)|--- Logging error ---|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"
-    r"|Exception in thread (?:QueueFeeder|Thread-\d+ \((?:_pin_memory_loop|_?report|_?monitor))"
+    r"|Exception in thread "
 )
 """Lines with which Python begins the traceback of an error that does not end the program."""
 _LOST = re.compile(
@@ -118,21 +118,15 @@ def _chains(lines: Sequence[str]) -> list[Traceback]:
     chains: list[Traceback] = []
     torn: list[Traceback] = []
     for found in tracebacks(lines):
-        above = _above(lines, found.begins)
         before = chains[-1] if chains else None
         between = lines[before.last + 1 : found.begins + 1] if before else ()
         if before is not None and (joined := _joined(before, found, between)):
             chains[-1] = joined
-        elif _TEARDOWN.match(above):
+        elif any(map(_TEARDOWN.match, lines[max(0, found.begins - 3) : found.begins])):
             torn.append(found)
         else:
             chains.append(found)
     return chains or torn
-
-
-def _above(lines: Sequence[str], position: int) -> str:
-    """Return the last line before a position that says something."""
-    return next((line for line in reversed(lines[max(0, position - 3) : position]) if line.strip()), "")
 
 
 def _joined(before: Traceback, found: Traceback, between: Sequence[str]) -> Traceback | None:

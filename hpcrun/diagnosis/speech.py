@@ -9,6 +9,7 @@ from dataclasses import replace
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech
 from hpcrun.diagnosis.log import Log
 from hpcrun.diagnosis.order import came_of_a_timeout, ended_by_a_timeout
+from hpcrun.diagnosis.progress import survived_up_to
 from hpcrun.diagnosis.root_exception import AFTER_MOST
 from hpcrun.diagnosis.scan import Hit
 from hpcrun.diagnosis.traceback import Traceback, is_exception_line
@@ -134,7 +135,10 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if is_said_caught(hit, log):
         return True
     place = log.scan.position(hit.number)
-    if place is not None and place <= log.survived and not hit.rule.states:
+    if place is not None and hit.rule.states:  # of the job's end: what follows for long is of its next attempt
+        tail = log.scan.tail
+        return len(tail) - place > AFTER_MOST and (place < 0 or survived_up_to(tail, place) > place)
+    if place is not None and place <= log.survived:
         return True
     if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False

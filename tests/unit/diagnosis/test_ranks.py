@@ -282,8 +282,9 @@ def test_the_rank_that_is_missing_among_those_that_timed_out_is_named(tmp_path: 
     said = said_of(log, tmp_path)
     assert (said.rule, said.rank) == ("collective-timeout", 2)
     assert "did not join" in said.summary
-    assert said_of(log + timed_out(2).partition("]:")[2], tmp_path).rank == 0
-    assert said_of(log + timed_out(5).partition("]:")[2], tmp_path).rank == 0
+    for other, ranks in ((2, "ranks 0-3"), (5, "ranks 0-1, 3, 5")):  # nothing tells which of them the others waited for
+        said = said_of(log + timed_out(other).partition("]:")[2], tmp_path)
+        assert (said.rank, said.summary.partition(":")[0]) == (None, ranks)
 
 
 def test_mpichs_innermost_message_is_the_answer(tmp_path: Path) -> None:
@@ -406,3 +407,54 @@ def test_the_assertion_of_a_kernel_is_behind_the_error_that_cuda_reports_later(t
 def test_a_step_that_srun_could_not_start_is_known(tmp_path: Path) -> None:
     failed = "srun: error: Task launch for StepId=12.0 failed on node n3: Communication connection failure\n"
     assert said_of(failed, tmp_path).summary == "srun could not start the ranks on n3: Communication connection failure"
+
+
+def test_the_watchdog_of_another_rank_below_an_exception_does_not_say_whose_it_is(tmp_path: Path) -> None:
+    watchdog = (
+        "[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
+    )
+    said = said_of(f"{TRACE}RuntimeError: bind failed (errno: 98 - Address already in use).\n{watchdog}", tmp_path)
+    assert (said.rule, said.rank) == ("port-in-use", None)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_the_rank_in_the_second_line_of_a_message_on_unused_parameters_is_its_own(rank: int, tmp_path: Path) -> None:
+    message = "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one."
+    said = said_of(f"{TRACE}{message}\nParameter indices which did not receive grad for rank {rank}: 0 1 2\n", tmp_path)
+    assert said.rank == rank
+
+
+def test_ranks_that_fail_alike_are_all_named_unless_a_launcher_knows_the_first(tmp_path: Path) -> None:
+    alike = "".join(f"[rank{rank}]: {line}\n" for rank in (2, 1)
+                    for line in f"{TRACE}RuntimeError: CUDA error: out of memory".splitlines())  # fmt: skip
+    said = said_of(alike, tmp_path)
+    assert (said.rank, said.summary.partition(":")[0]) == (None, "ranks 1-2")
+    waited = "".join(f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, "
+                     "Timeout(ms)=600000) ran for 600052 milliseconds before timing out.\n" for rank in (0, 1, 2))  # fmt: skip
+    assert said_of(waited, tmp_path).rank is None
+
+
+@pytest.mark.parametrize(
+    ("exception", "line"),
+    [
+        ("ResourceExhaustedError: 2 root error(s) found.", "  (0) Resource exhausted: Out of memory"),
+        (
+            "XlaRuntimeError: UNKNOWN: no algorithm for:\n%conv = f32[4]\n",
+            "Original error: RESOURCE_EXHAUSTED: 176 MiB",
+        ),
+        ("ray.exceptions.ActorDiedError: The actor died.", "\tpid: 204471"),
+    ],
+)
+def test_the_further_lines_of_a_message_are_shown_up_to_the_next_record(
+    exception: str, line: str, tmp_path: Path
+) -> None:
+    said = said_of(f"{TRACE}{exception}\n{line}\nKilling subprocess 5120\nwandb: Synced 5 files\n", tmp_path)
+    assert line.strip() in said.evidence[0].lines
+    assert not any("Killing" in shown or "wandb" in shown for shown in said.evidence[0].lines)
+
+
+def test_what_a_shell_says_of_its_child_is_not_the_reason_for_its_end(tmp_path: Path) -> None:
+    said = said_of("terminate called after throwing an instance of 'gloo::IoException'\n  what():  [pair.cc:761] connect "
+                   "[127.0.1.1]:50933: refused by peer\n./run.sh: line 6: 20117 Aborted   (core dumped) ./bench\n", tmp_path)  # fmt: skip
+    assert "gloo::IoException" in said.summary
+    assert any("what():  [pair.cc:761]" in line for line in said.evidence[0].lines)

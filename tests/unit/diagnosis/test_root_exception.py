@@ -150,3 +150,22 @@ def test_words_with_a_colon_are_no_speakers_and_srun_label_has_one_for_each_task
     assert voices(["1: one", "2: two", *["words"] * 9]) == []
     assert voices([f"{number % 3}: step" for number in range(9)]) == ["0", "1", "2"]
     assert voices(["7: step"] * 9) == []
+
+
+def test_a_thread_that_failed_is_no_root_where_the_program_itself_raises_later() -> None:
+    writer = ["Exception in thread Thread-1:", "Traceback (most recent call last):",
+              '  File "/opt/threading.py", line 1016, in run', "OSError: handle is closed"]  # fmt: skip
+    raised = ["Traceback (most recent call last):", '  File "/home/ann/train.py", line 74, in <module>',
+              "    main()", "RuntimeError: the input has 6 dimensions"]  # fmt: skip
+    root = root_exception([*writer, *raised], mixed=True)
+    assert root is not None and root.exception == "RuntimeError: the input has 6 dimensions"
+    alone = root_exception(writer, mixed=True)
+    assert alone is not None and alone.exception == "OSError: handle is closed"
+
+
+def test_a_traceback_in_the_message_of_another_process_is_the_root() -> None:
+    lines = ["Traceback (most recent call last):", '  File "/home/ann/train.py", line 171, in <module>', "    main()",
+             "ValueError: Traceback (most recent call last):", '  File "/opt/PIL/ImageFile.py", line 249, in load',
+             "    raise OSError()", "OSError: the image is truncated"]  # fmt: skip
+    root = root_exception(lines)
+    assert root is not None and (root.exception, root.begins) == ("OSError: the image is truncated", 0)

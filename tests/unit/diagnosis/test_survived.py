@@ -60,3 +60,11 @@ def test_what_a_program_went_on_after_is_no_failure(text: str, tmp_path: Path) -
 )  # fmt: skip
 def test_what_ended_a_program_stays_its_failure(text: str, cause: str, tmp_path: Path) -> None:
     assert explained(text, tmp_path) == cause
+
+
+def test_a_job_that_was_preempted_and_ran_again_to_its_end_did_not_fail(tmp_path: Path) -> None:
+    first = "".join(f"step {step} loss 2.{step}\n" for step in range(40))
+    preempted = "slurmstepd: error: *** JOB 4711 ON gpu-3 CANCELLED AT 2026-01-05T10:00:00 DUE TO PREEMPTION ***\n"
+    again = "".join(f"step {step} loss 2.{step}\n" for step in range(120))
+    assert explained(f"{first}{preempted}{again}done in 300 s\n", tmp_path) == NOTHING
+    assert "preempted" in explained(f"{again}{preempted}step 120 loss 1.9\n", tmp_path)
