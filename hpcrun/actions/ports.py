@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
 
@@ -22,6 +24,7 @@ class Ports:
         host: this host's name; a local run lives on it.
         now_s: returns the time, in seconds since the epoch.
         on_end: is given the id of each run whose end is learned, once.
+        on_status: is given the runs of each question about their status, the runs folder and the time.
     """
 
     store: RunStore
@@ -30,6 +33,7 @@ class Ports:
     host: str
     now_s: Callable[[], float]
     on_end: Callable[[str], None] = lambda _: None
+    on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 
     def for_polling(self) -> Ports:
         """Return the same for one who asks again and again."""

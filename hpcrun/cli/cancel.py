@@ -18,7 +18,7 @@ from hpcrun.errors import UsageError
 if TYPE_CHECKING:
     from hpcrun.actions.runs.cancel import Cancelled
     from hpcrun.actions.runs.find import FoundElement
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.record import Run
 
 

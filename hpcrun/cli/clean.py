@@ -20,7 +20,7 @@ from hpcrun.errors import UsageError
 if TYPE_CHECKING:
     from hpcrun.actions.runs.clean import CleanPlan
     from hpcrun.actions.runs.find import FoundRun
-    from hpcrun.actions.status.status import StatusResult
+    from hpcrun.actions.status.run_status import StatusResult
     from hpcrun.runs.store import RunStore
 
 _ANY_AGE = re.compile("0+[dhms]")

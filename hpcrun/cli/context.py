@@ -6,7 +6,7 @@ import os
 import os.path
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.jobs.choice import Choice
     from hpcrun.actions.ports import Ports
     from hpcrun.actions.profiles.detected import DetectedProfile
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.diagnosis.rules import Rule
     from hpcrun.job.resources import Machine
@@ -200,9 +200,8 @@ class Context:
         """The runs, the schedulers, this host and the clock, as actions take them."""
         from hpcrun.actions.ports import Ports
 
-        return Ports(
-            self.store, self.scheduler, partial(self.scheduler, polls=True), self.host, self.now_s, self._on_end
-        )
+        polling = partial(self.scheduler, polls=True)
+        return Ports(self.store, self.scheduler, polling, self.host, self.now_s, self._on_end, _send_late_messages)
 
     def _on_end(self, run_id: str) -> None:
         """Start what the configuration wants after a run: uploading its offline wandb runs, in the background."""
@@ -279,6 +278,14 @@ class Context:
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""
         return time.time()
+
+
+def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
+    """Send the messages that jobs could not send themselves."""
+    if with_messages := [item for item in items if item.run.plan.get("notify")]:
+        from hpcrun.actions.notify.late import send_late  # few runs have messages
+
+        send_late(with_messages, runs, now_s)
 
 
 def _tell_why_it_waits() -> Callable[[RunStatus], None]:

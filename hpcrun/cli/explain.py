@@ -17,7 +17,7 @@ from hpcrun.job.quoting import quote_bash
 
 if TYPE_CHECKING:
     from hpcrun.actions.explain.ended import Explanation
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.diagnosis.rules import Rule
 
 
@@ -123,7 +123,8 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     from hpcrun.actions.explain.running import most_silent
     from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.actions.status.status import element_of, get_status
+    from hpcrun.actions.status.run_status import element_of
+    from hpcrun.actions.status.status import get_status
     from hpcrun.job.state import RUNNING
 
     found = find_element(word, context.store)

@@ -19,7 +19,7 @@ from hpcrun.job.layout import WITHIN
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.logs import LogChoice
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.cli.log_output import Lines
     from hpcrun.job.patterns import Pattern
@@ -166,7 +166,8 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
     """Return the choice of the rank that failed first and what to say of it, by the run's folder; else rank 0."""
     from hpcrun.actions.status.first_line import ending, has_failed
-    from hpcrun.actions.status.status import element_of, last_known
+    from hpcrun.actions.status.run_status import element_of
+    from hpcrun.actions.status.status import last_known
 
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
         one = element_of(item, place.element) if item.elements else item

@@ -20,7 +20,7 @@ from hpcrun.errors import HpcrunError, PlanError, UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.notify.send import Sent
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.diagnosis.rules import Rule
     from hpcrun.runs.record import Run
 

@@ -19,7 +19,7 @@ from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.details import Insight
-    from hpcrun.actions.status.status import RunStatus, StatusResult
+    from hpcrun.actions.status.run_status import RunStatus, StatusResult
 
 MIN_INTERVAL_S = 10
 PATIENCE_S = 3.0
@@ -263,7 +263,7 @@ def _text(
 
 def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
     """Return the runs to show, and how many lost ones are left out."""
-    from hpcrun.actions.status.status import is_in, without_lost
+    from hpcrun.actions.status.run_status import is_in, without_lost
 
     if wanted:
         return replace(result, runs=tuple(item for item in result.runs if is_in(item, wanted))), 0

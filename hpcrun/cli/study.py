@@ -13,7 +13,7 @@ from hpcrun.errors import InterruptedByUser, JobFailedError
 from hpcrun.job.state import COMPLETED
 
 if TYPE_CHECKING:
-    from hpcrun.actions.status.status import StatusResult
+    from hpcrun.actions.status.run_status import StatusResult
     from hpcrun.actions.studies.scale import StudyJob, StudySubmission
     from hpcrun.actions.studies.study import StudyStatus
     from hpcrun.job.after import Dependency

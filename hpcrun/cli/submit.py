@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
     from hpcrun.actions.status.first_line import Rules
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.job.request import JobRequest
 
 

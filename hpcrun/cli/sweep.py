@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.runs.metrics import Metrics
     from hpcrun.actions.runs.sweep import SweepTable
     from hpcrun.actions.status.elements import ElementStatus
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.record import Run
 
 NAMED_AT_MOST = 10

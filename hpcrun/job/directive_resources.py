@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import Directives
-from hpcrun.job.launch_options import check_binding
 from hpcrun.job.profile import Profile
 from hpcrun.job.shape import Shape
+from hpcrun.job.step_options import check_binding
 from hpcrun.job.units import parse_memory, parse_slurm_time
 
 _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")

@@ -12,7 +12,7 @@ from hpcrun.job.container import Container, decide_container
 from hpcrun.job.directive_resources import read_allocation
 from hpcrun.job.directives import Directives
 from hpcrun.job.gpu_types import for_gpu_type
-from hpcrun.job.launch_options import Options, srun_options, step_words, torchrun_options, torchrun_words
+from hpcrun.job.launch_options import Options
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
@@ -30,6 +30,7 @@ from hpcrun.job.resources import (
 )
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, check_nodes, decide_segment, decide_shape
+from hpcrun.job.step_options import srun_options, step_words, torchrun_options, torchrun_words
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.job.wrappers import program_of

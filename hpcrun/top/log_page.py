@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from hpcrun.actions.runs.logs import READ_EVERY_S
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements

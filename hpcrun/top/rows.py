@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import run_name
 from hpcrun.job.parameters import parameters_text

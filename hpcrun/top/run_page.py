@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from hpcrun.actions.runs.ranks import RankRow
 from hpcrun.actions.status.elements import interesting_element
 from hpcrun.actions.status.first_line import explained_status, lacks_line
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern, sliced
 from hpcrun.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, cut, error_text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.text import Text
 
 from hpcrun.actions.runs.ranks import RankRow, RanksReader, RankState, matching_rows
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder

@@ -13,7 +13,7 @@ from hpcrun.runs.record import Run, pairs_of
 from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line
 
 if TYPE_CHECKING:  # submit says what it copied, and needs no status and no attempts
-    from hpcrun.actions.status.status import RunStatus
+    from hpcrun.actions.status.run_status import RunStatus
 
 _SHOWN = 8
 _INDENT, _ROOM_LEAST = 15, 20

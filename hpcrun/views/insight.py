@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcrun.actions.runs.use import ENOUGH_S, run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.reasons import explain_reason
 from hpcrun.runs.attempt import last_attempt
@@ -17,8 +17,7 @@ from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.limits import ACCOUNTS
 from hpcrun.schedulers.queue import Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
-from hpcrun.views.status import start_text
-from hpcrun.views.text import clock_text, count, harmless, without_colours
+from hpcrun.views.text import clock_text, count, harmless, start_text, without_colours
 
 _BAR = 20
 Rows = list[tuple[str, str]]

@@ -12,7 +12,7 @@ from rich.text import Text
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics
 from hpcrun.actions.runs.ranks import RankRow, RankState, counts_text
 from hpcrun.actions.status.resolve import ended_text
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import BEFORE_START
-from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.actions.status.waits import NEVER
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
@@ -19,7 +18,7 @@ from hpcrun.job.reasons import explain_reason
 from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.lineage import lineage_json, place_text, wait_text
-from hpcrun.views.text import GAP, clock_text, count, fitting, one_line, rows_csv, short_size, text_table
+from hpcrun.views.text import GAP, clock_text, count, fitting, one_line, rows_csv, short_size, start_text, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -247,14 +246,6 @@ def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
     start = start_text(status.start_s, now_s) if status.start_s else ""
     why = ", ".join(filter(None, (why_text(item, now_s), start)))
     return never_starts_lines(item) or [f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")]
-
-
-def start_text(start_s: float | None, now_s: float) -> str:
-    """Return when Slurm expects to start a job, in words."""
-    if start_s is None:
-        return "Slurm gives no estimate"
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(start_s))
-    return f"expected {at}, in {clock_text(max(0, int(start_s - now_s)))}, earlier if other jobs end early"
 
 
 def _reason_text(status: LastStatus) -> str | None:

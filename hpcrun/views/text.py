@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import textwrap
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -206,3 +207,11 @@ def fitting(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> tu
         if name in needed:
             left.remove(name)
     return tuple(left)
+
+
+def start_text(start_s: float | None, now_s: float) -> str:
+    """Return when Slurm expects to start a job, in words."""
+    if start_s is None:
+        return "Slurm gives no estimate"
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(start_s))
+    return f"expected {at}, in {clock_text(max(0, int(start_s - now_s)))}, earlier if other jobs end early"

@@ -15,7 +15,7 @@ from hpcrun.actions.explain.wording import Evidence, advice, answer, evidence_of
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.waits import NEVER
 from hpcrun.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.diagnosis.diagnose import diagnose

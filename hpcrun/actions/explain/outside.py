@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from hpcrun.actions.explain.ended import Explanation, examine_noting, explained, nothing_failed
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.facts import Facts
 from hpcrun.diagnosis.log import Log, by_speaker
 from hpcrun.diagnosis.rules import Rule

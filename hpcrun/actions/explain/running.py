@@ -11,7 +11,7 @@ from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.explain.step_times import stragglers_of
 from hpcrun.actions.explain.wording import Evidence
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.silent_ranks import silence_limit_s, silence_sentence
 from hpcrun.diagnosis.stragglers import straggler_sentence
 from hpcrun.job import state

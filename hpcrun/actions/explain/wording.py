@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hpcrun.actions.explain.last_words import last_complaint, without_timeout
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.diagnose import root_of
 from hpcrun.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.diagnosis.flight.meetings import Flight

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.actions.status.resolve import attempt_times
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in

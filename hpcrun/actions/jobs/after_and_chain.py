@@ -12,7 +12,8 @@ from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.actions.jobs.submit_many import JobSeries
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import FoundRun, find_run
-from hpcrun.actions.status.status import RunStatus, get_status
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.status import get_status
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.job import state
 from hpcrun.job.after import After, Chain, Dependency, dependency_option, fulfils, link_name

@@ -10,7 +10,8 @@ from typing import Any
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.cancel import cancel_runs, check_listed
-from hpcrun.actions.status.status import RunStatus, one_status
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.status import one_status
 from hpcrun.errors import JobFailedError, NotFoundError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent

@@ -18,7 +18,7 @@ from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
 from hpcrun.job.container import image_of
 from hpcrun.job.gpu_types import for_gpu_type
-from hpcrun.job.launch_options import Options, Program, option_words, similar_option
+from hpcrun.job.launch_options import Options, Program, similar_option
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.plan_notes import plan_notes
@@ -27,6 +27,7 @@ from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
+from hpcrun.job.step_options import option_words
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.profiles.templates import load_templates

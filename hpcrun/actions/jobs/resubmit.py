@@ -9,7 +9,8 @@ from typing import Any
 from hpcrun.actions.jobs.lineage import Earlier, Lineage
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.elements import failed_elements
-from hpcrun.actions.status.status import RunStatus, one_status
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.status import one_status
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan

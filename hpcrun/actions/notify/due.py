@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.status.elements import combine, failed_elements
 from hpcrun.actions.status.poll import KnownRun, judge_element
 from hpcrun.actions.status.resolve import ended_text
-from hpcrun.actions.status.status import RunStatus, element_of, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
 from hpcrun.job import state
 from hpcrun.job.notify import (
     ATTEMPT,

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.actions.notify.due import END_IS_NEWS_S, due_events, notify_of
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import STARTED, WAITING
 from hpcrun.runs.attempt import last_attempts

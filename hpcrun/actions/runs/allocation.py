@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.status.status import RunStatus, element_of, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
 from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.quoting import quote_bash

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hpcrun.actions.ports import Ports, Schedulers
 from hpcrun.actions.runs.allocation import unlisted_words
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.errors import NotFoundError, SchedulerError
 from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.journal import kept_in

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.status.resolve import LOST_AFTER_S, SURELY_OVER_AFTER_S, last_sign_s
-from hpcrun.actions.status.status import RunStatus, is_in
+from hpcrun.actions.status.run_status import RunStatus, is_in
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.job.layout import is_checkpoint

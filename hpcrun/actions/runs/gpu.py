@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
 from hpcrun.actions.runs.use import all_samples
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.runs.attempt import last_attempt, node_ranks
 from hpcrun.runs.use import UseSummary, only_gpu, summarise

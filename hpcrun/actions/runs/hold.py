@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import FoundElement
-from hpcrun.actions.status.status import RunStatus, element_of, get_status
+from hpcrun.actions.status.run_status import RunStatus, element_of
+from hpcrun.actions.status.status import get_status
 from hpcrun.job import state
 from hpcrun.schedulers.protocol import JobRef
 

@@ -18,7 +18,8 @@ from hpcrun.actions.runs.sweep import SweepTable, sweep_table
 from hpcrun.actions.status.elements import ElementStatus, failed_elements
 from hpcrun.actions.status.first_line import with_element_lines
 from hpcrun.actions.status.resolve import attempt_times
-from hpcrun.actions.status.status import RunStatus, element_of, element_row, one_status
+from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.actions.status.status import one_status
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.job import state

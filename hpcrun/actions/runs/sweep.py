@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.actions.runs.metrics import Metrics
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError, UsageError, nearest
 from hpcrun.job.parameters import Parameters
 from hpcrun.job.quoting import quote_bash

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.runs.gpu import GpuResult, read_gpus
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job import state
 from hpcrun.reading import parse_object

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.status.status import RunStatus, StatusResult, element_row
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.job.phrases import cut_at_word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcrun.actions.status.status import RunStatus, StatusResult
+from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, last_attempt
 from hpcrun.runs.last_writes import last_write_s, last_writes, usual_pause_s

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpcrun.actions.jobs.bad_nodes import failures_of
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.elements import ElementStatus, combine
+from hpcrun.actions.status.elements import combine
 from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_element, known_run
 from hpcrun.actions.status.resolve import is_lost
-from hpcrun.actions.status.waits import Wait, never_started, waits_of
+from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.waits import never_started, waits_of
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder, run_name
-from hpcrun.job.parameters import parameters_text
 from hpcrun.reading import read_text
 from hpcrun.runs.attempt import has_started, last_attempt
 from hpcrun.runs.elements import ElementRecords, save_statuses
@@ -25,83 +25,6 @@ from hpcrun.schedulers.protocol import Scheduler
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """A run and its status.
-
-    Attributes:
-        stale: nobody answered, or the answer left it out; ``status`` is the last that was known, learned at its
-            ``asked_s``.
-        elements: of a sweep, whose ``status`` is that of all of them together.
-        element: which one of a sweep this row of a table is for; None for a run as a whole.
-        about: what tells this row from others of its run, such as an element's parameters.
-        waits: the runs it waits for; of a run that never started those for whose sake it did not.
-        elsewhere: it belongs to another cluster or host, which cannot be asked from here.
-        lost: nobody knows its end, and it has given no sign of life for a day.
-        live: the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id
-            known to be this run's: ids are used again.
-        silent_s: it runs, and no rank has written for so many seconds, which is long for it; else None.
-    """
-
-    run: Run
-    folder: Path
-    status: LastStatus
-    stale: bool = False
-    elements: tuple[ElementStatus, ...] = ()
-    element: int | None = None
-    about: str = ""
-    waits: tuple[Wait, ...] = ()
-    elsewhere: bool = False
-    lost: bool = False
-    live: bool = False
-    silent_s: float | None = None
-
-
-def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
-    """Return an element of a sweep as a run of its own: ``train/3``, job ``123_3``."""
-    run = replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id)
-    return replace(
-        item,
-        run=run,
-        status=element.status,
-        stale=element.stale,
-        elements=(),
-        element=element.index,
-        about=parameters_text(element.parameters),
-        live=element.live,
-    )
-
-
-def element_of(item: RunStatus, index: int) -> RunStatus:
-    """Return the element of a sweep with an index, as a run of its own."""
-    return next(element_row(item, each) for each in item.elements if each.index == index)
-
-
-@dataclass(frozen=True, slots=True)
-class StatusResult:
-    """The runs asked for, oldest first.
-
-    Attributes:
-        away: the scheduler's own words where it did not answer.
-        damaged: messages about runs that cannot be read.
-    """
-
-    runs: tuple[RunStatus, ...]
-    away: SchedulerError | None = None
-    damaged: tuple[str, ...] = ()
-
-
-def is_in(item: RunStatus, states: Collection[str]) -> bool:
-    """Whether a run is in one of these states. A lost one counts as UNKNOWN, whatever it was when last heard of."""
-    return item.status.state in states or (item.lost and state.UNKNOWN in states)
-
-
-def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
-    """Return the result without the runs that are lost, and how many those are."""
-    kept = tuple(item for item in result.runs if not item.lost)
-    return replace(result, runs=kept), len(result.runs) - len(kept)
 
 
 def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
@@ -123,7 +46,8 @@ def active_ids(store: RunStore) -> list[str]:
 def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """Learn the status of runs: one question per scheduler, whatever their number.
 
-    Runs of another cluster or host are not asked about: job ids mean nothing there.
+    Runs of another cluster or host are not asked about: job ids mean nothing there. What was learned is handed to
+    ``ports.on_status``.
     """
     store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
@@ -137,10 +61,7 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
-    if with_messages := [items[run.run_id] for run in runs if run.plan.get("notify")]:
-        from hpcrun.actions.notify.late import send_late  # few runs have messages
-
-        send_late(with_messages, store.root, now_s)
+    ports.on_status([items[run.run_id] for run in runs], store.root, now_s)
     return StatusResult(tuple(_with_waits(items[run.run_id], items, store) for run in runs), away, tuple(damaged))
 
 

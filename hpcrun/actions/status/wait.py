@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.status import RunStatus, element_row, one_status
+from hpcrun.actions.status.run_status import RunStatus, element_row
+from hpcrun.actions.status.status import one_status
 from hpcrun.job.layout import RunFolder, parse_numbers
 from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import all_elements, records_of

@@ -10,7 +10,7 @@ from hpcrun import reading
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs, unexplained
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state

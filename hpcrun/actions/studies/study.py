@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import LAST, choose_id, run_name
-from hpcrun.actions.status.status import RunStatus, StatusResult, get_status
+from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.after import Dependency

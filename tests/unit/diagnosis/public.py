@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from hpcrun.actions.explain.ended import Explanation, explain
 from hpcrun.actions.explain.outside import explain_logs
 from hpcrun.actions.explain.rules import load_rules
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.diagnosis.speakers import without_lead
 from hpcrun.runs.record import run_from_json, status_from_json

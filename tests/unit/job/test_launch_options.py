@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.launch_options import _OWNED, check_option, option_words
+from hpcrun.job.launch_options import _OWNED, check_option
+from hpcrun.job.step_options import option_words
 from tests.unit.given import cluster, laptop, plan, script
 
 

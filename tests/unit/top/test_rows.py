@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.runs.record import LastStatus
 from hpcrun.top.rows import DAMAGED, Arrangement, TopRow, arranged, cells, column_widths, keys_to_mark, run_rows
 from tests.unit.given import run

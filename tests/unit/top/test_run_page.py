@@ -16,7 +16,7 @@ from textual.events import Mount
 from textual.pilot import Pilot
 
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.job.layout import AttemptFolder, RunFolder

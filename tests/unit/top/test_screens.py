@@ -16,7 +16,7 @@ import pytest
 from textual.pilot import Pilot
 
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.record import LastStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details import detail_lines
 from tests.unit.given import run

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from hpcrun.actions.jobs.preflight_wait import PreflightResult
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.preflight import preflight_json, preflight_lines, preflight_table

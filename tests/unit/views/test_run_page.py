@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.actions.runs.ranks import RankRow, RankState
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
 from hpcrun.runs.metrics import MetricsRow

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from hpcrun.actions.status.elements import ElementStatus, combine
-from hpcrun.actions.status.status import RunStatus, StatusResult
+from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import never_starts_lines, status_json, status_table, waiting_lines, why_text
 from hpcrun.views.text import short_size

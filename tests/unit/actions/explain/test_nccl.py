@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.actions.explain.running import Running, explain_running, look
 from hpcrun.actions.explain.stacks import Answers, stacks_remark
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.rank_positions import RankStack
 from hpcrun.runs.record import LastStatus
 from tests.harness import REPO

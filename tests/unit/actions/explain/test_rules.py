@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.explain.rules import load_rules
 from hpcrun.actions.explain.wording import advice
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.facts import Cause, Diagnosis
 from hpcrun.profiles.mistakes import MistakesError
 from hpcrun.runs.record import LastStatus

@@ -15,7 +15,7 @@ from hpcrun.actions.explain import stacks
 from hpcrun.actions.explain.ended import Explanation
 from hpcrun.actions.explain.running import explain_running, look
 from hpcrun.actions.explain.stacks import Answers, read_answers, source_lines, stacks_remark
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.diagnosis.rank_positions import RankStack
 from hpcrun.diagnosis.traceback import Frame
 from hpcrun.runs.record import LastStatus

@@ -12,7 +12,7 @@ import pytest
 from hpcrun.actions.notify.due import due_events, facts_of, notify_of, status_in_job
 from hpcrun.actions.notify.late import send_late
 from hpcrun.actions.notify.send import Message
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import EVENTS, Notify
 from hpcrun.runs.messages import SENT, MessageClaim

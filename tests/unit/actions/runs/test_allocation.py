@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.runs.allocation import job_shell, one_element
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run

@@ -14,7 +14,7 @@ import pytest
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.actions.runs.sweep import SweepTable, best_row, default_ranking, parse_ranking, submit_command, sweep_table
 from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.runs.record import LastStatus, Run

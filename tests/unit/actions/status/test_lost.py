@@ -11,7 +11,8 @@ import pytest
 from hpcrun.actions.runs.clean import CleanChoice, plan_clean
 from hpcrun.actions.status.elements import combine
 from hpcrun.actions.status.resolve import is_lost, keep_since, last_sign_s
-from hpcrun.actions.status.status import RunStatus, StatusResult, get_status, is_in, last_known, without_lost
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
+from hpcrun.actions.status.status import get_status, last_known
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.local import LocalScheduler

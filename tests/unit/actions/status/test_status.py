@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.status import NEWEST, RunStatus, active_ids, chosen_ids, get_status, last_known
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.status import NEWEST, active_ids, chosen_ids, get_status, last_known
 from hpcrun.job.layout import WITHIN
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status import wait
-from hpcrun.actions.status.status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.wait import Waiter
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
