@@ -93,7 +93,7 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
         return raised.rank
     if (rank := _of_itself(raised.exception)) is not None:
         return rank
-    for line in reversed(tail[raised.begins : raised.ends]):
+    for line in reversed(tail[max(0, raised.begins - _HERALD_LINES) : raised.ends]):
         if match := _SPAWNED.match(line):
             return None if log.several_nodes else int(match["rank"])
     if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):

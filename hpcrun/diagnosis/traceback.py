@@ -132,8 +132,11 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     if ends is None or not _ANY_EXCEPTION.match(body.of(lines[ends])[:_LONGEST_NAME]):
         return None
     said = body.of(lines[ends]).strip()
-    if said.endswith(":") and ends + 1 < len(lines):  # the message begins on the next line
-        said = f"{said} {body.of(lines[ends + 1]).strip()}".rstrip()
+    following = body.of(lines[ends + 1]).strip() if ends + 1 < len(lines) else ""
+    if said.endswith(":"):  # the message begins on the next line
+        said = f"{said} {following}".rstrip()
+    elif following.startswith(": "):  # srun --label cut the line
+        said += following
     return Traceback(header, ends, frames, said, ends, rank=int(end["rank"]) if end["rank"] else None)
 
 
@@ -147,7 +150,10 @@ def _read_frames(lines: Sequence[str], first: int, body: _Body) -> tuple[tuple[F
         elif line.startswith("    ") and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], code=line.strip())
         elif not line.startswith(" ") and line.strip():
-            return tuple(frames), position
+            before = body.of(lines[position - 1])
+            if _PLACE.match(before) or (match := _PLACE.match(before + line)) is None:
+                return tuple(frames), position
+            frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))  # srun --label cut it
     return tuple(frames), None
 
 

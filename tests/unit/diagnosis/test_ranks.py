@@ -458,3 +458,25 @@ def test_what_a_shell_says_of_its_child_is_not_the_reason_for_its_end(tmp_path: 
                    "[127.0.1.1]:50933: refused by peer\n./run.sh: line 6: 20117 Aborted   (core dumped) ./bench\n", tmp_path)  # fmt: skip
     assert "gloo::IoException" in said.summary
     assert any("what():  [pair.cc:761]" in line for line in said.evidence[0].lines)
+
+
+def test_the_process_that_mp_spawn_names_directly_above_an_exception_has_raised_it(tmp_path: Path) -> None:
+    said = said_of(f"-- Process 3 terminated with the following error:\n{TRACE}KeyError: 'lr'\n", tmp_path)
+    assert (said.rank, "KeyError: 'lr'" in said.summary) == (3, True)
+
+
+def test_lines_that_srun_label_has_cut_are_read_as_one(tmp_path: Path) -> None:
+    lines = ["Traceback (most recent call last):", "  F", 'ile "/opt/torch/loader.py", line 12, in read',
+             "    check()", '  File "/home/ann', '/train.py", line 9, in check', "    assert shared", "AssertionError",
+             ": the memory is gone"]  # fmt: skip
+    said = said_of("".join(f"0: {line}\n" for line in lines), tmp_path)
+    assert "AssertionError: the memory is gone at train.py:9" in said.summary
+
+
+def test_a_job_that_ran_to_its_time_limit_did_not_fail_of_what_its_shell_complained_of(tmp_path: Path) -> None:
+    complaint = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.\n"
+    limit = "slurmstepd: error: *** JOB 42210 ON n1 CANCELLED AT 2022-04-14T16:17:16 DUE TO TIME LIMIT ***\n"
+    steps = "".join(f"{step}/50 done\n" for step in range(1, 16))
+    assert said_of(f"{complaint}{steps}{limit}", tmp_path).rule == "time-limit"
+    failed = said_of(f"{complaint}{TRACE}ModuleNotFoundError: No module named 'torch'\n", tmp_path)
+    assert failed.rule == "shell-setup"
