@@ -344,7 +344,7 @@ def _accuracy_by_epoch(shown: Shown) -> Figure:
 
 
 def _any_row(has: Callable[[Row], bool]) -> Callable[[Series], bool]:
-    return lambda series: any(map(has, series.rows))
+    return lambda series: any(map(has, series.sizes))
 
 
 def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:

@@ -386,6 +386,13 @@ def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
     assert (nothing.files, len(nothing.missing)) == ({}, len(FIGURES))
 
 
+def test_a_number_that_only_the_slower_way_over_nodes_has_is_not_drawn() -> None:
+    ways = [Point(4, nodes, total_s=100.0 * nodes, source="csv") for nodes in (1, 2)]
+    ways[1] = replace(ways[1], epochs=(Epoch(1, samples_per_s=9.0),))
+    with paper_style():
+        assert "throughput" not in settled_figures(report(*ways))[0]
+
+
 def pdflatex(source: str, folder: Path) -> str:
     """Set a document, and return what it shows."""
     (folder / "main.tex").write_text(source)
