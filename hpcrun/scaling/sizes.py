@@ -45,7 +45,7 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
         raise UsageError(f"{option} {text}: not a list of sizes", hint=f"write {option} 1,2,4,8")
     numbers = [int(number) for number in match["numbers"].split(",")]
     if 0 in numbers:
-        hint = "--ranks 1,2,4 is a study of CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
+        hint = "hpcrun scale --ranks 1,2,4 measures CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
         raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
     return match["type"], tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
 

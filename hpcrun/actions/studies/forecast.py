@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
@@ -18,7 +18,7 @@ from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
-from hpcrun.job.units import parse_count, parse_positive
+from hpcrun.job.units import parse_positive
 from hpcrun.profiles.load import load_profile
 from hpcrun.runs.studies import StudyStore
 from hpcrun.scaling.forecast import (
@@ -36,6 +36,7 @@ from hpcrun.scaling.forecast import (
 )
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.reliability import SUPER_LINEAR
+from hpcrun.scaling.sizes import Size, parse_sizes
 from hpcrun.scaling.step_model import StepModel, StepSize
 from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload
 
@@ -51,14 +52,14 @@ class ForecastRequest:
     """What is to be forecast.
 
     Attributes:
-        counts: of GPUs, with their type where one was named.
-        nodes: one for each of them; empty leaves them to the profile's GPUs per node.
+        gpu_type: the one that was named.
+        sizes: without a number of nodes, the profile's GPUs per node decide it.
         price: of a GPU for an hour; None takes the profile's.
     """
 
     work: MeasuredTraining
-    counts: tuple[GpuCount, ...]
-    nodes: tuple[int, ...]
+    gpu_type: str | None
+    sizes: tuple[Size, ...]
     cases: tuple[Case, ...]
     price: float | None
 
@@ -99,44 +100,20 @@ def read_question(said: Mapping[str, str], known: Mapping[str, Any] | None = Non
     """
     own = ("gpus", "nodes", "mode", "price_per_gpu_hour")
     work = read_workload({name: text for name, text in said.items() if name not in own}, known)
-    counts = read_option("gpus", said["gpus"], _gpu_counts) if "gpus" in said else _doublings(work)
-    nodes = read_option("nodes", said["nodes"], _node_counts) if "nodes" in said else ()
-    if len(nodes) == 1:
-        nodes *= len(counts)
-    if nodes and len(nodes) != len(counts):
-        raise UsageError(
-            f"--nodes names {len(nodes)} numbers, and --gpus {len(counts)}",
-            hint="give one number for all, or one for each number of GPUs: --gpus 4,8 --nodes 1,2",
-        )
+    gpu_type, sizes = parse_sizes(said.get("gpus", _doublings(work)), said.get("nodes"), "--gpus")
+    if len(sizes) > MOST_SIZES:
+        raise UsageError(f"--gpus: {len(sizes)} numbers are more than {MOST_SIZES}")
     cases = read_option("mode", said.get("mode", "both"), lambda text: one_of(text, CASES))
     price = said.get("price_per_gpu_hour")
-    return ForecastRequest(
-        work, counts, nodes, cases, None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
-    )
+    each_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
+    return ForecastRequest(work, gpu_type, sizes, cases, each_h)
 
 
-def _doublings(work: MeasuredTraining) -> tuple[GpuCount, ...]:
+def _doublings(work: MeasuredTraining) -> str:
     """Return the measured GPUs and three doublings of them, as far as the batch and the data set allow."""
     counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
     fitting = [gpus for gpus in counts if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples]
-    return tuple(GpuCount(count=gpus) for gpus in fitting)
-
-
-def _gpu_counts(text: str) -> tuple[GpuCount, ...]:
-    counts = tuple(GpuCount.parse(word.strip()) for word in text.split(","))
-    if any(count.count == 0 for count in counts):
-        raise ValueError(f"{text!r} contains 0; write 1,2,4,8")
-    if len(counts) > MOST_SIZES:
-        raise ValueError(f"{len(counts)} numbers are more than {MOST_SIZES}")
-    types = {count.type for count in counts if count.type}
-    if len(types) > 1:
-        raise ValueError(f"two GPU types at once: {' and '.join(sorted(types))}")
-    named = next(iter(types), None)
-    return tuple(GpuCount(count=count.count, type=named) for count in counts)
-
-
-def _node_counts(text: str) -> tuple[int, ...]:
-    return tuple(parse_count(word) for word in text.split(","))
+    return ",".join(map(str, fitting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +173,11 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
         PlanError: no node of the profile has so many GPUs.
     """
     profile = load_profile(profile_name, surroundings.profile_folders).profile
-    question = _with_gpu_type(question, profile, surroundings)
-    work, profile = question.work, for_gpu_type(profile, _request(question.counts[0]))
-    sizes = _sizes(question, profile)
-    type_ = question.counts[0].type
-    measured = [_size(GpuCount(count=epoch.gpus, type=type_), epoch.nodes, profile) for epoch in work.epochs_measured]
+    work, numbers = question.work, ",".join(str(size.gpus) for size in question.sizes)
+    gpu_type = question.gpu_type or settle_gpu_type(profile, numbers, surroundings)
+    profile = for_gpu_type(profile, _request(question.sizes[0], gpu_type))
+    sizes = tuple(dict.fromkeys(_job_size(size, gpu_type, profile) for size in question.sizes))
+    measured = [_job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile) for epoch in work.epochs_measured]
     fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
     rows = forecast(work, question.cases, sizes, fitted)
     advice = {case: gpus_to_ask_for([row for row in rows if row.case == case], fitted) for case in question.cases}
@@ -208,7 +185,7 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
         question=question,
         profile=profile,
         profile_name=profile_name,
-        gpu_type=type_,
+        gpu_type=gpu_type,
         rows=rows,
         advice=advice,
         fills_gpu=fitted.half_batch(),
@@ -218,26 +195,14 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
     )
 
 
-def _with_gpu_type(question: ForecastRequest, profile: Profile, surroundings: Surroundings) -> ForecastRequest:
-    if question.counts[0].type:
-        return question
-    type_ = settle_gpu_type(profile, ",".join(str(count.count) for count in question.counts), surroundings)
-    return replace(question, counts=tuple(GpuCount(count=count.count, type=type_) for count in question.counts))
+def _request(size: Size, gpu_type: str | None) -> JobRequest:
+    gpus = GpuCount(count=size.gpus, type=gpu_type)
+    return JobRequest(script="true", gpus=gpus, nodes=size.nodes)  # nothing runs; a request has a script
 
 
-def _request(count: GpuCount, nodes: int | None = None) -> JobRequest:
-    return JobRequest(script="true", gpus=count, nodes=nodes)  # nothing runs; a request has a script
-
-
-def _size(count: GpuCount, nodes: int | None, profile: Profile) -> JobSize:
-    shape = decide_shape(_request(count, nodes), profile)
+def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
+    shape = decide_shape(_request(size, gpu_type), profile)
     return JobSize(shape.gpus, shape.nodes)
-
-
-def _sizes(question: ForecastRequest, profile: Profile) -> tuple[JobSize, ...]:
-    nodes = question.nodes or (None,) * len(question.counts)
-    sizes = (_size(count, number, profile) for count, number in zip(question.counts, nodes, strict=True))
-    return tuple(dict.fromkeys(sizes))
 
 
 def _remedies(
