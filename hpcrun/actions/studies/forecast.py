@@ -18,7 +18,7 @@ from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape
-from hpcrun.job.units import parse_positive
+from hpcrun.job.units import parse_count, parse_positive
 from hpcrun.profiles.load import load_profile
 from hpcrun.runs.studies import StudyStore
 from hpcrun.scaling.forecast import (
@@ -38,7 +38,7 @@ from hpcrun.scaling.points import Point
 from hpcrun.scaling.reliability import SUPER_LINEAR
 from hpcrun.scaling.sizes import Size, parse_sizes
 from hpcrun.scaling.step_model import StepModel, StepSize
-from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload
+from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload, workload_of
 
 MOST_SIZES = 64
 _NOTABLE_MISFIT = 0.05
@@ -116,52 +116,40 @@ def _doublings(work: MeasuredTraining) -> str:
     return ",".join(map(str, fitting))
 
 
-@dataclass(frozen=True, slots=True)
-class NamedMeasurements:
-    """What the runs of a study, or one run, have measured.
-
-    Attributes:
-        warmup: first epochs of each run that do not count.
-        profile: of the runs, by name or path.
-        remarks: what a reader must know of them.
-    """
-
-    points: tuple[Point, ...]
-    warmup: int
-    profile: str
-    remarks: tuple[str, ...] = ()
-
-
-def read_named(
-    word: str, ports: Ports, *, place: StudyStore, patterns: Callable[[str], Mapping[str, str]]
-) -> NamedMeasurements:
+def read_measured(
+    word: str,
+    ports: Ports,
+    *,
+    place: StudyStore,
+    patterns: Callable[[str], Mapping[str, str]],
+    batch_size: str | None = None,
+) -> tuple[dict[str, Any], str, list[str]]:
     """Read what a study measured, or a run if no study has this name; runs that are not over count with their epochs.
 
     Args:
         patterns: profile → metric → regular expression to find it in the logs.
+        batch_size: the global batch of runs that do not record theirs, as typed.
+
+    Returns:
+        the fields for ``read_question``, the profile of the runs by name or path, and what a reader must know of them.
 
     Raises:
         NotFoundError: there is neither such a study nor such a run.
-        UsageError: several could be meant.
+        UsageError: several could be meant, or no run has the time of an epoch, or its batch.
     """
+    batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     try:
         study = find_study(word, place).study
     except NotFoundError:
-        return _read_run(word, ports, patterns)
+        match = find_run(word, ports.store)
+        run = match.run
+        (item,) = one_status(run.run_id, ports).runs
+        point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
+        known = workload_of([with_measurements(point, item, patterns(run.profile))], 1, batch)
+        return known, run.profile_file or run.profile, [match.note] if match.note else []
     measured = read_points([study], ports, place=place, patterns=patterns)
-    away = () if measured.away is None else (f"hpcrun: {measured.away.message}",)
-    return NamedMeasurements(measured.points, study.warmup, study.profile, away)
-
-
-def _read_run(word: str, ports: Ports, patterns: Callable[[str], Mapping[str, str]]) -> NamedMeasurements:
-    found = find_run(word, ports.store)
-    run = found.run
-    (item,) = one_status(run.run_id, ports).runs
-    point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
-    remarks = () if found.note is None else (found.note,)
-    return NamedMeasurements(
-        (with_measurements(point, item, patterns(run.profile)),), 1, run.profile_file or run.profile, remarks
-    )
+    away = [f"hpcrun: {measured.away.message}"] if measured.away else []
+    return workload_of(measured.points, study.warmup, batch), study.profile, away
 
 
 def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
