@@ -68,7 +68,9 @@ def read_points(
         ]
         over = {item.run_id: point for item, point in zip(status.runs, found, strict=True) if _is_over(item, known)}
         if over.keys() != known.keys():
-            place.save_measured(study.study_id, _record(over, wanted))
+            points_by_run = {run_id: asdict(point) for run_id, point in over.items()}
+            kept = {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": points_by_run}
+            place.save_measured(study.study_id, kept)
     return StudyMeasurements(tuple(points), away)
 
 
@@ -162,14 +164,9 @@ def _startup_s(epochs: Sequence[Epoch], rows: Sequence[MetricsRow], begun: Seque
 
 def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Point]:
     """Return the points that were kept, by run; none where other patterns look for metrics now."""
-    if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, dict(patterns)):
+    if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, patterns):
         return {}
     try:
         return TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
     except ValidationError:
         return {}
-
-
-def _record(points: Mapping[str, Point], patterns: Mapping[str, str]) -> dict[str, Any]:
-    by_run = {run_id: asdict(point) for run_id, point in points.items()}
-    return {"schema": _CACHE_SCHEMA, "patterns": dict(patterns), "points": by_run}

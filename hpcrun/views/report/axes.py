@@ -110,7 +110,10 @@ def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]]
         doubts: the markers of sizes without a verdict differ: explain them if there are some.
     """
     if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
-        entries = [*entries, ("no verdict", _doubtful_mark())]
+        from matplotlib.lines import Line2D
+
+        mark = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
+        entries = [*entries, ("no verdict", mark)]
     if not entries:
         return
     cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
@@ -142,13 +145,6 @@ def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float], number:
 def is_doubtful(row: Row, part: Part) -> bool:
     """Whether no verdict stands on a size, though it is compared with others."""
     return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
-
-
-def _doubtful_mark() -> Any:
-    """Return the marker of sizes without a verdict, for a legend."""
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
 
 
 def shortened(title: str, cells: int) -> str:
