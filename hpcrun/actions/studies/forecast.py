@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +179,7 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
         fills_gpu=fitted.half_batch(),
         remedies=_remedies(work, rows, sizes, fitted),
         price=question.price if question.price is not None else profile.price.per_gpu_hour,
-        notes=tuple(_notes(work, profile, rows, fitted)),
+        notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
     )
 
 
@@ -205,65 +205,49 @@ def _remedies(
     return tuple(row for row in found if row is not None)
 
 
-def _notes(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> list[str]:
-    notes = (*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows))
-    return [note for note, holds in notes if holds]
-
-
-def _assumed(
-    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel
-) -> list[tuple[str, bool]]:
-    tokens, name = work.tokens_per_sample, profile.name
-    full = half_rows(profile.card)
-    sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
-    one_batch = len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) == 1
-    off_node = any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows)
-    return [
-        (
+def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:
+    """Yield what the forecast takes for granted."""
+    if any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows):
+        yield (
             "no size on several nodes was measured: of nine published trainings that left their first node, two were "
-            "worth it",
-            off_node,
-        ),
-        (f"profile {name!r} has no GPU model: how many samples fill its GPU is unknown", full is None and one_batch),
-        (
-            f"the fixed overhead of a step is estimated: {full or 0:.0f} rows fill the GPU, and {sample}; "
-            "to measure it, add --also BATCH=TIME",
-            full is not None and one_batch,
-        ),
-    ]
+            "worth it"
+        )
+    if len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) > 1:
+        return
+    tokens, full = work.tokens_per_sample, half_rows(profile.card)
+    sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
+    if full is None:
+        yield f"profile {profile.name!r} has no GPU model: how many samples fill its GPU is unknown"
+    else:
+        yield (
+            f"the fixed overhead of a step is estimated: {full:.0f} rows fill the GPU, and {sample}; "
+            "to measure it, add --also BATCH=TIME"
+        )
 
 
-def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
-    rest = work.samples % work.batch_size
-    larger = [row for row in rows if row.growth > 1 and work.lr is not None]
-    misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
-    off = [
-        f"{epoch.batch_size} on {epoch.gpus} {'GPU' if epoch.gpus == 1 else 'GPUs'} ({misfit:+.0%})"
-        for epoch, misfit in misfits
-        if abs(misfit) > _NOTABLE_MISFIT
-    ]
+def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]) -> Iterator[str]:
+    """Yield what a reader must know of the measurements and the batches."""
     first = fitted.first
     rates = (
         each.size.batch_per_gpu / each.step_s * first.step_s / first.size.batch_per_gpu
         for each in fitted.timed
         if each.size.batch_per_gpu <= first.size.batch_per_gpu and each.size.gpus > first.size.gpus
     )
-    most = max(rates, default=0.0)
-    return [
-        (
-            f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again",
-            most > SUPER_LINEAR,
-        ),
-        (f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again", bool(off)),
-        (f"the last step of an epoch has only {rest} samples; it is counted as a full step", rest > 0),
-        (
-            "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam",
-            bool(larger) and work.optimizer is None,
-        ),
-        (
-            f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy",
-            work.optimizer != "adam"
-            and any(row.batch_size > LINEAR_HOLDS for row in larger)
-            and all(row.growth < LARGE_GROWTH for row in larger),
-        ),
+    if (most := max(rates, default=0.0)) > SUPER_LINEAR:
+        yield f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again"
+    misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
+    off = [
+        f"{epoch.batch_size} on {epoch.gpus} {'GPU' if epoch.gpus == 1 else 'GPUs'} ({misfit:+.0%})"
+        for epoch, misfit in misfits
+        if abs(misfit) > _NOTABLE_MISFIT
     ]
+    if off:
+        yield f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again"
+    if rest := work.samples % work.batch_size:
+        yield f"the last step of an epoch has only {rest} samples; it is counted as a full step"
+    larger = [row for row in rows if row.growth > 1 and work.lr is not None]
+    if larger and work.optimizer is None:
+        yield "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam"
+    beyond = any(row.batch_size > LINEAR_HOLDS for row in larger) and all(row.growth < LARGE_GROWTH for row in larger)
+    if work.optimizer != "adam" and beyond:
+        yield f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy"

@@ -12,7 +12,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.status import RunStatus
-from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs, unexplained
+from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
@@ -44,7 +44,7 @@ def read_points(
     *,
     place: StudyStore,
     patterns: Callable[[str], Mapping[str, str]],
-    explained: Explained = unexplained,
+    explained: Explained | None = None,
 ) -> StudyMeasurements:
     """Read what the runs of some studies measured.
 
