@@ -205,7 +205,7 @@ def test_no_number_lies_on_an_error_bar_or_on_the_axes() -> None:
 def test_one_size_has_a_time_and_nothing_else() -> None:
     lines = report_text(report(*full(sizes=(4,))))
     assert lines[0] == "No answer: only one size was measured, 4 GPUs. Run at least one other size."
-    assert not any(word in line for line in lines for word in ("SPEED-UP", "VERDICT", "×"))
+    assert not any(word in line for line in lines for word in ("SPEED-UP", "VERDICT", "×", "no repeats"))
     document = report_json(report(*full(sizes=(4,))))
     assert document["series"][0]["rows"][0]["speedup"] is None
 
@@ -429,6 +429,7 @@ def test_csv_and_json_have_the_same_numbers() -> None:
     (series,) = document["series"]
     assert [row["gpu_hours"] for row in series["rows"]] == [12, 13, 14, 16]
     assert series["advice"]["best_value"] == {"gpus": 4, "nodes": 2}
+    assert [series["advice"][name]["gpus"] for name in ("fastest", "fewest_gpu_hours")] == [8, 1]
     assert document["contradictions"]
 
 
