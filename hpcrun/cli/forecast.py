@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hpcrun.cli import complete
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import make_context
 from hpcrun.cli.help_panel import HelpPanel
 from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import takes_options
@@ -118,7 +118,7 @@ def forecast(
         raise UsageError("--json and --csv cannot be combined", hint="choose one")
     import_pydantic()
     from hpcrun.actions.jobs.prepare import choose_profile
-    from hpcrun.actions.studies.forecast import make_forecast, read_question
+    from hpcrun.actions.studies.forecast import make_forecast, read_measured, read_question
     from hpcrun.views.forecast import forecast_csv, forecast_json
 
     said = {name: text for name, text in asked.items() if text is not None}
@@ -127,7 +127,13 @@ def forecast(
     context = make_context()
     known: dict[str, Any] = {}
     if source is not None:
-        known, trained_on, remarks = _measured(source, context, said.get("batch_size"))
+        known, trained_on, remarks = read_measured(
+            source,
+            context.ports,
+            place=context.studies,
+            patterns=lambda profile: context.metric_patterns(profile)[0],
+            batch_size=said.get("batch_size"),
+        )
         profile = profile or trained_on
         yield note(remarks)
     question = read_question(said, known)
@@ -137,22 +143,6 @@ def forecast(
         lambda: [stdout([forecast_csv(result)])] if as_csv else _text(result),
         lambda: forecast_json(result),
     )
-
-
-def _measured(word: str, context: Context, batch_size: str | None) -> tuple[dict[str, Any], str, list[str]]:
-    """Return what the runs of a study, or one run, say of a training, their profile, and remarks."""
-    from hpcrun.actions.studies.forecast import read_named
-    from hpcrun.job.units import parse_count
-    from hpcrun.scaling.workload import read_option, workload_of
-
-    found = read_named(
-        word,
-        context.ports,
-        place=context.studies,
-        patterns=lambda profile: context.metric_patterns(profile)[0],
-    )
-    batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
-    return workload_of(found.points, found.warmup, batch), found.profile, [*found.remarks]
 
 
 def _text(result: ForecastResult) -> Iterator[TextPart]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
 
 _SHOWN = 8
+_option = partial(typer.Option, show_default=False)
 
 
 def report(
@@ -36,47 +37,32 @@ def report(
     ] = None,
     from_csv: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--from-csv",
-            metavar="FILE",
-            help="Read the runs from a table (columns: docs/report.md). Repeatable.",
-            show_default=False,
-        ),
+        _option("--from-csv", metavar="FILE", help="Read the runs from a table (columns: docs/report.md). Repeatable."),
     ] = None,
     weak: Annotated[
         bool | None,
-        typer.Option(
-            "--weak/--strong",
-            help="Scaling of the work: per GPU (weak) or in total (strong). Default: the study's.",
-            show_default=False,
+        _option(
+            "--weak/--strong", help="Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
         ),
     ] = None,
     warmup: Annotated[
-        int | None,
-        typer.Option(
-            "--warmup",
-            metavar="N",
-            help="First epochs to leave out. Default: the study's, or 1.",
-            show_default=False,
-        ),
+        int | None, _option("--warmup", metavar="N", help="First epochs to leave out. Default: the study's, or 1.")
     ] = None,
     min_efficiency: Annotated[
         str | None,
-        typer.Option(
+        _option(
             "--min-efficiency",
             metavar="PERCENT",
             help="Target efficiency: what added GPUs must reach to be worth requesting. Default: 65.",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        _option(
             "--out",
             "-o",
             metavar="DIR",
             help="Folder to write. Default: report-NAME-XXXX, with the end of the study's id.",
-            show_default=False,
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write to a folder with other files; they are kept.")] = False,

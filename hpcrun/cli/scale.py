@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from hpcrun.runs.studies import Study
     from hpcrun.scaling.sizes import Design
 
-_STUDY = "Study"
+_study = partial(typer.Option, rich_help_panel="Study", show_default=False)
+_submission = partial(typer.Option, rich_help_panel=SUBMISSION, show_default=False)
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 
@@ -44,123 +46,67 @@ def scale(
         ),
     ] = None,
     gpus: Annotated[
-        str | None,
-        typer.Option(
-            "--gpus",
-            "-G",
-            metavar="[TYPE:]1,2,4",
-            help="GPUs of each run, over all its nodes.",
-            rich_help_panel=_STUDY,
-            show_default=False,
-        ),
+        str | None, _study("--gpus", "-G", metavar="[TYPE:]1,2,4", help="GPUs of each run, over all its nodes.")
     ] = None,
     ranks: Annotated[
-        str | None,
-        typer.Option(
-            "--ranks",
-            metavar="1,2,4",
-            help="Ranks of each run on CPUs, instead of --gpus.",
-            rich_help_panel=_STUDY,
-            show_default=False,
-        ),
+        str | None, _study("--ranks", metavar="1,2,4", help="Ranks of each run on CPUs, instead of --gpus.")
     ] = None,
     nodes: Annotated[
         str | None,
-        typer.Option(
+        _study(
             "--nodes",
             "-N",
             metavar="1,1,2",
             help="Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
-            rich_help_panel=_STUDY,
-            show_default=False,
         ),
     ] = None,
     weak: Annotated[
         bool,
-        typer.Option(
-            "--weak/--strong",
-            help="Keep the per-GPU batch (weak) or the global batch (strong).",
-            rich_help_panel=_STUDY,
+        _study(
+            "--weak/--strong", help="Keep the per-GPU batch (weak) or the global batch (strong).", show_default=True
         ),
     ] = False,
     batch_size: Annotated[
         int | None,
-        typer.Option(
+        _study(
             "--batch-size",
             metavar="N",
             help="Value of {batch_size}: the global batch, or with --weak the per-GPU batch.",
-            rich_help_panel=_STUDY,
-            show_default=False,
         ),
     ] = None,
     lr: Annotated[
         str | None,
-        typer.Option(
-            "--lr",
-            metavar="RATE",
-            help="Value of {lr} for that batch; it is scaled with the global batch.",
-            rich_help_panel=_STUDY,
-            show_default=False,
-        ),
+        _study("--lr", metavar="RATE", help="Value of {lr} for that batch; it is scaled with the global batch."),
     ] = None,
-    repeat: Annotated[
-        int, typer.Option("--repeat", metavar="N", help="Runs of each size.", rich_help_panel=_STUDY)
-    ] = 1,
+    repeat: Annotated[int, _study("--repeat", metavar="N", help="Runs of each size.", show_default=True)] = 1,
     warmup: Annotated[
-        int,
-        typer.Option(
-            "--warmup", metavar="N", help="First epochs to leave out of the measurement.", rich_help_panel=_STUDY
-        ),
+        int, _study("--warmup", metavar="N", help="First epochs to leave out of the measurement.", show_default=True)
     ] = 1,
-    dataset: Annotated[
-        str,
-        typer.Option(
-            "--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.", rich_help_panel=_STUDY
-        ),
-    ] = "",
+    dataset: Annotated[str, _study("--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.")] = "",
     chain: Annotated[
         bool | None,
-        typer.Option(
+        _study(
             "--chain/--parallel",
             help="Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
-            rich_help_panel=_STUDY,
-            show_default=False,
         ),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(
-            "--resume",
-            metavar="STUDY",
-            help="Submit the missing runs of a study.",
-            rich_help_panel=SUBMISSION,
-            show_default=False,
-            autocompletion=study_name,
-        ),
+        _submission("--resume", metavar="STUDY", help="Submit the missing runs of a study.", autocompletion=study_name),
     ] = None,
     shown: Annotated[
         str | None,
-        typer.Option(
+        _submission(
             "--show",
             metavar="STUDY",
             help="Show the runs of a study; with --wait, after the last has ended.",
-            rich_help_panel=SUBMISSION,
-            show_default=False,
             autocompletion=study_name,
         ),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the studies.", rich_help_panel=SUBMISSION)] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show all runs and one script; submit nothing.", rich_help_panel=SUBMISSION),
-    ] = False,
+    listing: Annotated[bool, _submission("--list", help="List the studies.")] = False,
+    dry_run: Annotated[bool, _submission("--dry-run", help="Show all runs and one script; submit nothing.")] = False,
     wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Wait until all runs end. Exit status 0 if all completed, else 7.",
-            rich_help_panel=SUBMISSION,
-        ),
+        bool, _submission("--wait", help="Wait until all runs end. Exit status 0 if all completed, else 7.")
     ] = False,
     as_json: JsonOption = False,
 ) -> Outcomes:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, printed, stderr, stdout, table, verbatim
-from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stderr, stdout, table, verbatim
+from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 from hpcrun.job.state import COMPLETED
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.run_status import StatusResult
-    from hpcrun.actions.studies.scale import StudyJob, StudySubmission
+    from hpcrun.actions.studies.scale import StudyJob, Submitted
     from hpcrun.actions.studies.study import StudyStatus
     from hpcrun.job.after import Dependency
     from hpcrun.runs.studies import Study
@@ -52,8 +52,8 @@ def submit_study(study: Study, jobs: list[StudyJob], context: Context, *, wait: 
     check_available(plan, context.scheduler(plan.scheduler))
     context.studies.save(study)
     with context.studies.submitting(study.study_id):
-        done = yield from _submit_jobs(study, jobs, context, None)
-    yield from _finish(done, context, wait=wait, shown=as_json)
+        submitted = yield from _submit_jobs(study, jobs, context, None)
+    yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
 
 
 def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> Outcomes:
@@ -81,8 +81,8 @@ def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_j
             _wait(status.study, context)
         context.studies.save(study)
         last = last_open(status) if study.one_by_one else None
-        done = yield from _submit_jobs(study, jobs, there, last)
-    yield from _finish(done, there, wait=wait, shown=as_json or not jobs)
+        submitted = yield from _submit_jobs(study, jobs, there, last)
+    yield from _finish(study, jobs, submitted, there, wait=wait, shown=as_json or not jobs)
 
 
 def show_study(word: str, context: Context, *, wait: bool) -> Outcomes:
@@ -107,7 +107,7 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, Study]:
 
 def _submit_jobs(
     study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
-) -> Generator[Outcome, None, StudySubmission]:
+) -> Generator[Outcome, None, list[Submitted]]:
     """Submit runs of a study, each shown when it is.
 
     Raises:
@@ -120,6 +120,7 @@ def _submit_jobs(
     if jobs:
         yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
 
+    submitted = []
     submissions = submit_points(
         study,
         jobs,
@@ -130,29 +131,37 @@ def _submit_jobs(
         wait=lambda run_id: context.waiter(run_id).wait(),
     )
     with interrupted_as(partial(_interrupted, study, context)):
-        return (yield from each(submissions, lambda item: printed(submitted_lines(item))))
+        for item in submissions:
+            submitted.append(item)
+            yield printed(submitted_lines(item))
+    return submitted
 
 
-def _finish(done: StudySubmission, context: Context, *, wait: bool, shown: bool = False) -> Outcomes:
+def _finish(
+    study: Study, jobs: list[StudyJob], submitted: list[Submitted], context: Context, *, wait: bool, shown: bool
+) -> Outcomes:
     """Wait where that was asked for, and show how to go on or what became of the runs.
 
     Args:
         shown: the runs are shown even where nothing was waited for.
     """
+    from hpcrun.actions.studies.scale import must_wait_between
     from hpcrun.views.scale import next_lines
     from hpcrun.views.text import count
 
-    study = done.study
+    study, waited = context.studies.load(study.study_id), must_wait_between(study, jobs)
     if wait:
         _wait(study, context)
-    if wait or done.waited or shown:
-        yield from _show_status(study, context, check=wait or done.waited)
+    if wait or waited or shown:
+        yield from _show_status(study, context, check=wait or waited)
     else:
-        yield printed(next_lines(study, done.jobs))
-    if done.errors:
-        words = f"{len(done.errors)} of {count(done.tried, 'run')} could not be submitted"
+        job_ids = [str(item.result.run.job_id) for item in submitted if not isinstance(item.result, HpcrunError)]
+        yield printed(next_lines(study, job_ids))
+    errors = [item.result for item in submitted if isinstance(item.result, HpcrunError) and not item.point.submitted]
+    if errors:
+        words = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
         hint = f"hpcrun scale --resume {study.study_id} submits them again"
-        raise type(done.errors[0])(words, hint=hint)
+        raise type(errors[0])(words, hint=hint)
 
 
 def _wait(study: Study, context: Context) -> None:

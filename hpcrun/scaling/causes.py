@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,7 +59,7 @@ def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY)
     base, row = series.rows[0], advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
-    found = [judge(row, base, command) for judge in _JUDGES]
+    found = [judge(row, base, command) for judge in (_batch, _sync, _data, _startup, _uneven)]
     causes = [cause for cause in found if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
     # where every size is worth its GPUs, nobody has to measure more
     unknown = tuple(cause for cause in found if isinstance(cause, str)) if advice.next_step else ()
@@ -150,15 +149,6 @@ def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | No
         "drop_last",
         command.scale(_sizes(base, row), batch_size=even),
     )
-
-
-_JUDGES: tuple[Callable[[Row, Row, ScaleCommand], Bottleneck | str | None], ...] = (
-    _batch,
-    _sync,
-    _data,
-    _startup,
-    _uneven,
-)
 
 
 def _sizes(*rows: Row) -> list[Size]:

@@ -62,14 +62,11 @@ def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
     if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
         return []  # the value of one of several runs need not be that of their mean
     if claim.what == "speedup" and series.basis != "published":
-        return [(row.speedup.mean, f"the {_times(series)} beside that of {base.gpus}")]
+        basis = "samples per second" if series.basis == "throughput" else "time"
+        return [(row.speedup.mean, f"the {basis} beside that of {base.gpus}")]
     if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:
         return [(base.samples_per_s.mean * row.speedup.mean, f"{row.speedup.mean:.3g} × those of {base.gpus} by time")]
     return []
-
-
-def _times(series: Series) -> str:
-    return "samples per second" if series.basis == "throughput" else "time"
 
 
 def _agree(text: str, value: float) -> bool:

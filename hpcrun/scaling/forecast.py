@@ -43,11 +43,6 @@ class JobSize:
     gpus: int
     nodes: int
 
-    @property
-    def gpus_per_node(self) -> int:
-        """GPUs of each node."""
-        return self.gpus // self.nodes
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -84,11 +79,6 @@ class Forecast:
     def batch_per_gpu(self) -> int:
         """The batch of one GPU."""
         return self.batch_size // self.size.gpus
-
-    @property
-    def worth_it(self) -> bool:
-        """Whether the efficiency reaches the target, as precisely as it is shown."""
-        return round(self.efficiency, 2) >= MIN_EFFICIENCY
 
 
 def half_rows(card: CardSection) -> float | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from hpcrun.scaling.points import Epoch, Point
 
@@ -33,8 +34,7 @@ class Spread:
         return replace(self, mean=whole / self.mean, low=whole / self.high, high=whole / self.low)
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(NamedTuple):
     """Shares of the time, each from 0 to 1, or None if not measured.
 
     Attributes:
@@ -83,14 +83,12 @@ def positive(value: float | None) -> float | None:
 
 
 def _shares(point: Point, epochs: Sequence[Epoch]) -> Shares:
-    startup = _part(point.startup_s, point.total_s)
     most = max(point.rank_samples, default=0)
-    idle = 1 - fmean(point.rank_samples) / most if most else None
     return Shares(
         data=mean(_part(epoch.data_s, epoch.time_s) for epoch in epochs),
         sync=mean(_part(epoch.sync_s, epoch.time_s) for epoch in epochs),
-        startup=startup,
-        idle=idle,
+        startup=_part(point.startup_s, point.total_s),
+        idle=1 - fmean(point.rank_samples) / most if most else None,
     )
 
 
@@ -121,9 +119,4 @@ def _numbers(values: Iterable[float | None]) -> list[float]:
 
 def mean_shares(shares: Sequence[Shares]) -> Shares:
     """Return the means over runs."""
-    return Shares(
-        data=mean(each.data for each in shares),
-        sync=mean(each.sync for each in shares),
-        startup=mean(each.startup for each in shares),
-        idle=mean(each.idle for each in shares),
-    )
+    return Shares(*map(mean, zip(*shares, strict=True)))

@@ -49,11 +49,9 @@ class Outlook:
     predictions: tuple[Prediction, ...]
 
 
-def outlook(series: Series) -> Outlook | None:
-    """Return what follows from a series of several sizes; None from a single one."""
+def outlook(series: Series) -> Outlook:
+    """Return what follows from a series of several sizes."""
     first, *others = series.sizes
-    if not others:
-        return None
     fractions = [_serial_fraction(first, row, weak=series.weak) for row in others]
     gpus, serial = others[-1].gpus, fractions[-1]
     return Outlook(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Source = Literal["metrics", "log", "elapsed", "csv"]
 """The source of a point's times: ``hpcrun_runtime.log_metrics``, patterns in the logs, Slurm's elapsed time
@@ -25,9 +25,8 @@ _SAID_BY: dict[str, tuple[str, ...]] = {
 _POSITIVE = ("time_s", "samples_per_s")
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One epoch of one run; None for missing values.
+class Epoch(NamedTuple):
+    """One epoch of one run; None for missing values. A tuple: a study's file has a short list for each.
 
     Attributes:
         number: as counted by the run.

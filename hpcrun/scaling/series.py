@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from hpcrun.scaling.measure import RunMeasurement, Shares, Spread, mean_shares, measure, positive, spread
+from hpcrun.scaling.measure import RunMeasurement, Shares, Spread, mean, mean_shares, measure, positive, spread
 from hpcrun.scaling.points import Point, Source
 from hpcrun.scaling.sizes import Unit
 
@@ -30,11 +30,6 @@ _WEAK: tuple[Basis, ...] = ("throughput", "epoch", "run", "published")
 _STRONG_TABLE: tuple[Basis, ...] = ("epoch", "run", "throughput", "published")
 _OF_BASELINE = 0.02
 """A published speed-up this close to 1 is that of the baseline."""
-
-
-def _mean_of(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +70,12 @@ class Row:
     @property
     def gpu_busy(self) -> float | None:
         """The busy share of the GPUs, on average over the runs that recorded it."""
-        return _mean_of(point.gpu_busy for point in self.points)
+        return mean(point.gpu_busy for point in self.points)
 
     @property
     def cpu_busy(self) -> float | None:
         """The busy share of the CPUs, on average over the runs that recorded it."""
-        return _mean_of(point.cpu_busy for point in self.points)
+        return mean(point.cpu_busy for point in self.points)
 
     @property
     def published(self) -> float | None:

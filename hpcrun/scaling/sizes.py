@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Literal
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import fill_places
+from hpcrun.job.units import parse_positive
 
 MOST = 1000
 """The most runs of a study: more are a mistake."""
@@ -45,7 +45,7 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
         raise UsageError(f"{option} {text}: not a list of sizes", hint=f"write {option} 1,2,4,8")
     numbers = [int(number) for number in match["numbers"].split(",")]
     if 0 in numbers:
-        hint = "--ranks 1,2,4 is a study of CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
+        hint = "hpcrun scale --ranks 1,2,4 measures CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
         raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
     return match["type"], tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
 
@@ -107,8 +107,11 @@ class Workload:
         Raises:
             UsageError: a text is not a positive number, or a GPU would get no sample.
         """
-        if self.lr is not None and not _is_positive(self.lr):
-            raise UsageError(f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3")
+        if self.lr is not None:
+            try:
+                parse_positive(self.lr)
+            except ValueError:
+                raise UsageError(f"--lr {self.lr}: not a positive number", hint="write --lr 1e-3") from None
         if self.batch_size is None:
             return None
         if self.batch_size < 1:
@@ -228,11 +231,3 @@ def _unused(option: str, name: str) -> UsageError:
         f"{option} is given, but the script does not receive it: no argument has {{{name}}}",
         hint=f"train.py {option} {{{name}}}",
     )
-
-
-def _is_positive(text: str) -> bool:
-    try:
-        number = float(text)
-    except ValueError:
-        return False
-    return math.isfinite(number) and number > 0

@@ -6,9 +6,9 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -210,7 +210,7 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
             row.point.setdefault("dataset", dataset)
     if not rows:
         raise UsageError(f"{name}: it has a header and no rows")
-    return Table(*(_by_epoch(rows) if "epoch" in columns else _by_run(rows, "repeat" in columns)), tuple(remarks))
+    return Table(*_runs(rows, columns), tuple(remarks))
 
 
 def _add_speedups(rows: Sequence[_Row]) -> None:
@@ -308,33 +308,32 @@ def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
     return _Row(place, point, parts["epoch"], claims)
 
 
-def _by_run(rows: Sequence[_Row], numbered: bool) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
-    """Return a point for each row; rows of the same size are repeats, numbered if the table does not number them."""
-    points, claims = [], []
-    numbers: dict[tuple[Any, ...], count[int]] = {}
-    for row in rows:
-        given = dict(row.point)
-        if not numbered:
-            given["repeat"] = next(numbers.setdefault(_size(given), count(1)))
-        epochs = (Epoch(**{"number": 1, **row.epoch}),) if row.epoch else ()
-        point = Point(epochs=epochs, **given)
-        points.append(point)
-        claims += [Claim(row.place, point, what, text) for what, text in row.claims.items()]
-    return tuple(points), tuple(claims)
-
-
-def _by_epoch(rows: Sequence[_Row]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
-    """Return a point for each run from its rows, which are epochs; claims of epochs are not checked."""
+def _runs(rows: Sequence[_Row], columns: Sequence[str]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
+    """Return a point for each run, of which a row is an epoch or all; claims of epochs are not checked."""
     runs: dict[tuple[Any, ...], list[_Row]] = {}
+    numbers: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
-        key = (*_size(row.point), row.point.get("repeat"), row.point.get("run"))
+        size = tuple(row.point.get(name) for name in ("dataset", "gpus", "nodes", "batch_size"))
+        if "epoch" in columns:
+            key = (*size, row.point.get("repeat"), row.point.get("run"))
+        else:
+            key = (row.place,)
+            numbers[size] += 1
+            row.point.setdefault("repeat", numbers[size])
         runs.setdefault(key, []).append(row)
-    return tuple(_joined(group) for group in runs.values()), ()
+    points = {key: _joined(group) for key, group in runs.items()}
+    claims = (
+        []
+        if "epoch" in columns
+        else [Claim(row.place, points[row.place,], what, text) for row in rows for what, text in row.claims.items()]
+    )
+    return tuple(points.values()), tuple(claims)
 
 
 def _joined(rows: Sequence[_Row]) -> Point:
     given: dict[str, Any] = {}
-    numbers: dict[int, str] = {}
+    epochs: dict[int, Epoch] = {}
+    places: dict[int, str] = {}
     for row in rows:
         for field, value in row.point.items():
             if given.setdefault(field, value) != value:
@@ -343,16 +342,13 @@ def _joined(rows: Sequence[_Row]) -> Point:
                     f"{row.place}: column {column}: it differs from an earlier line of the same run",
                     hint="a value of a whole run must be the same in all its lines, or be in only one of them",
                 )
-        number = row.epoch.setdefault("number", len(numbers) + 1)
-        if number in numbers:
+        if not row.epoch:
+            continue
+        epoch = Epoch(**{"number": len(epochs) + 1, **row.epoch})
+        if epoch.number in epochs:
             raise UsageError(
-                f"{row.place}: epoch {number} of this run stands in {numbers[number]} too",
+                f"{row.place}: epoch {epoch.number} of this run stands in {places[epoch.number]} too",
                 hint="add a column repeat or run to distinguish runs of the same size",
             )
-        numbers[number] = row.place
-    epochs = sorted((Epoch(**row.epoch) for row in rows), key=lambda epoch: epoch.number)
-    return Point(epochs=tuple(epochs), **given)
-
-
-def _size(given: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(given.get(name) for name in ("dataset", "gpus", "nodes", "batch_size"))
+        epochs[epoch.number], places[epoch.number] = epoch, row.place
+    return Point(epochs=tuple(epochs[number] for number in sorted(epochs)), **given)

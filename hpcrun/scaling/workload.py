@@ -113,19 +113,24 @@ def read_workload(said: Mapping[str, str], known: Mapping[str, Any] | None = Non
     Raises:
         UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
-    typed = {_READERS[name][0]: read_option(name, text, _READERS[name][1]) for name, text in said.items()}
-    if where := typed.pop("where", None):
+    typed = {name: read_option(name, text, _READERS[name]) for name, text in said.items() if name in _READERS}
+    if where := typed.pop("reference_gpus", None):
         typed["gpus"], typed["nodes"] = where
     values = {**(known or {}), **typed}
-    missing = [f"--{name.replace('_', '-')}" for name in NEEDED if _READERS[name][0] not in values]
+    missing = [f"--{name.replace('_', '-')}" for name, field in NEEDED.items() if not (name in said or field in values)]
     if missing:
         raise UsageError(
             f"the measured epoch is incomplete: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             hint="give --samples, --batch-size and --epoch-time, or read them from metrics: --from RUN or STUDY",
         )
-    values["also"] = (*(known or {}).get("also", ()), *(epoch(values) for epoch in typed.get("also", ())))
-    if callable(epoch_s := values["epoch_s"]):
-        values["epoch_s"] = epoch_s(values["samples"], values["batch_size"])
+    samples, batch_size = values["samples"], values["batch_size"]
+    if "epoch_time" in said:
+        values["epoch_s"] = read_option(
+            "epoch_time", said["epoch_time"], lambda text: _epoch_s(text, samples, batch_size)
+        )
+    if "also" in said:
+        more = read_option("also", said["also"], lambda text: [_epoch(word, values) for word in text.split(",")])
+        values["also"] = (*values.get("also", ()), *more)
     work = MeasuredTraining(**values)
     _check(work)
     return work
@@ -196,36 +201,21 @@ def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
     return known[text.lower()]
 
 
-_EpochTime = Callable[[int, int], float]
-_STEP = "/step"
+def _epoch_s(text: str, samples: int, batch_size: int) -> float:
+    """Read the time of an epoch, or of a step: ``36m``, ``0.108s/step``."""
+    time = text.strip().removesuffix("/step")
+    return parse_duration(time) * (1 if time == text.strip() else steps_per_epoch(samples, batch_size))
 
 
-def _epoch_time(text: str) -> _EpochTime:
-    """Read the time of an epoch, or of a step: ``36m``, ``0.108s/step``; the result needs samples and batch."""
-    if not text.strip().endswith(_STEP):
-        epoch_s = parse_duration(text)
-        return lambda _samples, _batch_size: epoch_s
-    step_s = parse_duration(text.strip().removesuffix(_STEP))
-    return lambda samples, batch_size: step_s * steps_per_epoch(samples, batch_size)
-
-
-def _also(text: str) -> tuple[Callable[[Mapping[str, Any]], MeasuredEpoch], ...]:
-    """Read ``[GPUS[/NODES]:]BATCH=TIME``, several with commas; without GPUS they are those of the measured epoch."""
-    return tuple(_other_epoch(word.strip()) for word in text.split(","))
-
-
-def _other_epoch(word: str) -> Callable[[Mapping[str, Any]], MeasuredEpoch]:
-    size, equals, time = word.partition("=")
+def _epoch(word: str, known: Mapping[str, Any]) -> MeasuredEpoch:
+    """Read ``[GPUS[/NODES]:]BATCH=TIME``; without GPUS they are those of the measured epoch."""
+    size, equals, time = word.strip().partition("=")
     if not equals:
-        raise ValueError(f"{word!r} has no '='; write BATCH=TIME or GPUS:BATCH=TIME, such as 4096=17m or 4:4096=17m")
+        raise ValueError(f"{size!r} has no '='; write BATCH=TIME or GPUS:BATCH=TIME, such as 4096=17m or 4:4096=17m")
     where, colon, batch = size.rpartition(":")
-    batch_size, epoch_s = parse_count(batch), _epoch_time(time)
-    if not colon:
-        return lambda known: MeasuredEpoch(
-            known.get("gpus", 1), batch_size, epoch_s(known["samples"], batch_size), known.get("nodes")
-        )
-    gpus, nodes = _gpus_on_nodes(where)
-    return lambda known: MeasuredEpoch(gpus, batch_size, epoch_s(known["samples"], batch_size), nodes)
+    batch_size = parse_count(batch)
+    gpus, nodes = _gpus_on_nodes(where) if colon else (known.get("gpus", 1), known.get("nodes"))
+    return MeasuredEpoch(gpus, batch_size, _epoch_s(time, known["samples"], batch_size), nodes)
 
 
 def _gpus_on_nodes(text: str) -> tuple[int, int | None]:
@@ -234,23 +224,19 @@ def _gpus_on_nodes(text: str) -> tuple[int, int | None]:
     return parse_count(gpus), parse_count(nodes) if slash else None
 
 
-_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "samples": ("samples", parse_count),
-    "batch_size": ("batch_size", parse_count),
-    "epoch_time": ("epoch_s", _epoch_time),
-    "reference_gpus": ("where", _gpus_on_nodes),
-    "also": ("also", _also),
-    "lr": ("lr", parse_positive),
-    "optimizer": ("optimizer", lambda text: one_of(text, OPTIMIZERS)),
-    "warmup_epochs": ("warmup_epochs", parse_positive),
-    "epochs": ("epochs", parse_count),
-    "tokens_per_sample": ("tokens_per_sample", parse_count),
+_READERS: dict[str, Callable[[str], Any]] = {
+    "samples": parse_count,
+    "batch_size": parse_count,
+    "reference_gpus": _gpus_on_nodes,
+    "lr": parse_positive,
+    "optimizer": lambda text: one_of(text, OPTIMIZERS),
+    "warmup_epochs": parse_positive,
+    "epochs": parse_count,
+    "tokens_per_sample": parse_count,
 }
-"""Option → the field of the workload, and how it is read."""
-
-
-NEEDED = ("samples", "batch_size", "epoch_time")
-"""Options without which nothing was measured."""
+"""How the value of an option is read that needs no other one."""
+NEEDED = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}
+"""Options without which nothing was measured, and their fields."""
 
 
 def _check(work: MeasuredTraining) -> None:

@@ -59,19 +59,6 @@ def test_a_large_learning_rate_never_comes_without_a_warning(hpcrun: Hpcrun) -> 
     assert "do not start with 0.032 at once" in shown
 
 
-def test_measurements_narrow_the_range(hpcrun: Hpcrun) -> None:
-    def eighth(*more: str) -> tuple[float, float]:
-        found = json.loads(hpcrun(*SEED, *more, "--json", check=True).stdout)
-        row = found["rows"][3]
-        assert (row["gpus"], row["case"]) == (8, "fixed")
-        return row["speedup"], row["speedup_high"] / row["speedup_low"]
-
-    one, two = eighth(), eighth("--also", "2:1024=20m")
-    three = eighth("--also", "2:1024=20m", "--also", "4:1024=0.036s/step")
-    assert one[0] < two[0] < three[0]
-    assert one[1] > two[1] > three[1]
-
-
 def test_slower_than_one_gpu(hpcrun: Hpcrun) -> None:
     asked = "plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
     measured = hpcrun(*asked.split(), "--also", "2:32=32s", "--mode", "fixed", check=True).stdout
@@ -199,17 +186,11 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
     ("args", "message"),
     [
         (("--epoch-time", "36"), "--epoch-time: '36' has no unit; write 36m"),
-        (("--samples", "1.2m"), "--samples: '1.2m' is not a number"),
-        (("--lr", "1e400"), "--lr: '1e400' is not a number above zero"),
-        (("--gpus", "0,1"), "--gpus: '0,1' contains 0"),
-        (("--gpus", "1,٤"), "--gpus: '٤' is not a number of GPUs"),
-        (("--price-per-gpu-hour", ""), "--price-per-gpu-hour: '' is not a number above zero"),
-        (("--gpus", "12"), "--batch-size 1024 does not divide by --gpus 12"),
+        (("--gpus", "0,1"), "--gpus 0,1: a size of 0 cannot be measured"),
         (("--gpus", "9"), "9 GPUs do not divide by 2 nodes"),
         (("--nodes", "1,2"), "--nodes names 2 numbers, and --gpus 4"),
         (("--price-per-gpu-hour", "inf"), "--price-per-gpu-hour: 'inf' is not a number above zero"),
         (("--epochs", "\x1b[31m5M"), "--epochs: '\\x1b[31m5M' is not a number"),
-        (("--also", "2:1024"), "--also: '2:1024' has no '='"),
         (("--csv", "--json"), "--json and --csv cannot be combined"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
@@ -36,8 +36,9 @@ from hpcrun.scaling.forecast import (
 )
 from hpcrun.scaling.points import Point
 from hpcrun.scaling.reliability import SUPER_LINEAR
+from hpcrun.scaling.sizes import Size, parse_sizes
 from hpcrun.scaling.step_model import StepModel, StepSize
-from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload
+from hpcrun.scaling.workload import MeasuredTraining, one_of, read_option, read_workload, workload_of
 
 MOST_SIZES = 64
 _NOTABLE_MISFIT = 0.05
@@ -51,14 +52,14 @@ class ForecastRequest:
     """What is to be forecast.
 
     Attributes:
-        counts: of GPUs, with their type where one was named.
-        nodes: one for each of them; empty leaves them to the profile's GPUs per node.
+        gpu_type: the one that was named.
+        sizes: without a number of nodes, the profile's GPUs per node decide it.
         price: of a GPU for an hour; None takes the profile's.
     """
 
     work: MeasuredTraining
-    counts: tuple[GpuCount, ...]
-    nodes: tuple[int, ...]
+    gpu_type: str | None
+    sizes: tuple[Size, ...]
     cases: tuple[Case, ...]
     price: float | None
 
@@ -99,92 +100,56 @@ def read_question(said: Mapping[str, str], known: Mapping[str, Any] | None = Non
     """
     own = ("gpus", "nodes", "mode", "price_per_gpu_hour")
     work = read_workload({name: text for name, text in said.items() if name not in own}, known)
-    counts = read_option("gpus", said["gpus"], _gpu_counts) if "gpus" in said else _doublings(work)
-    nodes = read_option("nodes", said["nodes"], _node_counts) if "nodes" in said else ()
-    if len(nodes) == 1:
-        nodes *= len(counts)
-    if nodes and len(nodes) != len(counts):
-        raise UsageError(
-            f"--nodes names {len(nodes)} numbers, and --gpus {len(counts)}",
-            hint="give one number for all, or one for each number of GPUs: --gpus 4,8 --nodes 1,2",
-        )
+    gpu_type, sizes = parse_sizes(said.get("gpus", _doublings(work)), said.get("nodes"), "--gpus")
+    if len(sizes) > MOST_SIZES:
+        raise UsageError(f"--gpus: {len(sizes)} numbers are more than {MOST_SIZES}")
     cases = read_option("mode", said.get("mode", "both"), lambda text: one_of(text, CASES))
     price = said.get("price_per_gpu_hour")
-    return ForecastRequest(
-        work, counts, nodes, cases, None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
-    )
+    each_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
+    return ForecastRequest(work, gpu_type, sizes, cases, each_h)
 
 
-def _doublings(work: MeasuredTraining) -> tuple[GpuCount, ...]:
+def _doublings(work: MeasuredTraining) -> str:
     """Return the measured GPUs and three doublings of them, as far as the batch and the data set allow."""
     counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
     fitting = [gpus for gpus in counts if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples]
-    return tuple(GpuCount(count=gpus) for gpus in fitting)
+    return ",".join(map(str, fitting))
 
 
-def _gpu_counts(text: str) -> tuple[GpuCount, ...]:
-    counts = tuple(GpuCount.parse(word.strip()) for word in text.split(","))
-    if any(count.count == 0 for count in counts):
-        raise ValueError(f"{text!r} contains 0; write 1,2,4,8")
-    if len(counts) > MOST_SIZES:
-        raise ValueError(f"{len(counts)} numbers are more than {MOST_SIZES}")
-    types = {count.type for count in counts if count.type}
-    if len(types) > 1:
-        raise ValueError(f"two GPU types at once: {' and '.join(sorted(types))}")
-    named = next(iter(types), None)
-    return tuple(GpuCount(count=count.count, type=named) for count in counts)
-
-
-def _node_counts(text: str) -> tuple[int, ...]:
-    return tuple(parse_count(word) for word in text.split(","))
-
-
-@dataclass(frozen=True, slots=True)
-class NamedMeasurements:
-    """What the runs of a study, or one run, have measured.
-
-    Attributes:
-        warmup: first epochs of each run that do not count.
-        profile: of the runs, by name or path.
-        remarks: what a reader must know of them.
-    """
-
-    points: tuple[Point, ...]
-    warmup: int
-    profile: str
-    remarks: tuple[str, ...] = ()
-
-
-def read_named(
-    word: str, ports: Ports, *, place: StudyStore, patterns: Callable[[str], Mapping[str, str]]
-) -> NamedMeasurements:
+def read_measured(
+    word: str,
+    ports: Ports,
+    *,
+    place: StudyStore,
+    patterns: Callable[[str], Mapping[str, str]],
+    batch_size: str | None = None,
+) -> tuple[dict[str, Any], str, list[str]]:
     """Read what a study measured, or a run if no study has this name; runs that are not over count with their epochs.
 
     Args:
         patterns: profile → metric → regular expression to find it in the logs.
+        batch_size: the global batch of runs that do not record theirs, as typed.
+
+    Returns:
+        the fields for ``read_question``, the profile of the runs by name or path, and what a reader must know of them.
 
     Raises:
         NotFoundError: there is neither such a study nor such a run.
-        UsageError: several could be meant.
+        UsageError: several could be meant, or no run has the time of an epoch, or its batch.
     """
+    batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     try:
         study = find_study(word, place).study
     except NotFoundError:
-        return _read_run(word, ports, patterns)
+        match = find_run(word, ports.store)
+        run = match.run
+        (item,) = one_status(run.run_id, ports).runs
+        point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
+        known = workload_of([with_measurements(point, item, patterns(run.profile))], 1, batch)
+        return known, run.profile_file or run.profile, [match.note] if match.note else []
     measured = read_points([study], ports, place=place, patterns=patterns)
-    away = () if measured.away is None else (f"hpcrun: {measured.away.message}",)
-    return NamedMeasurements(measured.points, study.warmup, study.profile, away)
-
-
-def _read_run(word: str, ports: Ports, patterns: Callable[[str], Mapping[str, str]]) -> NamedMeasurements:
-    found = find_run(word, ports.store)
-    run = found.run
-    (item,) = one_status(run.run_id, ports).runs
-    point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
-    remarks = () if found.note is None else (found.note,)
-    return NamedMeasurements(
-        (with_measurements(point, item, patterns(run.profile)),), 1, run.profile_file or run.profile, remarks
-    )
+    away = [f"hpcrun: {measured.away.message}"] if measured.away else []
+    return workload_of(measured.points, study.warmup, batch), study.profile, away
 
 
 def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
@@ -196,11 +161,11 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
         PlanError: no node of the profile has so many GPUs.
     """
     profile = load_profile(profile_name, surroundings.profile_folders).profile
-    question = _with_gpu_type(question, profile, surroundings)
-    work, profile = question.work, for_gpu_type(profile, _request(question.counts[0]))
-    sizes = _sizes(question, profile)
-    type_ = question.counts[0].type
-    measured = [_size(GpuCount(count=epoch.gpus, type=type_), epoch.nodes, profile) for epoch in work.epochs_measured]
+    work, numbers = question.work, ",".join(str(size.gpus) for size in question.sizes)
+    gpu_type = question.gpu_type or settle_gpu_type(profile, numbers, surroundings)
+    profile = for_gpu_type(profile, _request(question.sizes[0], gpu_type))
+    sizes = tuple(dict.fromkeys(_job_size(size, gpu_type, profile) for size in question.sizes))
+    measured = [_job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile) for epoch in work.epochs_measured]
     fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
     rows = forecast(work, question.cases, sizes, fitted)
     advice = {case: gpus_to_ask_for([row for row in rows if row.case == case], fitted) for case in question.cases}
@@ -208,36 +173,24 @@ def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Su
         question=question,
         profile=profile,
         profile_name=profile_name,
-        gpu_type=type_,
+        gpu_type=gpu_type,
         rows=rows,
         advice=advice,
         fills_gpu=fitted.half_batch(),
         remedies=_remedies(work, rows, sizes, fitted),
         price=question.price if question.price is not None else profile.price.per_gpu_hour,
-        notes=tuple(_notes(work, profile, rows, fitted)),
+        notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
     )
 
 
-def _with_gpu_type(question: ForecastRequest, profile: Profile, surroundings: Surroundings) -> ForecastRequest:
-    if question.counts[0].type:
-        return question
-    type_ = settle_gpu_type(profile, ",".join(str(count.count) for count in question.counts), surroundings)
-    return replace(question, counts=tuple(GpuCount(count=count.count, type=type_) for count in question.counts))
+def _request(size: Size, gpu_type: str | None) -> JobRequest:
+    gpus = GpuCount(count=size.gpus, type=gpu_type)
+    return JobRequest(script="true", gpus=gpus, nodes=size.nodes)  # nothing runs; a request has a script
 
 
-def _request(count: GpuCount, nodes: int | None = None) -> JobRequest:
-    return JobRequest(script="true", gpus=count, nodes=nodes)  # nothing runs; a request has a script
-
-
-def _size(count: GpuCount, nodes: int | None, profile: Profile) -> JobSize:
-    shape = decide_shape(_request(count, nodes), profile)
+def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
+    shape = decide_shape(_request(size, gpu_type), profile)
     return JobSize(shape.gpus, shape.nodes)
-
-
-def _sizes(question: ForecastRequest, profile: Profile) -> tuple[JobSize, ...]:
-    nodes = question.nodes or (None,) * len(question.counts)
-    sizes = (_size(count, number, profile) for count, number in zip(question.counts, nodes, strict=True))
-    return tuple(dict.fromkeys(sizes))
 
 
 def _remedies(
@@ -252,65 +205,49 @@ def _remedies(
     return tuple(row for row in found if row is not None)
 
 
-def _notes(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> list[str]:
-    notes = (*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows))
-    return [note for note, holds in notes if holds]
-
-
-def _assumed(
-    work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel
-) -> list[tuple[str, bool]]:
-    tokens, name = work.tokens_per_sample, profile.name
-    full = half_rows(profile.card)
-    sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
-    one_batch = len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) == 1
-    off_node = any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows)
-    return [
-        (
+def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:
+    """Yield what the forecast takes for granted."""
+    if any(fitted.leaves_node(StepSize(row.size.gpus, row.size.nodes, 1)) for row in rows):
+        yield (
             "no size on several nodes was measured: of nine published trainings that left their first node, two were "
-            "worth it",
-            off_node,
-        ),
-        (f"profile {name!r} has no GPU model: how many samples fill its GPU is unknown", full is None and one_batch),
-        (
-            f"the fixed overhead of a step is estimated: {full or 0:.0f} rows fill the GPU, and {sample}; "
-            "to measure it, add --also BATCH=TIME",
-            full is not None and one_batch,
-        ),
-    ]
+            "worth it"
+        )
+    if len({epoch.batch_size // epoch.gpus for epoch in work.epochs_measured}) > 1:
+        return
+    tokens, full = work.tokens_per_sample, half_rows(profile.card)
+    sample = "a sample is one row (--tokens-per-sample)" if tokens == 1 else f"a sample is {tokens} rows"
+    if full is None:
+        yield f"profile {profile.name!r} has no GPU model: how many samples fill its GPU is unknown"
+    else:
+        yield (
+            f"the fixed overhead of a step is estimated: {full:.0f} rows fill the GPU, and {sample}; "
+            "to measure it, add --also BATCH=TIME"
+        )
 
 
-def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]) -> list[tuple[str, bool]]:
-    rest = work.samples % work.batch_size
-    larger = [row for row in rows if row.growth > 1 and work.lr is not None]
-    misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
-    off = [
-        f"{epoch.batch_size} on {epoch.gpus} {'GPU' if epoch.gpus == 1 else 'GPUs'} ({misfit:+.0%})"
-        for epoch, misfit in misfits
-        if abs(misfit) > _NOTABLE_MISFIT
-    ]
+def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]) -> Iterator[str]:
+    """Yield what a reader must know of the measurements and the batches."""
     first = fitted.first
     rates = (
         each.size.batch_per_gpu / each.step_s * first.step_s / first.size.batch_per_gpu
         for each in fitted.timed
         if each.size.batch_per_gpu <= first.size.batch_per_gpu and each.size.gpus > first.size.gpus
     )
-    most = max(rates, default=0.0)
-    return [
-        (
-            f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again",
-            most > SUPER_LINEAR,
-        ),
-        (f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again", bool(off)),
-        (f"the last step of an epoch has only {rest} samples; it is counted as a full step", rest > 0),
-        (
-            "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam",
-            bool(larger) and work.optimizer is None,
-        ),
-        (
-            f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy",
-            work.optimizer != "adam"
-            and any(row.batch_size > LINEAR_HOLDS for row in larger)
-            and all(row.growth < LARGE_GROWTH for row in larger),
-        ),
+    if (most := max(rates, default=0.0)) > SUPER_LINEAR:
+        yield f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again"
+    misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
+    off = [
+        f"{epoch.batch_size} on {epoch.gpus} {'GPU' if epoch.gpus == 1 else 'GPUs'} ({misfit:+.0%})"
+        for epoch, misfit in misfits
+        if abs(misfit) > _NOTABLE_MISFIT
     ]
+    if off:
+        yield f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again"
+    if rest := work.samples % work.batch_size:
+        yield f"the last step of an epoch has only {rest} samples; it is counted as a full step"
+    larger = [row for row in rows if row.growth > 1 and work.lr is not None]
+    if larger and work.optimizer is None:
+        yield "the right learning rate depends on the optimizer: add --optimizer sgd or --optimizer adam"
+    beyond = any(row.batch_size > LINEAR_HOLDS for row in larger) and all(row.growth < LARGE_GROWTH for row in larger)
+    if work.optimizer != "adam" and beyond:
+        yield f"the linear rule was shown up to a global batch of {LINEAR_HOLDS}, on ImageNet: check the accuracy"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from hpcrun import reading
+from pydantic import TypeAdapter, ValidationError
+
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs, unexplained
+from hpcrun.actions.studies.study import Explained, StudyRun, look_at, newest_runs
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
@@ -43,7 +44,7 @@ def read_points(
     *,
     place: StudyStore,
     patterns: Callable[[str], Mapping[str, str]],
-    explained: Explained = unexplained,
+    explained: Explained | None = None,
 ) -> StudyMeasurements:
     """Read what the runs of some studies measured.
 
@@ -67,7 +68,9 @@ def read_points(
         ]
         over = {item.run_id: point for item, point in zip(status.runs, found, strict=True) if _is_over(item, known)}
         if over.keys() != known.keys():
-            place.save_measured(study.study_id, _record(over, wanted))
+            points_by_run = {run_id: asdict(point) for run_id, point in over.items()}
+            kept = {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": points_by_run}
+            place.save_measured(study.study_id, kept)
     return StudyMeasurements(tuple(points), away)
 
 
@@ -161,51 +164,9 @@ def _startup_s(epochs: Sequence[Epoch], rows: Sequence[MetricsRow], begun: Seque
 
 def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Point]:
     """Return the points that were kept, by run; none where other patterns look for metrics now."""
-    if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, dict(patterns)):
+    if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, patterns):
         return {}
     try:
-        return {run_id: _from_json(said) for run_id, said in kept["points"].items()}
-    except (AttributeError, KeyError, ValueError):
+        return TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
+    except ValidationError:
         return {}
-
-
-def _from_json(said: Any) -> Point:
-    known, _ = reading.read_fields(
-        reading.table()(said), _POINT, needed=("gpus", "run")
-    )  # unknown fields: measured by another version
-    return Point(**known)
-
-
-def _epoch(values: Any) -> Epoch:
-    at, *rest = reading.list_of(reading.optional(reading.number))(values)
-    if len(rest) != len(fields(Epoch)) - 1:
-        raise ValueError("is not an epoch")
-    return Epoch(reading.whole(-(10**9))(at), *rest)
-
-
-def _tuple_of(kind: reading.Kind) -> reading.Kind:
-    return lambda value: tuple(reading.list_of(kind)(value))
-
-
-_COUNT = reading.whole(0, 10**15)
-_POINT = reading.kinds_of(
-    Point,
-    integer=_COUNT,
-    real=reading.number,
-    source=reading.one_of(*get_args(Source)),
-    epochs=_tuple_of(_epoch),
-    rank_samples=_tuple_of(_COUNT),
-)
-
-
-def _record(points: Mapping[str, Point], patterns: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "schema": _CACHE_SCHEMA,
-        "patterns": dict(patterns),
-        "points": {run_id: _to_json(point) for run_id, point in points.items()},
-    }
-
-
-def _to_json(point: Point) -> dict[str, Any]:
-    flat = asdict(replace(point, epochs=()))
-    return {**flat, "epochs": [list(asdict(epoch).values()) for epoch in point.epochs]}

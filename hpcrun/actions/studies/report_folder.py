@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,8 +36,8 @@ def check_folder(folder: Path, *, force: bool) -> None:
 def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a report.
 
-    A new folder, or one that a report wrote, is put in its place whole. In one with other files the report's are
-    replaced one by one, and the others stay.
+    A new folder appears whole. In one that is there each file is replaced, what a report before it wrote besides is
+    removed, and what others wrote stays; on a full disk it stays as it was.
 
     Raises:
         PlanError: they cannot be written.
@@ -47,30 +46,20 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-            fresh, old = Path(name, "new"), Path(name, "old")
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+            fresh = Path(beside, "new")
             fresh.mkdir(mode=0o755)
-            for each, content in marked.items():
-                replace_file(fresh / each, content, durable=False, mode=0o644)  # only its owner may write to it
-            if folder.exists() and _others(folder):
-                for each in marked:
-                    os.replace(fresh / each, folder / each)
-            else:
-                _swap(fresh, folder, old)
+            for name, content in marked.items():
+                replace_file(fresh / name, content, durable=False, mode=0o644)  # only its owner may write to it
+            if not folder.exists():
+                fresh.rename(folder)
+                return
+            for name in {entry.name for entry in folder.iterdir()} - {*_others(folder), *marked}:
+                (folder / name).unlink()
+            for name in marked:
+                os.replace(fresh / name, folder / name)
     except OSError as error:
         raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
-
-
-def _swap(fresh: Path, folder: Path, old: Path) -> None:
-    if folder.exists():
-        shutil.copymode(folder, fresh)
-        folder.rename(old)
-    try:
-        fresh.rename(folder)
-    except OSError:
-        if old.exists():
-            old.rename(folder)
-        raise
 
 
 def _others(folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,25 +50,6 @@ class Submitted:
     study: Study
     point: StudyPoint
     result: SubmitResult | HpcrunError
-
-
-@dataclass(frozen=True, slots=True)
-class StudySubmission:
-    """What came of the submissions of a study.
-
-    Attributes:
-        study: as it is recorded now.
-        tried: how many runs were to be submitted.
-        jobs: ids of those that were submitted.
-        errors: of those that were not.
-        waited: until the last was over, since nothing else lets one wait for the other.
-    """
-
-    study: Study
-    tried: int
-    jobs: tuple[str, ...]
-    errors: tuple[HpcrunError, ...]
-    waited: bool
 
 
 def new_study(
@@ -201,7 +182,7 @@ def submit_points(
     studies: StudyStore,
     last: Dependency | None = None,
     wait: Callable[[str], object],
-) -> Generator[Submitted, None, StudySubmission]:
+) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
     A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
@@ -210,9 +191,6 @@ def submit_points(
     Args:
         last: the run that the first one waits for.
         wait: waits for the end of a run, given its id.
-
-    Returns:
-        what came of all.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the record says what was submitted.
@@ -228,7 +206,6 @@ def submit_points(
         before = Dependency(done[-1].run.run_id, done[-1].run.job_id, "any") if done and in_line else last
         return Lineage(after=(before,) if before else (), code=_shared_code(study, folder))
 
-    items: list[Submitted] = []
     series = JobSeries("run", [job.prepared for job in left], lineage, [job.point.run_id for job in left])
     for job, item in zip(left, submit_many(series, ports, surroundings), strict=True):
         point = job.point
@@ -241,20 +218,9 @@ def submit_points(
         else:
             point = replace(point, problem=" ".join(item.message.split()))
         study = _noted(study, point, studies, was=job.point.run_id)
-        items.append(Submitted(study, point, item))
-        yield items[-1]
+        yield Submitted(study, point, item)
         if waits and isinstance(item, SubmitResult):
             wait(item.run.run_id)
-    results = [item.result for item in items]
-    return StudySubmission(
-        study,
-        len(jobs),
-        jobs=tuple(str(item.run.job_id) for item in results if isinstance(item, SubmitResult)),
-        errors=tuple(
-            item.result for item in items if isinstance(item.result, HpcrunError) and not item.point.submitted
-        ),
-        waited=waits,
-    )
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:

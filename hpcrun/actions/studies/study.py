@@ -147,18 +147,13 @@ def wait_for_runs(study: Study, store: RunStore, wait: Callable[[str], object]) 
             wait(run_id)
 
 
-def unexplained(result: StatusResult) -> StatusResult:
-    """Return the runs as they are."""
-    return result
-
-
 def look_at(
     study: Study,
     newest: Mapping[str, str],
     ports: Ports,
     *,
     known: Collection[str] = (),
-    explained: Explained = unexplained,
+    explained: Explained | None = None,
 ) -> StudyStatus:
     """Learn what became of the runs of a study: one question for all of them.
 
@@ -168,7 +163,7 @@ def look_at(
     """
     made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
     result = get_status(made, ports)
-    found = {item.run.run_id: item for item in explained(result).runs}
+    found = {item.run.run_id: item for item in (explained(result) if explained else result).runs}
     return StudyStatus(study, tuple(_run(point, newest[point.run_id], found) for point in study.points), result.away)
 
 

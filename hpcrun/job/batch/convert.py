@@ -197,7 +197,7 @@ def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
 
 def _place(root: Node, node: Node, depth: int = 3) -> str | None:
     """Return why a launch at this place may be started more than once, or beside the script; None if it is not."""
-    for parent in _parents(node):
+    for parent in (*_parents(node), node):
         if parent.type in _LOOPS:
             return "it is in a loop, and would be started several times"
         if parent.type == "function_definition":
@@ -208,8 +208,6 @@ def _place(root: Node, node: Node, depth: int = 3) -> str | None:
             return _place(root, calls[0], depth - 1)
         if _is_in_background(parent) and not _is_awaited(root, parent):
             return "it runs in the background, and nothing waits for it"
-    if _is_in_background(node) and not _is_awaited(root, node):
-        return "it runs in the background, and nothing waits for it"
     return None
 
 

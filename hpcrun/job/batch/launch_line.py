@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from hpcrun.job.launch_options import Program, takes_value
-from hpcrun.job.launchers import BY_MODULE, BY_NAME, Launcher, find_calls
+from hpcrun.job.launchers import BY_MODULE, BY_NAME, find_calls
 from hpcrun.job.shell_text import read_commands
 from hpcrun.job.wrappers import SHELLS, WRAPPERS, interpreted, is_python, unwrap
 
@@ -222,7 +222,8 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     name = PurePath(texts[0]).name
     if launcher := BY_NAME.get(name):
         is_ranks = launcher.role != "submits" and launcher.name != "srun"
-        return 0 if is_ranks and _starts(launcher, texts[1:]) else None
+        starts = not launcher.subcommands or bool({*texts[1:2]} & {*launcher.subcommands})
+        return 0 if is_ranks and starts else None
     inner = interpreted(texts)
     if inner and is_python(name):
         return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
@@ -257,10 +258,6 @@ def _is_set_up(texts: tuple[str, ...]) -> bool:
         return False
     commands = [command.words for command in read_commands(inner.words[0].replace(UNKNOWN, "$X"))]
     return bool(commands) and all(_is_set_up(words) or "=" in words[0] for words in commands)
-
-
-def _starts(launcher: Launcher, rest: tuple[str, ...]) -> bool:
-    return not launcher.subcommands or (bool(rest) and rest[0] in launcher.subcommands)
 
 
 # --- options ------------------------------------------------------------------------------------------------------

@@ -112,11 +112,6 @@ class Source:
                 words.append(Word(node_text(node), node.start_byte, self._choices(inner)))
         return words
 
-    def value(self, name: str) -> str | None:
-        """Return the only value that the script gives a variable, None if there are several or none."""
-        choices = self._values(name)
-        return choices[0][0] if choices and len(choices) == 1 and len(choices[0]) == 1 else None
-
     def _choices(self, node: Node) -> tuple[tuple[str, ...], ...] | None:
         text = node_text(node).strip()
         quoted = text.startswith('"') and text.endswith('"')

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.path import Path
     from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
 
-Box = tuple[float, float, float, float]
-"""The left, lower, right and upper end of something drawn, in pixels."""
 _LINEAR_UP_TO = 8.0
 """Up to this ratio of the largest to the smallest value an axis is linear, else logarithmic."""
 _TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(n / 2 for n in range(2, 20)))
 _MOST_TICKS = 7
 _PAPER = 2.0
 """Pixels around a label that its paper covers."""
+_APART = 2.0
+"""Pixels between two labels of ticks."""
 _CLEAR = 4.0
 """Pixels between a label and the axes: its paper would cover them."""
 MOST_NOTES = 8
@@ -109,7 +110,10 @@ def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]]
         doubts: the markers of sizes without a verdict differ: explain them if there are some.
     """
     if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
-        entries = [*entries, ("no verdict", _doubtful_mark())]
+        from matplotlib.lines import Line2D
+
+        mark = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
+        entries = [*entries, ("no verdict", mark)]
     if not entries:
         return
     cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
@@ -141,13 +145,6 @@ def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float], number:
 def is_doubtful(row: Row, part: Part) -> bool:
     """Whether no verdict stands on a size, though it is compared with others."""
     return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
-
-
-def _doubtful_mark() -> Any:
-    """Return the marker of sizes without a verdict, for a legend."""
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
 
 
 def shortened(title: str, cells: int) -> str:
@@ -260,51 +257,47 @@ def settle(figure: Figure) -> None:
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # "none" would lay it out again each time that it is saved
-    taken = [_box(legend, renderer) for legend in figure.legends]
+    taken = [legend.get_window_extent(renderer) for legend in figure.legends]
     shown = [axes for axes in figure.axes if axes.get_visible()]
     for axes in shown:
         for axis in (axes.xaxis, axes.yaxis):
-            taken += [*_thinned(axis, renderer), _box(axis.label, renderer)]
+            taken += [*_thinned(axis, renderer), axis.label.get_window_extent(renderer)]
         if axes.get_title():
-            taken.append(_box(axes.title, renderer))
+            taken.append(axes.title.get_window_extent(renderer))
     for axes in shown:
-        marks, curves = _marks(axes), _curves(axes) if axes.texts else None
+        marks, curves = _marks(axes), _curves(axes)
         for text in axes.texts:
-            if curves is not None and _placed(text, [*taken, *marks], curves, axes.bbox.extents, renderer):
-                taken.append(_box(text, renderer))
+            if _placed(text, [*taken, *marks], curves, axes.bbox, renderer):
+                taken.append(text.get_window_extent(renderer))
             else:
                 text.set_visible(False)
 
 
-def _box(artist: Any, renderer: Any) -> Box:
-    left, low, right, high = artist.get_window_extent(renderer).extents.tolist()
-    return left, low, right, high
-
-
-def _thinned(axis: Axis, renderer: Any) -> list[Box]:
+def _thinned(axis: Axis, renderer: Any) -> list[Bbox]:
     """Hide labels of ticks that touch the one before; return the boxes of the others."""
-    kept: list[Box] = []
+    kept: list[Bbox] = []
     low, high = sorted(axis.get_view_interval())
     for tick in axis.get_major_ticks():
         label = tick.label1
         if not (label.get_text() and low <= tick.get_loc() <= high):
             continue
-        box = _box(label, renderer)
-        if any(_touch(box, other) for other in kept):
+        box = label.get_window_extent(renderer)
+        if any(box.padded(_APART).fully_overlaps(other) for other in kept):
             label.set_visible(False)
         else:
             kept.append(box)
     return kept
 
 
-def _marks(axes: Axes) -> list[Box]:
+def _marks(axes: Axes) -> list[Bbox]:
     """Return the boxes of the markers."""
-    boxes: list[Box] = []
+    from matplotlib.transforms import Bbox
+
+    boxes: list[Bbox] = []
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " ", "|"):
             half = line.get_markersize() * axes.figure.dpi / 72 / 2
-            for x, y in axes.transData.transform(line.get_xydata()):
-                boxes.append((x - half, y - half, x + half, y + half))
+            boxes += [Bbox([place, place]).padded(half) for place in axes.transData.transform(line.get_xydata())]
     return boxes
 
 
@@ -318,18 +311,16 @@ def _curves(axes: Axes) -> list[Path]:
     return paths + [axes.transData.transform_path(path) for each in whiskers for path in each.get_paths()]
 
 
-def _placed(text: Text, taken: Sequence[Box], curves: Sequence[Path], within: Box, renderer: Any) -> bool:
+def _placed(text: Text, taken: Sequence[Bbox], curves: Sequence[Path], within: Any, renderer: Any) -> bool:
     """Move a label to the free place around its point that fewest curves cross; False if none is free."""
-    from matplotlib.transforms import Bbox
-
     free = []
-    left, low, right, high = within
     for number, (x, y) in enumerate(_AROUND):
         _move(text, x, y)
-        box = _box(text, renderer)
-        inside = left + _CLEAR <= box[0] and box[2] <= right and low + _CLEAR <= box[1] and box[3] <= high
-        if inside and not any(_touch(box, other, 0) for other in taken):
-            paper = Bbox.from_extents(*box).padded(_PAPER)
+        box = text.get_window_extent(renderer)
+        inside = within.x0 + _CLEAR <= box.x0 and box.x1 <= within.x1
+        inside = inside and within.y0 + _CLEAR <= box.y0 and box.y1 <= within.y1
+        if inside and not any(box.fully_overlaps(other) for other in taken):
+            paper = box.padded(_PAPER)
             free.append((sum(path.intersects_bbox(paper, filled=False) for path in curves), number))
     if free:
         _move(text, *_AROUND[min(free)[1]])
@@ -341,10 +332,3 @@ def _move(text: Text, x: float, y: float) -> None:
     text.set_position((x, y))
     text.set_horizontalalignment("center" if x == 0 else "left" if x > 0 else "right")
     text.set_verticalalignment("center" if y == 0 else "bottom" if y > 0 else "top")
-
-
-def _touch(one: Box, other: Box, room: float = 2.0) -> bool:
-    """Return whether two boxes come closer to each other than some pixels."""
-    return (
-        one[0] < other[2] + room and other[0] < one[2] + room and one[1] < other[3] + room and other[1] < one[3] + room
-    )

@@ -182,13 +182,9 @@ def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence
 
 
 def _markdown_table(columns: Sequence[Column]) -> list[str]:
-    rows = zip(*(column.cells for column in columns), strict=True)
-    lines = [[column.heading for column in columns], ["--:"] * len(columns), *rows]
-    return ["| " + " | ".join(map(_cell, cells)) + " |" for cells in lines]
-
-
-def _cell(text: str) -> str:
-    return text if text == "--:" else _plain(text)
+    rows = [[column.heading for column in columns], *zip(*(column.cells for column in columns), strict=True)]
+    head, *body = ([_plain(cell) for cell in cells] for cells in rows)
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["--:"] * len(columns), *body)]
 
 
 def _item(line: Line) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.studies.report import Report
 from hpcrun.errors import PlanError
-from hpcrun.scaling.measure import Spread, spread
+from hpcrun.scaling.measure import Spread, measure, spread
 from hpcrun.scaling.points import Epoch
 from hpcrun.scaling.series import Row, Series
 from hpcrun.scaling.verdict import pareto
@@ -221,7 +220,7 @@ def _accuracy(shown: Shown) -> Figure:
     def draw(axes: Axes, panel: Panel) -> None:
         found = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
         for row, _ in found:
-            each = [value for point in row.points if (value := _last(point.epochs)) is not None]
+            each = [value for point in row.points if (value := measure(point, 0).accuracy) is not None]
             if 1 < len(each) <= _MOST_DOTS:
                 dots[:] = axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
         curves.append(draw_curve(axes, panel, found))
@@ -236,11 +235,6 @@ def _accuracy(shown: Shown) -> Figure:
     measured = [("measured", curves[0])] if len(shown.panels) == 1 else []
     draw_legend(figure, shown, [*measured, *(("each run", each) for each in dots)])
     return figure
-
-
-def _last(epochs: Sequence[Epoch]) -> float | None:
-    values = [epoch.accuracy for epoch in epochs if epoch.accuracy is not None and math.isfinite(epoch.accuracy)]
-    return values[-1] if values else None
 
 
 def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool) -> Figure:
@@ -344,7 +338,7 @@ def _accuracy_by_epoch(shown: Shown) -> Figure:
 
 
 def _any_row(has: Callable[[Row], bool]) -> Callable[[Series], bool]:
-    return lambda series: any(map(has, series.rows))
+    return lambda series: any(map(has, series.sizes))
 
 
 def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:

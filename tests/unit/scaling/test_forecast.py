@@ -233,6 +233,7 @@ def test_no_row_contradicts_its_remark_or_the_answer(
         ({"epoch_time": "0.1/step"}, "--epoch-time: '0.1' has no unit"),
         ({"epochs": "3", "warmup_epochs": "5"}, "--warmup-epochs 5 is more than --epochs 3"),
         ({"lr": "nan"}, "--lr: 'nan' is not a number above zero"),
+        ({"samples": "1.2m"}, "--samples: '1.2m' is not a number"),
         ({"tokens_per_sample": "0"}, "--tokens-per-sample: '0' is not a whole number"),
     ],
 )

@@ -131,11 +131,6 @@ def test_many_runs_know_their_mean_though_some_are_far_from_it() -> None:
     assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)
 
 
-def test_one_size_alone_has_no_verdict_and_no_doubts() -> None:
-    assert doubts(run(4, 1)) == {}
-    assert part(run(4, 1)).advice is None
-
-
 def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
     report = make_report([*GOOD, Point(8, state="RUNNING", problem="not ended yet: RUNNING")], ReportOptions("study"))
     assert report.unfinished == "1 running"

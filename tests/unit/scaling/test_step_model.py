@@ -63,6 +63,12 @@ def test_one_measurement_loses_the_typical_rate_for_each_doubling() -> None:
     assert model.range_s(StepSize(8, 1, 64))[1] > slowest
 
 
+def test_a_second_size_narrows_the_range() -> None:
+    two = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.12)), 0.0)
+    ranges = [model.range_s(StepSize(8, 1, 64)) for model in (StepModel((FIRST,), 0.0), two)]
+    assert ranges[0][1] / ranges[0][0] > ranges[1][1] / ranges[1][0] > 1
+
+
 def test_a_measured_rate_is_pulled_towards_the_typical_one_and_never_a_gain() -> None:
     measured = TimedStep(StepSize(2, 1, 64), 0.1 * math.exp(0.3))
     assert StepModel((FIRST, measured), 0.0).rate == pytest.approx(0.3 / 3 + TYPICAL_LOSS * 2 / 3)

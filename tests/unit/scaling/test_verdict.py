@@ -54,14 +54,6 @@ def test_doubtful_sizes_carry_no_advice() -> None:
     assert advise(series, 0.7, frozenset({2, 4})) is None
 
 
-def test_advice_has_the_fastest_the_cheapest_and_the_step_that_misses_the_target() -> None:
-    found = advice(study((1, 1), (2, 12 / 6.5), (4, 12 / 3.5), (8, 6)))
-    assert (found.fastest.gpus, found.cheapest.gpus, found.value.gpus) == (8, 1, 4)
-    assert found.step
-    assert found.next_step
-    assert (found.step.gpus, found.next_step.gpus, found.next_row) == (4, 8, found.fastest)
-
-
 def test_one_size_and_no_size() -> None:
     lone = study((4, 1))
     assert advise(lone) is None

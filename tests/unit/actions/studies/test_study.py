@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpcrun.actions.studies.points import StudyMeasurements, _known, _record, read_points
+from hpcrun.actions.studies.points import StudyMeasurements, read_points
 from hpcrun.actions.studies.study import (
     REMOVED,
     StudyRun,
@@ -25,7 +25,7 @@ from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.studies import Study, StudyPoint, StudyStore
-from hpcrun.scaling.points import Epoch, Point
+from hpcrun.scaling.points import Epoch
 from tests.unit.given import ports, run
 
 ONE, TWO, FOUR = (f"20260101-000000-train-g{gpus}-r1-aaaa" for gpus in (1, 2, 4))
@@ -232,6 +232,8 @@ def test_points_that_are_of_no_use_say_why(store: RunStore, studies: StudyStore)
 def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     before = measure(store, studies).points[1]
+    kept = studies.folder(STUDY.study_id) / "points.json"
+    kept.write_text(kept.read_text().replace('"gpus":', '"field of another version": [{}], "gpus":'))
     store.delete(TWO)
     assert measure(store, studies).points[1] == before
     assert before.epochs == (Epoch(1, 2.0),)
@@ -251,21 +253,12 @@ def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore, studie
     [
         "{}",
         '{"schema": 1, "patterns": {}, "points": [3]}',
-        '{"schema": 1, "patterns": {}, "points": {"a": {"gpus": 1}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"run": "RUN"}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": [2], "run": "RUN"}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}}',
     ],
 )
 def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore, text: str) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
-    (studies.folder(STUDY.study_id) / "points.json").write_text(text)
+    (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
     assert measure(store, studies).points[1].epochs == (Epoch(1, 2.0),)
-
-
-@pytest.mark.parametrize("field", [item.name for item in fields(Point)])
-def test_a_kept_point_of_wrong_type_is_measured_anew(field: str) -> None:
-    point = Point(2, run="x", epochs=(Epoch(1, 2.0),), rank_samples=(0, 4), source="log")
-    kept = _record({"x": point}, {})
-    assert _known(json.loads(json.dumps(kept)), {}) == {"x": point}
-    kept["points"]["x"]["colour"] = "red"
-    assert _known(kept, {}) == {"x": point}
-    kept["points"]["x"][field] = [[{}]]
-    assert _known(kept, {}) == {}
